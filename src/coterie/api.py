@@ -180,6 +180,7 @@ def train(
     cohort: int | None = None,
     privacy: int = 2,
     rounds: int = 100,
+    algorithm: str | None = None,
     policy: "Policy | None" = None,
     settings: Mapping[str, Any] | None = None,
     loss: "Loss | None" = None,
@@ -201,11 +202,14 @@ def train(
             it is read is read anew in every pass, and so is a data loader's with a ``collate_fn`` of its own. Batch
             size and shuffling are those of a data loader, unless ``settings`` give others.
         test_set: examples to judge the model by, if there are any; a :class:`~coterie.training.Dataset` holds both.
-        clients: how many clients there are; or the examples of each, by name or in a list.
+        clients: how many clients there are; or the examples of each, by name or in a list. Under ``confined`` a client
+            may be a group whose members have different columns of the same rows: ``({"bank": array, "shop": array},
+            labels)``, with the same members in every group and in the ``test_set``.
         cohort: K, how many of them take part in a round; by default 8, or all if they are fewer.
         privacy: T; the sums of any number of rounds are about at least so many clients. T is larger if larger circles
             fill the cohort better and no client is ever missing.
         rounds: how many rounds to play.
+        algorithm: the setting ``training.algorithm``: ``fedavg`` unless given, ``confined`` for confined descent.
         policy: who selects cohorts, instead of circles of ``privacy`` clients: anything with the method ``select`` of
             :class:`~coterie.cohorts.policies.Policy`. What it keeps together it names by an attribute ``circles``.
         settings: any settings of ``coterie run``, by their keys: ``{"training.learning_rate": 0.05, "seed": 1}``.
@@ -238,7 +242,8 @@ def train(
         )
     dataset = own_dataset(train_set, test_set, clients, one_hot=loss is None)
     count = clients if isinstance(clients, int) else len(clients)
-    wanted = Wanted(count, cohort, privacy, rounds, policy, settings or {})
+    chosen = {"training.algorithm": algorithm} if algorithm is not None else {}
+    wanted = Wanted(count, cohort, privacy, rounds, policy, {**chosen, **(settings or {})})
     config, decisions = own_config(dataset, wanted)
     module = instantiate(model, torch_seed(config.seed, "model"))
     federation = replace(make_federation(config, dataset, module, loss, policy), decisions=decisions)

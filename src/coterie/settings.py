@@ -137,6 +137,15 @@ PicturesName = Annotated[
     str, Option("Data set of pictures; digits comes with Coterie.", metavar="NAME", table=DATASETS)
 ]
 ModelName = Annotated[str, Option("Model of the clients.", metavar="NAME", table="coterie.training.models:MODELS")]
+RoundDropout = Annotated[
+    float,
+    Option(
+        "Probability that a client drops out inside a round. Above 0, circles are also tried without the rule that "
+        "excludes a broken circle.",
+        least=0,
+        most=0.99,
+    ),
+]
 DataDir = Annotated[
     str | None, Option("Folder of the data sets.", metavar="FOLDER", default="the variable COTERIE_DATA")
 ]

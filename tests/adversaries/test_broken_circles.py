@@ -21,7 +21,7 @@ from coterie.rounds import Floor
 from coterie.secagg import Step, Terms, messages, rules
 from coterie.secagg.client import Shared
 from coterie.secagg.masking import adds, mask_vector, pair_seed
-from coterie.secagg.unmasking import _recover_key, _recover_seed
+from coterie.secagg.unmasking import _recover_keys, _recover_seeds
 
 CLIENTS, PRIVACY, LOST, COLLUSION = 200, 10, 0.1, 0.02
 OLD = (Harary(16), 7)
@@ -125,12 +125,13 @@ def test_an_honest_client_was_read_where_circles_were_not_counted(unlucky: Drawn
     cast.play()
     view = cast.server.view()
     plus: list[bytes] = []
-    minus = [_recover_seed(view, victim)]
+    minus = list(_recover_seeds(view, [victim]))
     for peer in view.graph.neighbours(victim):
         seed = known[peer][victim] if peer in known else None
         if seed is None:
             assert peer not in view.aggregated
-            seed = pair_seed(_recover_key(view, peer), peer, view.advertisements[victim], terms.digest, view.seed)
+            (key,) = _recover_keys(view, [peer])
+            seed = pair_seed(key, peer, view.advertisements[victim], terms.digest, view.seed)
         (minus if adds(victim, peer) else plus).append(seed)
     mask_vector(total, plus, minus)
     terms.ring.reduce(total)

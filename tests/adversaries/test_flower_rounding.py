@@ -187,7 +187,7 @@ def test_the_share_of_clipped_counters_is_not_sent() -> None:
     """A server that chooses where counters wrap around could read every node's weight off it."""
     form, model = Form(RosterRecipe(), 2), {"steps": np.full(4, 2**40)}
     scaled = form.scale(model, AppReply({"steps": np.zeros(4, dtype="i8")}, {"num-examples": 3}))
-    assert scaled.entries[-1].tolist() == [0.0]
+    assert scaled.values.tolist() == [0.0]
 
 
 @pytest.mark.parametrize("clip", [1e-4, 1.0])

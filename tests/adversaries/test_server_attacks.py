@@ -326,7 +326,7 @@ def test_leaving_the_victim_without_pairwise_masks(defended: bool, monkeypatch: 
 def test_splitting_a_circle(defended: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server pretends that the victim's circle mate dropped out, to separate the two for good."""
     if not defended:
-        monkeypatch.setattr(Terms, "aggregated", lambda _, survivors: frozenset(survivors))
+        monkeypatch.setattr(Terms, "summed", lambda _, survivors: survivors)
     circles = (0, 0, 1, 1, 2, 2)  # the victim is client 2, its mate client 3
     cast = Cast(make_terms(6, circles=circles)).play_until(Step.MASK)
     attacker = Attacker(cast)

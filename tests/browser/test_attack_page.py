@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from coterie.attacks.attack import run_attack
-from coterie.attacks.demo.measure import Story
+from coterie.attacks.demo.measure import AttackDemo
 from coterie.reports.page import findings_page
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def told() -> str:
-    story = Story(rounds=4, trials=1, steps=2)
-    return findings_page(story.title, "", story.threat.facts(), run_attack(story, lambda _doing, _share: None))
+    attack = AttackDemo(rounds=4, trials=1, steps=2)
+    return findings_page(attack.title, "", attack.threat.facts(), run_attack(attack, lambda _doing, _share: None))
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -150,7 +150,7 @@ def test_a_round_that_is_given_up_is_explained(tmp_path: Path, options: tuple[st
     code, output, errors = invoke(tmp_path, *options)
     told = " ".join(errors.split())
     assert code == 1
-    assert "The round was given up" in told
+    assert "The round was aborted" in told
     assert reason in told
     assert "Try a lower dropout" in told
     assert "Exact" not in output

@@ -4,8 +4,11 @@ import asyncio
 import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from coterie.cohorts.ledger import Ledger, Outcome
@@ -60,3 +63,62 @@ def test_a_policy_of_ones_own_promises_its_smallest_circle(tmp_path: Path) -> No
     command = [sys.executable, str(EXAMPLES / "own_policy.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, cwd=tmp_path)
     assert done.stdout == "T = 2, 4 of 4 rounds completed\n"
+
+
+def run_peers(folder: Path, peers: dict[str, Any]) -> str:
+    """Start all peers of the example in a folder, and return what they print once all have ended."""
+    script = str(EXAMPLES / "confined_peers.py")
+    commands = [[sys.executable, script, str(folder), name] for name in peers["PEERS"]]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
+    try:
+        printed = [process.communicate(timeout=180)[0] for process in running]
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    assert [process.returncode for process in running] == [0] * len(running)
+    return "".join(printed)
+
+
+def test_peers_add_without_a_server_and_wait_for_one_that_was_killed() -> None:
+    command = [sys.executable, str(EXAMPLES / "confined_peers.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
+    lines = done.stdout.splitlines()
+    assert lines[0] == "peer-2 was killed, and the others wait for it"
+    assert lines[1].startswith("peer-2 is back, at iteration ")
+    assert sorted(line.split(",")[0] for line in lines[2:]) == [f"peer-{number}: 30 sums" for number in range(1, 5)]
+    assert done.stderr == ""
+
+
+def test_peers_learn_the_sums_of_their_gradients_and_catch_up(tmp_path: Path) -> None:
+    """Played again in this process, with the starts that the peers drew; then one of them is behind the others."""
+    peers = runpy.run_path(str(EXAMPLES / "confined_peers.py"))
+    peers["prepare"](tmp_path)
+    run_peers(tmp_path, peers)
+    make: Callable[[str, Path], Any] = peers["Participant"]
+    done = {name: make(name, tmp_path) for name in peers["PEERS"]}
+    sums = done["peer-1"].means
+    assert [one.means for one in done.values()] == [sums] * 4
+    assert len(sums) == 30
+
+    for name in done:
+        (tmp_path / name / "model").unlink()
+    fresh = {name: make(name, tmp_path) for name in done}
+    for number, mean in enumerate(sums):
+        vector = sum(one.contribution() for one in fresh.values())
+        peers["QUANTIZER"].ring.reduce(vector)
+        expected = peers["QUANTIZER"].decode(vector, peers["LAYOUT"], len(fresh)).mean[0]
+        assert np.frombuffer(mean) == pytest.approx(expected, abs=1e-5)
+        for one in fresh.values():
+            one.take(mean)
+        if number == 11:
+            old = (tmp_path / "peer-3" / "model").read_bytes()
+
+    (tmp_path / "peer-3" / "model").write_bytes(old)
+    assert "peer-3 is back, at iteration 12" in run_peers(tmp_path, peers)
+    for name, one in done.items():
+        again = make(name, tmp_path)
+        assert again.means == sums
+        assert np.array_equal(again.descent.confined(name)[0], one.descent.confined(name)[0])
+    models = {one.descent.confined(name)[0].tobytes() for name, one in done.items()}
+    assert len(models) == 4, "every peer has a model of its own"

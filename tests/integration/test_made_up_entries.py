@@ -368,7 +368,6 @@ class GuessSettings(Settings):
 class Guess(GuessSettings):
     """An attack that finds nothing."""
 
-    name: ClassVar[str] = "guess"
     title: ClassVar[str] = "Guessing"
 
     @property

@@ -193,7 +193,7 @@ def test_a_run_on_random_transforms_is_resumed_to_the_same_bits_also_in_workers(
     go(tmp_path / "stopped", clients=augmented("numpy"), resume=True, settings=settings)
     assert stored(tmp_path / "stopped") == stored(tmp_path / "whole")
     others = {name: Augmented(one.x + 1, one.y, "numpy") for name, one in augmented("numpy").items()}
-    with pytest.raises(ConfigError, match="the data is not that of the run"):
+    with pytest.raises(ConfigError, match="the data differs from that of the run"):
         go(tmp_path / "stopped", clients=others, resume=True, rounds=5)
 
 

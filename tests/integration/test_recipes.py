@@ -159,7 +159,7 @@ def test_the_weight_of_a_client_is_the_same_in_every_round(tmp_path: Path) -> No
     first = clients(sizes)
     coterie.train(torch.nn.Linear(3, 2), clients=first, **more)  # type: ignore[arg-type]
     more |= {"rounds": 2, "resume": True}
-    with pytest.raises(ConfigError, match="the data is not that of the run"):
+    with pytest.raises(ConfigError, match="the data differs from that of the run"):
         coterie.train(torch.nn.Linear(3, 2), clients=clients(sizes | {"site-0": 6}), **more)  # type: ignore[arg-type]
     assert len(coterie.train(torch.nn.Linear(3, 2), clients=first, **more).records) == 2  # type: ignore[arg-type]
 

@@ -57,6 +57,7 @@ VARIANTS = {
     "personal": ("training.algorithm=ditto", "faults.dropout=0.6", 'faults.steps=["mask", "reveal"]', "rounds=6"),
     "private": ("training.algorithm=sdp",),
     "confined": ("training.algorithm=confined", "partition.kind=label-shards", "confined.tau=1", "rounds=5"),
+    "confined, grid": ("training.algorithm=confined", "confined.grid.members=3", "confined.clip=0.1"),
     "confined, additive": ("training.algorithm=confined", "confined.addition=additive", "confined.check.kind=history"),
     "confined, noisy": ("training.algorithm=confined", "noise.kind=skellam", "confined.addition=additive"),
 }

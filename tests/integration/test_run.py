@@ -7,6 +7,7 @@ import runpy
 import signal
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +24,14 @@ from coterie.api import train
 from coterie.arithmetic.quantize import Quantizer
 from coterie.cli.run import init, resume, run
 from coterie.cohorts.ledger import Ledger, Outcome
+from coterie.cohorts.memory import MemoryFile
 from coterie.errors import ConfigError, TrainingError
 from coterie.host import install_command
+from coterie.rounds import Member
+from coterie.runs.engine import cohort_rounds
 from coterie.runs.engine.curriculum import make_schedule
 from coterie.runs.engine.federation import find_federation
+from coterie.runs.engine.lazy_map import LazyMap
 from coterie.runs.engine.run import RunResult, TrainingRun
 from coterie.runs.records.record import CLOCKS, RoundRecord
 from coterie.runs.report.console import Watcher, cohort
@@ -590,3 +595,27 @@ def test_the_default_run_learns_the_digits(tmp_path: Path, seed: int) -> None:
     assert strong_privacy(tmp_path / "run") == 2
     assert result.summary.exposed == 0
     assert result.summary.dropped > 10
+
+
+def test_more_clients_than_examples_cost_what_a_cohort_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 3,000 clients, those of the round are in memory; the others are names, and rows of a file."""
+    kept: list[int] = []
+
+    class Watched(LazyMap[Member]):
+        def keep(self, names: Collection[str]) -> None:
+            super().keep(names)
+            kept.append(self.made)
+
+    monkeypatch.setattr(cohort_rounds, "LazyMap", Watched)
+    many = ("clients.count=3000", "partition.kind=sampled", "partition.examples=3", "cohort.size=6", "rounds=3")
+    result = play(tmp_path / "run", *many, *EVERYBODY)
+    assert [record.completed for record in result.records] == [True] * 3
+    assert kept == [6, 6, 6]
+    with MemoryFile(tmp_path / "run" / "clients.sqlite", durable=False) as memories:
+        assert len(memories.clients()) == 3_000
+    again = TrainingRun.open(RunFolder.open(tmp_path / "run"), changes=["rounds=4"]).play()
+    assert len(again.records) == 4
+    with pytest.raises(
+        ConfigError, match=r"clients\.count = 3000, partition\.kind = iid: .* partition\.kind = sampled"
+    ):
+        play(tmp_path / "other", "clients.count=3000", "partition.kind=iid")

@@ -66,3 +66,15 @@ def test_a_thousand_clients_fit_into_memory() -> None:
     assert record["parameters"]["vanished"] == 100
     assert record["peak_rss_bytes"] < 1.5e9
     assert 1 <= record["masked_vector_ratio"] <= 1.01
+
+
+def test_a_session_grows_with_its_clients_and_a_client_does_not() -> None:
+    """Ratios of processor times within one command, and peak memory."""
+    sizes = ["--clients", "500", "--clients", "8000", "--planned", "1000", "--planned", "10000"]
+    command = [sys.executable, "-c", "from coterie.cli import main; main()", "bench", "scale", *sizes, "--json"]
+    record = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    growth = record["same_degree"][-1]["growth"]
+    assert growth["mask"] <= 1.3
+    assert growth["reveal"] <= 1.3
+    assert record["planned"][-1]["growth"]["session"] <= 1.25
+    assert record["planned"][-1]["peak_rss_bytes"] < 1e9

@@ -5,22 +5,22 @@ import pytest
 
 from coterie.attacks.active_membership.inference import infer
 from coterie.attacks.active_membership.methods import COMMON, AttackedDescent, Recipe
-from coterie.attacks.active_membership.records import MembershipScene
+from coterie.attacks.active_membership.records import DealtRecords
 from coterie.attacks.active_membership.statistics import InferenceSuccess
 from coterie.attacks.active_membership.tasks import Classification
-from coterie.attacks.active_membership.trial import AttackSchedule, know_nothing, play
+from coterie.attacks.active_membership.trial import AttackSchedule, infer_without_targets, play
 from coterie.reports.intervals import share_interval
 
 SEEDS = range(4)
 
 
 @pytest.fixture(scope="module")
-def scenes() -> list[MembershipScene]:
-    return [MembershipScene.deal("digits", 8, 2, 60, seed, tests=200) for seed in SEEDS]
+def all_dealt() -> list[DealtRecords]:
+    return [DealtRecords.deal("digits", 8, 2, 60, seed, tests=200) for seed in SEEDS]
 
 
-def test_a_model_that_saw_no_target_is_right_half_the_time(scenes: list[MembershipScene]) -> None:
-    found = InferenceSuccess([know_nothing(scene, Recipe(), 100) for scene in scenes])
+def test_a_model_that_saw_no_target_is_right_half_the_time(all_dealt: list[DealtRecords]) -> None:
+    found = InferenceSuccess([infer_without_targets(dealt, Recipe(), 100) for dealt in all_dealt])
     low, high = found.interval
     assert low < 0.5 < high
     assert not found.beats_guess
@@ -34,9 +34,9 @@ def test_a_random_model_is_right_half_the_time() -> None:
     assert low < 0.5 < high
 
 
-def test_the_attack_beats_a_guess_on_fedavg_and_watching_tells_less(scenes: list[MembershipScene]) -> None:
+def test_the_attack_beats_a_guess_on_fedavg_and_watching_tells_less(all_dealt: list[DealtRecords]) -> None:
     schedule = AttackSchedule(threshold=0.9, patience=200, rounds=300, looks=1)
-    played = [play("fedavg", scene, Recipe(), schedule, (0.0, 0.75)) for scene in scenes]
+    played = [play("fedavg", dealt, Recipe(), schedule, (0.0, 0.75)) for dealt in all_dealt]
     watched, attacked = (
         InferenceSuccess([trial.courses[number].last.inferred[COMMON] for trial in played]) for number in (0, 1)
     )
@@ -47,51 +47,51 @@ def test_the_attack_beats_a_guess_on_fedavg_and_watching_tells_less(scenes: list
 
 def test_members_learnt_by_heart_are_recovered_exactly() -> None:
     """Few examples, random labels, long training: a model can be right about them only if it has seen them."""
-    scene = MembershipScene.deal("digits", 2, 1, 12, seed=5, tests=100)
+    dealt = DealtRecords.deal("digits", 2, 1, 12, seed=5, tests=100)
     rng = np.random.default_rng(1)
-    labels = (scene.honest.y + rng.integers(1, 10, len(scene.honest))) % 10
-    known = {row.tobytes(): label for row, label in zip(scene.honest.x, labels, strict=True)}
-    scene.honest.y[:] = labels
-    for number, row in enumerate(scene.targets.x):
-        other = (scene.targets.y[number] + rng.integers(1, 10)) % 10
-        scene.targets.y[number] = known.get(row.tobytes(), other)
-    descent = AttackedDescent("fedavg", scene, Recipe())
+    labels = (dealt.honest.y + rng.integers(1, 10, len(dealt.honest))) % 10
+    known = {row.tobytes(): label for row, label in zip(dealt.honest.x, labels, strict=True)}
+    dealt.honest.y[:] = labels
+    for number, row in enumerate(dealt.targets.x):
+        other = (dealt.targets.y[number] + rng.integers(1, 10)) % 10
+        dealt.targets.y[number] = known.get(row.tobytes(), other)
+    descent = AttackedDescent("fedavg", dealt, Recipe())
     for _ in range(1500):
         descent.train()
-    found = infer(scene.task, descent.answers()[COMMON], scene.targets.y, scene.members)
+    found = infer(dealt.task, descent.answers()[COMMON], dealt.targets.y, dealt.members)
     assert found.members_found == 1
     assert found.accuracy == 1
 
 
 @pytest.fixture(scope="module")
-def forecasts() -> list[MembershipScene]:
-    return [MembershipScene.deal("energy", 8, 2, 40, seed, tests=200, options={"window": 72}) for seed in SEEDS]
+def forecasts() -> list[DealtRecords]:
+    return [DealtRecords.deal("energy", 8, 2, 40, seed, tests=200, options={"window": 72}) for seed in SEEDS]
 
 
 class TestForecasts:
     """The same for numbers: errors in place of wrong classes."""
 
-    def test_a_model_that_saw_no_target_is_right_half_the_time(self, forecasts: list[MembershipScene]) -> None:
-        found = InferenceSuccess([know_nothing(scene, Recipe(step=0.02), 300) for scene in forecasts])
+    def test_a_model_that_saw_no_target_is_right_half_the_time(self, forecasts: list[DealtRecords]) -> None:
+        found = InferenceSuccess([infer_without_targets(dealt, Recipe(step=0.02), 300) for dealt in forecasts])
         low, high = found.interval
         assert low < 0.5 < high
         assert not found.beats_guess
 
-    def test_the_attack_beats_a_guess_on_fedavg(self, forecasts: list[MembershipScene]) -> None:
+    def test_the_attack_beats_a_guess_on_fedavg(self, forecasts: list[DealtRecords]) -> None:
         schedule = AttackSchedule(threshold=0.9, patience=100, rounds=1000, looks=1)
-        played = [play("fedavg", scene, Recipe(step=0.02), schedule, (0.75,)) for scene in forecasts]
+        played = [play("fedavg", dealt, Recipe(step=0.02), schedule, (0.75,)) for dealt in forecasts]
         assert InferenceSuccess([trial.courses[0].last.inferred[COMMON] for trial in played]).beats_guess
 
     def test_members_learnt_by_heart_are_recovered_exactly(self) -> None:
         """Few examples, numbers drawn at random, long training: nothing but having seen them can make them right."""
-        scene = MembershipScene.deal("energy", 2, 1, 8, seed=5, tests=100, options={"window": 72})
+        dealt = DealtRecords.deal("energy", 2, 1, 8, seed=5, tests=100, options={"window": 72})
         rng = np.random.default_rng(1)
-        scene.honest.y[:] = rng.standard_normal(scene.honest.y.shape)
-        known = {row.tobytes(): number for row, number in zip(scene.honest.x, scene.honest.y, strict=True)}
-        for number, row in enumerate(scene.targets.x):
-            scene.targets.y[number] = known.get(row.tobytes(), 3 * rng.choice([-1, 1]))
-        descent = AttackedDescent("fedavg", scene, Recipe(step=0.02))
+        dealt.honest.y[:] = rng.standard_normal(dealt.honest.y.shape)
+        known = {row.tobytes(): number for row, number in zip(dealt.honest.x, dealt.honest.y, strict=True)}
+        for number, row in enumerate(dealt.targets.x):
+            dealt.targets.y[number] = known.get(row.tobytes(), 3 * rng.choice([-1, 1]))
+        descent = AttackedDescent("fedavg", dealt, Recipe(step=0.02))
         for _ in range(4000):
             descent.train()
-        found = infer(scene.task, descent.answers()[COMMON], scene.targets.y, scene.members)
+        found = infer(dealt.task, descent.answers()[COMMON], dealt.targets.y, dealt.members)
         assert (found.accuracy, found.auc) == (1, 1)

@@ -7,16 +7,16 @@ from coterie.attacks.faces.measure import CCESA, GLOBAL, GUESS, PLAIN, SA, Faces
 from coterie.attacks.federation import Federation
 from coterie.attacks.imprint.layer import Imprinter
 from coterie.attacks.inversion.descent import Budget
-from coterie.attacks.inversion.target import ALONE, MEAN, Origin, Scene
+from coterie.attacks.inversion.target import ALONE, MEAN, InversionTarget, Origin
 
 
 def test_an_update_of_noise_gives_no_more_than_guessing_by_label() -> None:
     """What a masked vector is to an inversion."""
     gains = []
     for seed in range(6):
-        scene = Scene.set(Federation.deal("digits", "softmax-regression", 8, seed, examples=4), 0)
-        noise = np.random.default_rng(seed).normal(size=sum(array.size for array in scene.state))
-        trial = scene.trial({Origin(1, ALONE): scene.recover(Origin(1, ALONE), noise, Budget(60))})
+        target = InversionTarget.prepare(Federation.deal("digits", "softmax-regression", 8, seed, examples=4), 0)
+        noise = np.random.default_rng(seed).normal(size=sum(array.size for array in target.state))
+        trial = target.trial({Origin(1, ALONE): target.recover(Origin(1, ALONE), noise, Budget(60))})
         gains.append(trial.reading("T = 1").psnr - trial.reading(MEAN).psnr)
     assert ttest_1samp(gains, 0, alternative="less").pvalue < 0.01
 

@@ -61,6 +61,7 @@ HOURS += [(hour, 100.0 + hour * hour % 17) for hour in range(8, 240)]
 SMALL: dict[str, dict[str, Any]] = {
     "faces": {"test_pictures": 1},
     "location30": {"train_rows": 4},
+    "cifar10-cnn-features": {"extractor_rows": 4, "epochs": 1},
     "pjm": {"window": 2, "test_from": "2016-01-09"},
 }
 
@@ -81,6 +82,12 @@ def write_data(folder: Path) -> None:
     rows = [f"2016-01-{1 + hour // 24:02} {hour % 24:02}:00:00,{load}" for hour, load in HOURS]
     files["hec/DAYTON_hourly.csv"] = "\n".join(["Datetime,DAYTON_MW", *rows]).encode()
     files["ann.csv"], files["bob.csv"] = b"dose,age,ill\n1,2.5,0\n3,4,1\n", b"dose,age,ill\n5,6,1\n"
+    for group in ("north", "south"):
+        files[f"regions/{group}/bank.csv"], files[f"regions/{group}/shop.csv"] = (
+            b"dose,age\n1,2\n3,4\n",
+            b"visits\n5\n6\n",
+        )
+        files[f"regions/{group}/labels.csv"] = b"ill\n0\n1\n"
     for place, content in files.items():
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         (folder / place).write_bytes(content)

@@ -10,7 +10,7 @@ import numpy as np
 
 from coterie.cohorts.ledger import Ledger
 from coterie.deployment.aggregator import Aggregator
-from coterie.deployment.engine import AppReply, Arrays, Assignment, NodeRequest, Task, Trip, TripReply
+from coterie.deployment.engine import AppReply, Arrays, Assignment, Hello, NodeRequest, Task, Trip, TripReply
 from coterie.deployment.enrolment import Enrolment
 from coterie.deployment.node import Node, NodeSettings, run_config_digest
 from coterie.deployment.reasons import word_for
@@ -48,8 +48,8 @@ class DirectRequest(NodeRequest):
     def configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
         yield from ((name, repr(array.shape).encode()) for name, array in self._model.items())
 
-    def run_app(self) -> AppReply:
-        return self._app(self._node, self._model)
+    def run_app(self, model: Arrays | None = None) -> AppReply:
+        return self._app(self._node, self._model if model is None else model)
 
 
 class DirectCarrier:
@@ -75,7 +75,11 @@ class DirectCarrier:
             responder = Responder(Node(NodeSettings.read({"partition-id": node})))
             try:
                 if trip.hello:
-                    payload = responder.introduce(run=RUN, number=node, run_config=RUN_CONFIG)
+                    payload = responder.introduce(
+                        Hello(
+                            RUN, node, RUN_CONFIG, trip.prekeys, trip.renew, trip.rosters.get(node, ()), trip.vouchers
+                        )
+                    )
                 else:
                     payload = responder.answer(DirectRequest(trip, node, self._app))
             except CoterieError as error:

@@ -109,6 +109,7 @@ def test_the_failure_bound_exceeds_one_percent_at_100_clients() -> None:
         return 2 ** reliability_bound_log2(clients, found.connection_probability, dropout, found.threshold)
 
     assert [round(bound(100, dropout), 4) for dropout in (0.0, 0.01, 0.05, 0.1)] == [0.0106, 0.0139, 0.0129, 0.0059]
+    assert [round(bound(200, dropout), 4) for dropout in (0.0, 0.01, 0.05, 0.1)] == [0.0040, 0.0042, 0.0071, 0.0049]
     assert all(bound(clients, dropout) < 0.01 for clients in (300, 500, 1000) for dropout in (0.0, 0.01, 0.05, 0.1))
 
 

@@ -6,17 +6,15 @@ import shlex
 from pathlib import Path
 
 import pytest
-import typer
 from click import UsageError
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from tests.support.commands import understand
 from tests.support.numbers import MARKS, MOST_MINUTES, Note, Number, compare, documents, faults, read_notes
 from tests.support.outputs import PROJECT, DataMissing, Near, NoteError, load, run_command
 
-from coterie.cli import app
 from coterie.errors import ConfigError
-from coterie.runs.settings.toml import load_config
 
 TEXTS = {name: (PROJECT / name).read_text(encoding="utf-8") for name in documents()}
 NOTES = [note for name, text in TEXTS.items() for note in read_notes(text, name)]
@@ -57,19 +55,6 @@ def test_notes_cannot_be_seen(name: str) -> None:
 @pytest.mark.parametrize("note", [note for note in NOTES if note.kind == "committed"], ids=lambda note: note.where)
 def test_committed_numbers_are_in_the_committed_reports(note: Note) -> None:
     assert [str(compared) for compared in compare(note, load) if not compared.agrees] == []
-
-
-def understand(words: list[str]) -> None:
-    """Let the command line parse a command, and the settings of a run, without running anything."""
-    command = typer.main.get_command(app)
-    context = command.make_context("coterie", list(words))
-    while isinstance(command, typer.core.TyperGroup):
-        _, found, rest = command.resolve_command(context, [*context._protected_args, *context.args])
-        assert found is not None
-        command, context = found, found.make_context(found.name, rest, parent=context)
-    if command.name == "run":
-        config = context.params["config"]
-        load_config(PROJECT / config if config else None, context.params["settings"])
 
 
 @pytest.mark.parametrize("command", sorted({command for note in NOTES for command in note.commands}))

@@ -7,7 +7,7 @@ weight is the first element of the masked vector, so the server learns the sum o
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, TypeAlias
@@ -169,14 +169,31 @@ class Quantizer:
         """
         weight = _whole("the weight", weight, self.min_weight, self.max_weight, InputError)
         listed = _listed(arrays)
+        return self._encode(listed, Layout.of(listed).size, rng, weight, lambda: _first_not_finite(listed))
+
+    def encode_pieces(
+        self, pieces: Iterable[FloatArray], size: int, rng: np.random.Generator, weight: int = 1
+    ) -> Encoded:
+        """The same for ``size`` entries in arrays that are made one after the other, so that not all are in memory."""
+        weight = _whole("the weight", weight, self.min_weight, self.max_weight, InputError)
+        return self._encode(pieces, size, rng, weight, lambda: "an entry is NaN or infinite")
+
+    def _encode(
+        self,
+        arrays: Iterable[FloatArray],
+        size: int,
+        rng: np.random.Generator,
+        weight: int,
+        not_finite: Callable[[], str],
+    ) -> Encoded:
         ring, reach = self.ring, self._reach(weight)
-        vector = ring.zeros(self.length(Layout.of(listed)))
+        vector = ring.zeros(1 + size)
         vector[0] = weight
         clipped, start = 0, 1
-        for entries in _blocks(listed):
+        for entries in _blocks(arrays):
             largest = max(-entries.min(), entries.max())  # NaN if any entry is
             if not math.isfinite(largest):
-                raise InputError(_first_not_finite(listed))
+                raise InputError(not_finite())
             if largest > self.clip:
                 clipped += int(np.count_nonzero(np.abs(entries) > self.clip))
                 np.clip(entries, -self.clip, self.clip, out=entries)
@@ -188,6 +205,8 @@ class Quantizer:
             round_at_random(entries, rng, words.view(ring.signed))
             ring.reduce(words)
             start += entries.size
+        if start != vector.size:
+            raise InputError(f"{start - 1} entries came, not {size}")
         return Encoded(vector, clipped)
 
     def decode(self, total: RingVector, layout: Layout, count: int) -> Decoded:
@@ -271,7 +290,7 @@ def round_at_random(
     out += rng.random(values.size) < values
 
 
-def _blocks(arrays: Sequence[FloatArray]) -> Iterator[npt.NDArray[np.float64]]:
+def _blocks(arrays: Iterable[FloatArray]) -> Iterator[npt.NDArray[np.float64]]:
     """Yield all entries in order, as float64, in blocks that span several arrays.
 
     A block is overwritten by the next. Models have many arrays of a few entries; processing each alone would take

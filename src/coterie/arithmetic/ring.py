@@ -128,10 +128,11 @@ def _bit_plane_size(length: int) -> int:
 
 def _join_bit_planes(planes: _Bytes, length: int) -> _Bytes:
     """Return the ``length`` numbers whose binary digits are in ``planes``, least significant first."""
-    numbers = np.zeros(8 * planes.shape[1], np.uint8)
-    for plane in planes[::-1]:
+    digits = np.unpackbits(planes, axis=1, bitorder="little")
+    numbers: _Bytes = digits[-1]
+    for digit in digits[-2::-1]:
         numbers += numbers  # doubling by addition is vectorised, a shift of bytes is not
-        numbers |= np.unpackbits(plane, bitorder="little")
+        numbers |= digit
     if numbers[length:].any():
         raise InputError("the padding of a packed vector is not zero")
     return numbers[:length]

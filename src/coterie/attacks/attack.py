@@ -1,9 +1,9 @@
-"""What every attack has: settings with a threat model, ``measure``, and ``report``.
+"""The interface of an attack: settings, a threat model, ``measure`` and ``report``.
 
 An attack is a folder. Its settings are a frozen dataclass, ``measure`` runs the attack with and without its defence and
 returns plain results, and the function ``report`` in the module ``report`` turns those into
-:class:`~coterie.reports.findings.Findings`. The report imports what it reports on, never the reverse, so that an
-experiment of ``coterie reproduce`` can measure without a report and write another one.
+:class:`~coterie.reports.findings.Findings`. ``report`` imports ``measure``, never the reverse, so that an experiment of
+``coterie reproduce`` can measure without the report and write its own.
 """
 
 import importlib
@@ -35,8 +35,6 @@ class Adversary:
 class Attack(Protocol):
     """A frozen dataclass of an attack's settings."""
 
-    name: ClassVar[str]
-    """As on the command line."""
     title: ClassVar[str]
 
     @property
@@ -62,10 +60,10 @@ def run_attack(attack: Attack, watch: OnProgress) -> Findings:
     return report(measured)
 
 
-def make_record(attack: Attack, findings: Findings) -> dict[str, Any]:
-    """Return everything for a program, in the order in which a person reads it."""
+def make_record(name: str, attack: Attack, findings: Findings) -> dict[str, Any]:
+    """Return everything for JSON, in the order in which a person reads it; ``name`` is the one on the command line."""
     return {
-        "attack": attack.name,
+        "attack": name,
         "threat_model": asdict(attack.threat),
         "settings": {name: value for name, value in vars(attack).items() if not name.startswith("_")},
         "setting": findings.about,

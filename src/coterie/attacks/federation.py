@@ -1,14 +1,13 @@
-"""The federation that attacks are tried on: real data, real training, and what an adversary sees of every round.
+"""The federation that attacks run on: real data, real training, and what an adversary sees of every round.
 
 How it works:
 
-1. :meth:`Federation.deal` deals a data set to clients, once. Every random choice follows from the federation's seed.
-2. :func:`make_sides` says how cohorts are chosen, by the policies of :mod:`coterie.cohorts`.
-3. :func:`play_round` plays one round of any strategy of :mod:`coterie.training.strategies` in the clear and returns an
-   :class:`ObservedRound`: the model before, who was in the sum, the mean, the model after.
-   :meth:`Federation.play` yields such rounds one after the other, and :func:`play_cohorts` plays one round of many
-   federations at once.
-4. :meth:`Observations.of` collects what a server with a memory has after a window of rounds.
+1. :meth:`Federation.deal` deals a data set to clients, once. All random choices follow from the federation's seed.
+2. :func:`make_selections` returns the ways to choose cohorts, by the policies of :mod:`coterie.cohorts`.
+3. :func:`play_round` plays one round of any strategy of :mod:`coterie.training.strategies` in the clear and returns
+    an :class:`ObservedRound`: the model before, who was in the sum, the mean, the model after. :meth:`Federation.play`
+    yields such rounds one after the other, and :func:`play_cohorts` plays one round of many federations at once.
+4. :meth:`Observations.of` collects what a server that keeps everything has after a window of rounds.
 
 Sums are computed in the clear because these attacks use nothing else of a round.
 :func:`coterie.attacks.session.play_session` plays the real protocol over the same updates, and checks that it reveals
@@ -114,27 +113,27 @@ class Federation:
         self,
         strategy: Strategy,
         rounds: Iterable[int],
-        side: "Side | None" = None,
+        selection: "Selection | None" = None,
         dropouts: float = 0.0,
         *,
         together: bool = True,
     ) -> Iterator["ObservedRound"]:
         """Play rounds and yield those that reveal anything; everybody is available in each.
 
-        Cohorts are chosen as ``side`` says; without it, everybody takes part. A selected client drops out inside a
+        Cohorts are chosen as ``selection`` says; without it, everybody takes part. A selected client drops out inside a
         round with probability ``dropouts``. ``together``: see :func:`make_trainer`.
         """
         frequencies = np.zeros(len(self), np.int64)
         with make_trainer(self.problem, together=together) as trainer:
             for number in rounds:
-                members = self._select(side, number, frequencies, dropouts)
+                members = self._select(selection, number, frequencies, dropouts)
                 if members.size < _MINIMUM:
                     continue
                 frequencies[members] += 1
                 yield play_round(strategy, trainer, number, [strategy.clients[member] for member in members])
 
     def updates(self, state: ModelArrays, number: int, work: LocalSGD, clients: Iterable[int] | None = None) -> Matrix:
-        """Return what clients (all, if not given) send if they are given a model to train; computed one by one."""
+        """Return the updates of some clients (or all) after training this model, computed one by one."""
         chosen = range(len(self)) if clients is None else clients
         holdings = {f"client-{client}": self.parts[client] for client in chosen}
         return train_clients(self.problem, holdings, state, number, work, self.seed, together=False)
@@ -143,14 +142,14 @@ class Federation:
         """Score a model on the test examples."""
         return evaluate(self.problem, state, ArrayData(self.dataset.test_x, self.dataset.test_y))
 
-    def _select(self, side: "Side | None", number: int, frequencies: Indices, dropouts: float) -> Indices:
+    def _select(self, selection: "Selection | None", number: int, frequencies: Indices, dropouts: float) -> Indices:
         """Return who is in the sum of a round."""
         everybody = np.ones(len(self), np.bool_)
-        if side is None:
+        if selection is None:
             return np.flatnonzero(everybody)
-        chosen = side.policy.select(everybody, frequencies, stream(self.seed, "selection", number))
+        chosen = selection.policy.select(everybody, frequencies, stream(self.seed, "selection", number))
         lost = stream(self.seed, "losses", number).random(len(self)) < dropouts
-        return side.summed(chosen[~lost[chosen]])
+        return selection.summed(chosen[~lost[chosen]])
 
 
 def load_labelled(data: str, data_dir: Path | str | None) -> Dataset:
@@ -171,7 +170,7 @@ def make_problem(dataset: Dataset, model: str, seed: int, data: ArrayData | None
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class Selection:
     """A way to choose cohorts, and what is summed if members drop out inside a round."""
 
     name: str
@@ -185,7 +184,7 @@ class Side:
 
     @property
     def words(self) -> str:
-        """The side in words."""
+        """The selection in words."""
         if not self.circles:
             return {"random": "random selection"}.get(self.name, self.name)
         return f"circles of {self.mates.privacy}" + ("" if self.aligned else ", survivors of broken circles summed")
@@ -197,14 +196,15 @@ class Side:
         return np.array(sorted(whole_circles(self.mates, survivors.tolist())), np.int64)
 
 
-def make_sides(
+def make_selections(
     policies: Sequence[str], privacy: Sequence[int], clients: int, cohort: int, seed: int, *, naive: bool
-) -> list[Side]:
-    """Return a side for each policy; one for each T if its circles have that size, the first under the policy's name.
+) -> list[Selection]:
+    """Return a selection for each policy, or one for each T if the policy has circles of that size.
 
-    ``naive`` adds sides with circles but without the rule that a broken circle is excluded.
+    The first T is called by the policy's name alone. ``naive`` adds selections with circles but without the rule that a
+    broken circle is excluded.
     """
-    sides = []
+    selections = []
     for name in policies:
         if name not in POLICIES:
             raise ConfigError(f"unknown policy {name!r}; known are {', '.join(POLICIES)}")
@@ -215,10 +215,10 @@ def make_sides(
             mates = drawn if kept else random_circles(clients, size, stream(seed, "circles", size))
             label = f"{name} T={size}" if number else name
             policy = POLICIES[name].build(drawn, settings)
-            sides.append(Side(label, policy, mates, kept))
+            selections.append(Selection(label, policy, mates, kept))
             if naive and kept:
-                sides.append(Side(f"{label} naive", policy, mates, circles=True, aligned=False))
-    return sides
+                selections.append(Selection(f"{label} naive", policy, mates, circles=True, aligned=False))
+    return selections
 
 
 # Rounds in the clear.
@@ -232,13 +232,13 @@ class ObservedRound:
     members: Indices
     """Who is in the sum, as positions among the strategy's clients."""
     before: ModelArrays = field(repr=False)
-    """The model that everybody could see before the round."""
+    """The public model before the round."""
     updates: Matrix = field(repr=False)
     """What each member contributed, in rows: the truth that an attack is judged by."""
     mean: Vector = field(repr=False)
     """What the round reveals."""
     after: ModelArrays = field(repr=False)
-    """The model that everybody can see after the round."""
+    """The public model after the round."""
 
 
 def average(updates: Matrix) -> Vector:
@@ -300,7 +300,7 @@ def make_trainer(problem: Problem, *, together: bool = True) -> Trainer:
 
 
 def public_model(strategy: Strategy) -> ModelArrays:
-    """Return the model that everybody has who sees the sums: the global one, or confined descent's displacement."""
+    """Return the model that anyone who sees the sums has: the global one, or the displacement in confined descent."""
     models = strategy.models()
     return models[GLOBAL] if GLOBAL in models else models[DISPLACEMENT]
 
@@ -315,7 +315,7 @@ def _train(trainer: Trainer, tasks: Sequence[LocalTask], watch: OnShare = ignore
 
 
 def _finish(cohort: Cohort, trainer: Trainer, number: int, results: Sequence[LocalResult]) -> ObservedRound:
-    """Let the server learn from what clients have trained; with Ditto, clients also train models of their own."""
+    """Apply what clients have trained; with Ditto, clients also train models of their own."""
     strategy, before = cohort.strategy, public_model(cohort.strategy)
     given = [arrays for result in results if (arrays := strategy.contribution(result)) is not None]
     if isinstance(strategy, Ditto):

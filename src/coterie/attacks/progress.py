@@ -1,4 +1,4 @@
-"""Progress of a computation, told as the share of it that is done, from 0 to 1."""
+"""The progress of a computation, as the share of it that is done, from 0 to 1."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -8,7 +8,7 @@ OnShare: TypeAlias = Callable[[float], None]
 
 
 def ignore_progress(_share: float) -> None:
-    """Do nothing: for callers that want no progress."""
+    """Do nothing: for callers that do not show progress."""
 
 
 def within(watch: OnShare, start: float, length: float) -> OnShare:

@@ -1,4 +1,4 @@
-"""How well scores rank examples of one kind above the others, whatever threshold is used."""
+"""The AUC: how well scores rank examples of one kind above the others, at any threshold."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Readings of recovered pictures: their similarity to the originals, over several trials of an attack."""
+"""The quality of reconstructed pictures: their similarity to the originals, over several trials of an attack."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,29 +15,29 @@ ORIGINAL = "original"
 
 
 class Reading(NamedTuple):
-    """Likeness to the originals, on average over the pictures of a trial."""
+    """The similarity to the originals, on average over the pictures of a trial."""
 
     psnr: float
     mse: float
     ssim: float
     recognised: float
-    """The share of drawn pictures whose nearest picture, of all there are, is the right one."""
+    """The share of reconstructed pictures whose nearest picture, among all candidates, is the right one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Pictures, and what was drawn in their place, row by row."""
+    """Original pictures, and their reconstructions, row by row."""
 
     originals: Pictures
     names: Indices
-    """What it is to recognise each original: the number of a person, or of the picture itself."""
+    """What counts as recognising each original: the number of a person, or of the picture itself."""
     drawn: Mapping[str, Pictures]
     crowd: Pictures
-    """All pictures that a drawn one might be of."""
+    """All pictures that a reconstruction is compared with."""
     crowd_names: Indices
 
     def reading(self, row: str) -> Reading:
-        """Measure what was drawn."""
+        """Measure the similarity of one row."""
         guesses = self.drawn[row]
         return Reading(
             float(psnr(self.originals, guesses).mean()),
@@ -47,7 +47,7 @@ class Trial:
         )
 
     def strip(self, title: str, caption: str, most: int = 10) -> Strip:
-        """Return a few of them for a page, the originals first."""
+        """Return some of the pictures for a page, the originals first."""
         rows = [(ORIGINAL, self.originals[:most]), *((row, drawn[:most]) for row, drawn in self.drawn.items())]
         return Strip(title, rows, caption)
 
@@ -84,13 +84,13 @@ def read(trials: Sequence[Trial]) -> dict[str, Readings]:
 
 
 def nearest(guesses: Pictures, crowd: Pictures, names: Indices) -> Indices:
-    """Return the name of the picture of the crowd that each guess is nearest to, by the squared error."""
+    """Return the name of the picture in the crowd that is nearest to each guess, by the squared error."""
     flat, others = guesses.reshape(len(guesses), -1), crowd.reshape(len(crowd), -1)
     return names[[int(np.square(others - one).sum(1).argmin()) for one in flat]]
 
 
 def excess(found: Readings, baseline: Readings, measure: str) -> tuple[float, float]:
-    """Return the interval, of a confidence of 95%, for the mean by which a row is above another on the same trials."""
+    """Return the 95% confidence interval for the mean by which a row exceeds another in the same trials."""
     return mean_interval(found.of(measure) - baseline.of(measure))
 
 

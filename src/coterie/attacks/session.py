@@ -1,8 +1,8 @@
-"""A real session of secure aggregation over the updates of an attack: what it opens, and what each client sends.
+"""A real session of secure aggregation over the updates of an attack: what it reveals, and what each client sends.
 
 Attacks compute sums in the clear (:mod:`coterie.attacks.federation`). :func:`play_session` runs the protocol itself
-over the same updates, with real clients, messages, masks and shares, and checks that it opens the same mean. It also
-returns what an eavesdropper on each client's line reads.
+over the same updates, with real clients, messages, masks and shares, and checks that it reveals the same mean. It also
+returns what an eavesdropper on each client reads.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,12 +32,12 @@ _SESSIONS = 200  # tried until nobody has to leave: on a sparse graph a client m
 
 @dataclass(frozen=True, eq=False)
 class SessionView:
-    """What a session of secure aggregation shows to the server, and to an eavesdropper on every line."""
+    """What a session of secure aggregation shows to the server, and to an eavesdropper on every client."""
 
     mean: Vector
-    """What it opens: the mean over the clients that stayed to the end."""
+    """The mean over the clients that stayed to the end, which the session reveals."""
     uploads: Mapping[int, Vector]
-    """What each client sent in place of its update, read as if there were no mask on it."""
+    """What each client sent instead of its update, decoded as if it were not masked."""
     error: float
     """The largest difference between an entry of the mean and the same entry computed in the clear."""
 
@@ -52,13 +52,13 @@ def play_session(
     precision: int = _PRECISION,
     everybody: bool = False,
 ) -> SessionView:
-    """Play a session over the updates of all clients, and check that it opens their mean.
+    """Play a session over the updates of all clients, and check that it reveals their mean.
 
     All secrets and all rounding follow from ``source``, a seed or a random stream, so that an attack can be repeated; a
-    real client never does that. ``everybody`` (with a stream) plays the session again, with other secrets and so on
-    another graph, until nobody has to leave it because of too few neighbours.
+    real client never does that. ``everybody`` (with a stream) repeats the session with other secrets, and so on another
+    graph, until no client has to leave it because of too few neighbours.
 
-    :class:`~coterie.errors.VerificationError` if the mean is off by more than rounding explains.
+    :class:`~coterie.errors.VerificationError` if the error of the mean is larger than rounding explains.
     """
     names = tuple(f"client-{number}" for number in range(len(updates)))
     clip = max(float(np.abs(update).max()) for update in updates) or 1.0
@@ -92,7 +92,7 @@ def play_session(
         bound = quantizer.error_bound(len(present), len(present))
         if error > bound:
             raise VerificationError(
-                f"the session opened a mean that is off by {error:.3g}, and rounding explains {bound:.3g} at most; "
+                f"the session revealed a mean with an error of {error:.3g}, and rounding explains {bound:.3g} at most; "
                 "this is a bug in Coterie"
             )
         return SessionView(mean, listener.read(terms, quantizer), error)
@@ -103,7 +103,7 @@ def play_session(
 
 
 def session_error(updates: Sequence[Vector], source: int | np.random.Generator) -> float:
-    """Play a session; return the error of the mean that it opens, relative to the largest entry of an update."""
+    """Play a session; return the error of the mean that it reveals, relative to the largest entry of an update."""
     largest = max(float(np.abs(update).max()) for update in updates) or 1.0
     return play_session(updates, source, precision=_FINE_PRECISION).error / largest
 
@@ -139,7 +139,7 @@ def _drawn_secrets(secret: bytes) -> _Secrets:
 
 
 class _Listener(Watch):
-    """An eavesdropper on the line of every client, who keeps what each sends in place of its update."""
+    """An eavesdropper on every client, who keeps what each sends instead of its update."""
 
     def __init__(self) -> None:
         self._heard: dict[str, bytes] = {}

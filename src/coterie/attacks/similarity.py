@@ -61,7 +61,7 @@ def ssim(originals: Pictures, guesses: Pictures, window: int = WINDOW) -> Reals:
 def matched(originals: Pictures, guesses: Pictures) -> Indices:
     """Return which guess to compare with which original, each used once, so that the total squared error is smallest.
 
-    An attacker could not do that, because it does not know the originals: the comparison favours the attacker.
+    An attacker does not know the originals and could not do that: the comparison favours the attacker.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -86,7 +86,7 @@ class PixelScale:
             raise InputError(f"inputs of shape {inputs.shape[1:]} are no pictures: 1 or 3 x height x width are")
         low, high = (reduce(inputs, axis=(0, 2, 3), keepdims=True)[0] for reduce in (np.min, np.max))
         if not np.all(low < high):
-            raise InputError("pictures that are of one colour alone have no scale")
+            raise InputError("pictures of a single colour have no scale")
         return cls(low, high)
 
     def pictures(self, inputs: npt.NDArray[Any]) -> Pictures:
@@ -96,7 +96,7 @@ class PixelScale:
 
 
 def _squares(pictures: Pictures, window: int) -> npt.NDArray[np.float64]:
-    """Return the pixels of every square, along the last axis."""
+    """Return the pixels of every square of the pictures, along the last axis."""
     squares = np.lib.stride_tricks.sliding_window_view(pictures, (window, window), (1, 2))
     return squares.reshape(*squares.shape[:-2], window * window)
 

@@ -30,7 +30,7 @@ class AttackRow(NamedTuple):
 
 
 ATTACKS = {
-    "demo": AttackRow("coterie.attacks.demo", "DemoSettings", "measure:Story"),
+    "demo": AttackRow("coterie.attacks.demo", "DemoSettings", "measure:AttackDemo"),
     "active-membership": AttackRow(
         "coterie.attacks.active_membership", "ActiveMembershipSettings", "measure:ActiveMembership"
     ),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from coterie.auditing.findings import AuditReport, Exposure
 from coterie.auditing.logs import Label, Participation
 from coterie.auditing.verdict import Requirement
-from coterie.reports.charts import Figure, packed, text
+from coterie.reports.charts import Figure, packed, text, whole_ticks
 from coterie.reports.words import printable
 
 _CELLS = (400, 1000)  # clients, rounds: the finest grid of the participation map
@@ -35,7 +35,9 @@ class RoundAxis:
             "showgrid": False,
             "range": [self.start - 0.5, self.start + count - 0.5],
         }
-        if not self.numbered:
+        if self.numbered:
+            self.axis |= whole_ticks(count)
+        else:
             shown = sample(count, 6)
             self.axis |= {"tickvals": self.places(shown), "ticktext": [self.names[position] for position in shown]}
 

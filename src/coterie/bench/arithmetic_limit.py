@@ -1,4 +1,4 @@
-"""The arithmetic of training, against the machine's best at multiplying and adding: its matrix product."""
+"""The arithmetic of training, compared with the fastest arithmetic of this machine: a matrix product."""
 
 from collections.abc import Callable
 
@@ -15,10 +15,10 @@ _SIZE = 1024  # of the matrices: large enough for full speed, small enough for t
 
 
 def matrix_product_ratio(scenario: Scenario) -> float:
-    """How many times as long a step's gradients take as the same number of operations does in a matrix product.
+    """Return how many times as long a step's gradients take as the same number of operations in a matrix product.
 
-    Convolutions and matrix products are counted, forwards and backwards; all else is taken for free. No program that
-    computes these gradients by float32 convolutions comes down to 1.
+    Convolutions and matrix products are counted, forwards and backwards; everything else is counted as free. No program
+    that computes these gradients by float32 convolutions reaches 1.
     """
     problem = scenario.federation().problem
     weights = list(flatten.parameters(problem.model).values())

@@ -1,9 +1,9 @@
 """Rounds on Flower, with protection and without, on the same nodes in one run.
 
 A round under protection is several trips of messages where a plain one is one trip, and on Flower a trip is expensive:
-every message to a node starts a process there, and everybody polls. So trips that do nothing are timed as well, empty
-and with as many bytes as those of a secure round, and what such a round cannot do without beside them
-(:mod:`coterie.bench.flower_limit`).
+every message to a node starts a process there, and everybody polls. So rounds are timed by both protocols, in two trips
+and in five. Trips that do nothing are timed as well, empty and with as many bytes as those of a secure round, and what
+such a round cannot do without beside them (:mod:`coterie.bench.flower_limit`).
 """
 
 import json
@@ -13,12 +13,45 @@ from dataclasses import dataclass
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from coterie.bench.flower_limit import Operations
 from coterie.bench.loopback import LocalFederation
 from coterie.errors import ConfigError, RoundAborted
 from coterie.host import cores, install_command
+from coterie.secagg.protocols import SessionProtocol
 from coterie.secagg.terms import ThreatMode
+
+
+@dataclass(frozen=True)
+class SecureCosts:
+    """What secure rounds cost by one protocol; medians over rounds, in seconds and bytes."""
+
+    seconds: float
+    steps: dict[str, float]
+    """The seconds of each of a round's trips."""
+    carried: dict[str, float]
+    """The same if nobody did anything but carry as many bytes to and fro."""
+    messages: float
+    """To each client in a round."""
+    downloaded: float
+    """Bytes of the protocol to each client in a round; the model comes on top, once, as in a plain round."""
+    uploaded: float
+    """Bytes from each client."""
+    cryptography: float
+    """The least that keys, signatures and masks of a round take, with all cores at work."""
+    storage: float
+    """What its answers take to be on disk, with as many written at a time as there are processes."""
+
+    @property
+    def trips(self) -> int:
+        """The number of trips."""
+        return len(self.steps)
+
+    @property
+    def carrying(self) -> float:
+        """The seconds that the trips take with what they carry, and nothing done at either end."""
+        return sum(self.carried.values())
 
 
 @dataclass(frozen=True)
@@ -31,49 +64,31 @@ class FlowerCosts:
     """A message to every node that asks for nothing, and its answer: Flower's polling and its processes."""
     plain: float
     """A round as Flower plays it, in one trip, with its own polling."""
-    secure: float
-    steps: dict[str, float]
-    """The seconds of each of a secure round's trips."""
-    carried: dict[str, float]
-    """The same if nobody did anything but carry as many bytes to and fro."""
-    messages: float
-    """To each client in a round."""
-    downloaded: float
-    """Bytes of the protocol to each client in a round; the model comes on top, once, as in a plain round."""
-    uploaded: float
-    """Bytes from each client."""
     model: int
     """Bytes of the model, which a plain round sends both ways."""
     cores: int
     """What all nodes and the server share here."""
-    cryptography: float
-    """The least that keys, signatures and masks of a secure round take, with all cores at work."""
-    storage: float
-    """What its answers take to be on disk, with as many written at a time as there are processes."""
+    protocols: dict[str, SecureCosts]
+    """Secure rounds, by the name of the protocol."""
 
-    @property
-    def overhead(self) -> float:
-        """The seconds that protection adds to a round."""
-        return self.secure - self.plain
+    def overhead(self, protocol: str) -> float:
+        """Return the seconds that protection adds to a round."""
+        return self.protocols[protocol].seconds - self.plain
 
-    @property
-    def empty(self) -> float:
-        """The seconds that the trips of a secure round would take if they were empty."""
-        return len(self.steps) * self.trip
+    def ratio(self, protocol: str) -> float:
+        """Return how many times as long as a plain round a secure one takes."""
+        return self.protocols[protocol].seconds / self.plain
 
-    @property
-    def trips(self) -> float:
-        """The seconds that the trips of a secure round take with what they carry, and nothing done at either end."""
-        return sum(self.carried.values())
+    def empty(self, protocol: str) -> float:
+        """Return the seconds that the trips of a secure round would take if they were empty."""
+        return self.protocols[protocol].trips * self.trip
 
 
 def measure_federation(
-    nodes: int, rounds: int, length: int, folder: Path, *, simulation: bool, mode: str, seconds: float = 1200.0
+    nodes: int, rounds: int, length: int, folder: Path, *, simulation: bool, mode: str, seconds: float = 1800.0
 ) -> FlowerCosts:
     """Start a federation in an empty folder, time it, and end all of it."""
     _check_installed(simulation)
-    from coterie.deployment.recipe import RosterRecipe
-
     app = folder / "app"
     with resources.as_file(resources.files("coterie.bench") / "flower_app") as source:
         shutil.copytree(source, app, ignore=shutil.ignore_patterns("__pycache__"))
@@ -88,6 +103,36 @@ def measure_federation(
         run = federation.run(app, *options, nodes=nodes, rounds=rounds, length=length, mode=mode, patience=seconds / 4)
         federation.finish(run, seconds)
         found = json.loads((federation.server / "trips.json").read_text())
+    workers = cores() if simulation else None
+    active = mode == ThreatMode.ACTIVE_SERVER
+    return FlowerCosts(
+        nodes,
+        simulation,
+        trip=statistics.median(found["trips"]),
+        plain=statistics.median(found["plain"]),
+        model=4 * length,
+        cores=cores(),
+        protocols={
+            protocol: _secure_costs(
+                measured,
+                rounds,
+                nodes,
+                length,
+                Operations.of_round(nodes, workers, SessionProtocol(protocol), active=active),
+                folder / f"limit-{protocol}",
+                workers or nodes,
+            )
+            for protocol, measured in found["secure"].items()
+        },
+    )
+
+
+def _secure_costs(
+    found: dict[str, Any], rounds: int, nodes: int, length: int, operations: Operations, folder: Path, writers: int
+) -> SecureCosts:
+    """Return the medians of what was measured of secure rounds, with what such a round cannot do without."""
+    from coterie.deployment.recipe import RosterRecipe
+
     if found["completed"] != rounds:
         raise RoundAborted(f"only {found['completed']} of {rounds} secure rounds were completed: nothing was compared")
     steps, carried = (
@@ -95,22 +140,15 @@ def measure_federation(
         for kind in ("steps", "carried")
     )
     messages, uploaded = (statistics.median(found[kind]) / nodes for kind in ("messages", "received"))
-    operations = Operations.of_round(nodes, cores() if simulation else None, active=mode == ThreatMode.ACTIVE_SERVER)
-    return FlowerCosts(
-        nodes,
-        simulation,
-        trip=statistics.median(found["trips"]),
-        plain=statistics.median(found["plain"]),
-        secure=statistics.median(found["secure"]),
-        steps=steps,
-        carried=carried,
-        messages=messages,
-        downloaded=statistics.median(found["sent"]) / nodes,
-        uploaded=uploaded,
-        model=4 * length,
-        cores=cores(),
+    return SecureCosts(
+        statistics.median(found["seconds"]),
+        steps,
+        carried,
+        messages,
+        statistics.median(found["sent"]) / nodes,
+        uploaded,
         cryptography=operations.cryptography(RosterRecipe(most_weight=1).quantizer(nodes).ring, length) / cores(),
-        storage=operations.storage(folder / "limit", round(uploaded / messages)) / (cores() if simulation else nodes),
+        storage=operations.storage(folder, round(uploaded / messages)) / writers,
     )
 
 

@@ -18,7 +18,11 @@ from coterie.crypto.keystream import SEED_BYTES, generate
 from coterie.crypto.signing import Identity, verify
 from coterie.deployment.node import Node, NodeSettings
 from coterie.deployment.sessions import STALE, Parked
+from coterie.graphs.guarantees import quorum_of
 from coterie.rounds.floor import Floor
+from coterie.secagg.prekeys.messages import PREKEYS
+from coterie.secagg.protocols import SessionProtocol
+from coterie.secagg.terms import default_colluders
 
 _REPEATS = 20
 _RUN = 1
@@ -29,9 +33,9 @@ class Operations:
     """How often all parties of a secure round do what takes time, if everybody shares with everybody and stays."""
 
     keys: int
-    """X25519 keys made from their secrets: two when they are drawn, and again by the process that agrees with them."""
+    """X25519 keys made from their secrets, when they are drawn and again by the process that agrees with them."""
     agreements: int
-    """On a key with each of the others, twice; the server checks each key by one."""
+    """On a key with each of the others, twice in the papers' protocol."""
     signatures: int
     verifications: int
     masks: int
@@ -39,18 +43,34 @@ class Operations:
     answers: int
 
     @classmethod
-    def of_round(cls, nodes: int, workers: int | None, *, active: bool) -> "Operations":
+    def of_round(
+        cls, nodes: int, workers: int | None, protocol: SessionProtocol = SessionProtocol.PAPERS, *, active: bool
+    ) -> "Operations":
         """Count them for so many nodes, each on its own or, in simulation, all played by so many workers.
 
-        Against an active server everybody signs three times. A node on its own checks everybody's keys, the others'
-        masks and everybody's survivors; a worker checks each signature once, for all the nodes it plays.
+        Against an active server everybody signs three times. A node on its own checks the others' keys and masks, and
+        as many of the others' survivors as a quorum takes beside its own. A worker checks each of these signatures
+        once, for all the nodes it plays. The server checks all. In two trips nodes check everybody's prekeys and no
+        more, and the server checks all that come with a contribution.
         """
+        if protocol is SessionProtocol.TWO_TRIPS:
+            alone = nodes * nodes if active else 0
+            checked = alone if workers is None else min(alone, workers * nodes)
+            return cls(
+                keys=2 * nodes,
+                agreements=nodes * (nodes - 1),
+                signatures=(3 if active else 1) * nodes,
+                verifications=checked + (PREKEYS + (2 if active else 0)) * nodes,
+                masks=nodes * nodes + nodes,
+                answers=2 * nodes,
+            )
         signatures = 3 * nodes if active else 0
-        alone = nodes * (signatures - 1) if active else 0
-        checked = alone if workers is None else min(alone, workers * signatures)
+        quorum = quorum_of(nodes, default_colluders(nodes))
+        alone = nodes * (2 * (nodes - 1) + quorum - 1) if active else 0
+        checked = alone if workers is None else min(alone, workers * (2 * nodes + quorum) if active else 0)
         return cls(
             keys=4 * nodes,
-            agreements=2 * nodes * nodes,
+            agreements=2 * nodes * (nodes - 1),
             signatures=signatures,
             verifications=checked + signatures,
             masks=nodes * nodes + nodes,

@@ -1,4 +1,4 @@
-"""A federation of Flower on loopback: real processes with ports and folders of their own, all gone at the end."""
+"""A Flower federation on loopback: real processes with their own ports and folders, all removed at the end."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ _SHOWN = 4000  # characters of a log that tell what went wrong
 
 
 class LocalProcess:
-    """A process and all that it starts, which are recognised by a mark in their environment."""
+    """A process and everything it starts; a mark in their environment identifies them."""
 
     def __init__(self, command: list[str], env: Mapping[str, str], cwd: Path, log: Path) -> None:
         self._mark = uuid.uuid4().hex
@@ -41,16 +41,16 @@ class LocalProcess:
 
     @property
     def log(self) -> str:
-        """What it has said so far."""
+        """The output so far."""
         return self.log_file.read_text(errors="replace")
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process still runs."""
         return self._process.poll() is None
 
     def wait(self, seconds: float) -> int:
-        """Return the exit status; a process that takes longer is ended, and that is an error."""
+        """Return the exit status; a process that takes longer is ended, and an error is raised."""
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -60,7 +60,7 @@ class LocalProcess:
             ) from None
 
     def stop(self, seconds: float = 15.0) -> None:
-        """Ask it to end, as an operator would; then end whatever is left of it."""
+        """Ask the process to end, as an operator would; then end everything that is left of it."""
         if self.running:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -69,11 +69,11 @@ class LocalProcess:
 
     @property
     def left(self) -> list[int]:
-        """The processes that it started, itself among them, and that are still there."""
+        """The processes that it started, including itself, and that still run."""
         return _marked(self._mark)
 
     def kill(self) -> None:
-        """End it and all that it started, at once, as a loss of power would."""
+        """End the process and everything it started at once, as a power failure would."""
         for _ in range(100):
             if not (pids := self.left):
                 break
@@ -89,7 +89,7 @@ class LocalFederation:
     """A SuperLink and its SuperNodes on this machine."""
 
     def __init__(self, folder: Path, *, simulation: bool = False) -> None:
-        """Prepare a federation in an empty folder; nothing of it is anywhere else."""
+        """Prepare a federation in an empty folder; it keeps all its files there."""
         self.folder, self.simulation = folder, simulation
         self.env = environment(folder)
         self.port = free_port()
@@ -114,7 +114,7 @@ class LocalFederation:
 
     @property
     def server(self) -> Path:
-        """Where the server keeps its history."""
+        """The folder in which the server keeps its history."""
         return self.folder / "coterie" / "server"
 
     def start(self, name: str, *command: str) -> LocalProcess:
@@ -140,7 +140,7 @@ class LocalFederation:
         return process
 
     def start_node(self, number: int, size: int, *options: str, **config: str | int) -> LocalProcess:
-        """Start a SuperNode, or start it again: its folder, and so what it remembers, is the same."""
+        """Start a SuperNode, or restart it: its folder, and so its memory, stays the same."""
         name = f"node-{number}"
         settings = {"partition-id": number, "num-partitions": size, "coterie-name": name, **config}
         return self.start(
@@ -161,13 +161,13 @@ class LocalFederation:
         return self.start(f"run-{len(self._processes)}", "flwr", "run", str(app), "here", "--stream", *given)
 
     def finish(self, run: LocalProcess, seconds: float) -> None:
-        """Wait until a run has ended well; Flower's client exits with 0 whatever became of it."""
+        """Wait until a run has ended successfully; Flower's client always exits with 0."""
         run.wait(seconds)
         if (status := self.status()[:1]) != ["finished:completed"]:
             raise TrainingError(f"the run ended as {', '.join(status) or 'nothing'}:\n{run.log[-_SHOWN:]}")
 
     def status(self) -> list[str]:
-        """Tell how the runs stand, the latest first."""
+        """Return the status of the runs, the latest first."""
         done = subprocess.run(
             ["flwr", "ls", "here", "--format", "json"],  # noqa: S607 - from the path of this environment
             env=self.env,
@@ -181,7 +181,7 @@ class LocalFederation:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return what every process of a federation in this folder needs."""
+    """Return the environment variables of every process of a federation in this folder."""
     programs = Path(sys.executable).parent
     return {
         **os.environ,
@@ -198,14 +198,14 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return an unused port."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         return int(listening.getsockname()[1])
 
 
 def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    """Wait until something holds, and never for ever."""
+    """Wait until a condition holds; raise an error after some seconds."""
     give_up = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > give_up:

@@ -1,4 +1,4 @@
-"""The machine's own limits: how fast it makes keystream."""
+"""The limit of this machine: how fast it generates keystream."""
 
 import os
 from collections.abc import Callable
@@ -12,11 +12,11 @@ _REPEATS = 7
 
 
 def keystream_ratio(ring: Ring, length: int, degree: int) -> float:
-    """How much longer a vector takes to be masked than its masks take to be generated; never much below 1.
+    """Return how many times as long masking a vector takes as generating its keystream; never much below 1.
 
     Masking is what a client does between its input and the bytes it packs: copy the vector, add or subtract the
-    expansions of ``degree + 1`` seeds, reduce modulo 2^k. Generating is AES-CTR over the same seeds for the same
-    number of bytes, into a buffer that is overwritten.
+    expansions of ``degree + 1`` seeds, reduce modulo 2^k. Generating is AES-CTR over the same seeds for the same number
+    of bytes, into a buffer that is overwritten.
     """
     seeds = [os.urandom(SEED_BYTES) for _ in range(degree + 1)]
     added, subtracted = seeds[: degree // 2 + 1], seeds[degree // 2 + 1 :]
@@ -35,7 +35,7 @@ def keystream_ratio(ring: Ring, length: int, degree: int) -> float:
 
 
 def best_seconds(*works: Callable[[], None]) -> list[float]:
-    """Do each several times, in turns, and return its best time on this thread: interruptions only ever add."""
+    """Run each function several times, in turns, and return its best time on this thread: interruptions add time."""
     times = [[_seconds(work) for work in works] for _ in range(_REPEATS)]
     return [min(column) for column in zip(*times, strict=True)]
 

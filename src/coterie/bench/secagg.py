@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
-from time import perf_counter, thread_time
+from time import perf_counter, process_time, thread_time
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from coterie.rounds import one_off
 from coterie.secagg.rules import graph_seed
 from coterie.secagg.server import Aggregate, Step
 from coterie.transports.faults import Direction, Fault, FaultKind, Faults
-from coterie.transports.memory import AnswerCount, Carrier, OnAnswer, Session
+from coterie.transports.memory import AnswerCount, Carrier, OnAnswer, Session, SessionReport
 
 
 @dataclass(frozen=True)
@@ -51,21 +51,21 @@ class SessionCosts:
     peak_rss_bytes: int
 
     def speedup_over(self, other: "SessionCosts") -> dict[str, float]:
-        """How many times faster this is than ``other``, where the time goes."""
+        """Return how many times as fast as ``other`` this is, where most of the time goes."""
         steps = {step: other.client_ms[step] / self.client_ms[step] for step in ("share", "mask")}
         return {**steps, "server": other.server_ms / self.server_ms}
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Our session: what it cost, and what that is made of.
+    """The costs of our session, and their parts.
 
     ``download_bytes`` is what a typical client receives, ``degree`` the mean number of neighbours. ``wall_ms`` is how
-    long the session took on ``workers`` threads, the making of inputs included. ``graph_ms`` is the time to build the
-    graph and to see that the survivors are connected: clients in one process share that work, a client on its own would
-    add it to each step that needs it.
-    ``masked_vector_ratio`` is the size of the message to the size of its numbers, length x bits / 8.
-    ``keystream_ratio`` is defined by :func:`~coterie.bench.machine.keystream_ratio`, at this length and degree.
+    long the session took on ``workers`` threads, including the making of inputs. ``graph_ms`` is the time to build the
+    graph and to check that the survivors are connected: clients in one process share that work, a client on its own
+    would add it to each step that needs it. ``masked_vector_ratio`` is the size of the message to the size of its
+    numbers, length x bits / 8. ``keystream_ratio`` is defined by :func:`~coterie.bench.machine.keystream_ratio`, at
+    this length and degree.
     """
 
     costs: SessionCosts
@@ -79,8 +79,22 @@ class Measurement:
     keystream_ratio: float
 
 
-def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -> Measurement:
-    """Run and time one session; a result that is not exactly right raises :class:`RoundAborted`."""
+@dataclass(frozen=True)
+class SessionRun:
+    """One session that was played: its report, and what it took without the making of inputs."""
+
+    report: SessionReport
+    client_s: Mapping[Step, float]
+    """The median processor time of a client in each step."""
+    making_s: float
+    """The processor time of making all inputs."""
+    process_s: float
+    """The processor time of this process for all the rest: clients, server and carrier."""
+    peak_rss_bytes: int
+
+
+def run_session(workload: Workload, workers: int, observe: OnAnswer | None = None) -> SessionRun:
+    """Run one session; a result that is not exactly right raises :class:`RoundAborted`."""
     if workers < 1:
         raise ConfigError(f"a session needs at least 1 worker, not {workers}")
     terms = workload.terms
@@ -88,14 +102,22 @@ def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -
     vanish = Fault(FaultKind.DROP, Step.MASK, workload.vanishing, direction=Direction.DOWN)
     carrier = Carrier(Faults(rules=(vanish,)), workers, AnswerCount(observe) if observe else None)
     session = Session(terms, one_off(terms, inputs, identities=workload.identities), carrier)
+    began = process_time()
     aggregate = session.run()
+    process_s = process_time() - began
     peak = peak_rss_bytes()
     _check(workload, aggregate)
-
-    report = session.report
+    report, making_s = session.report, sum(inputs.making_seconds)
     client_s = {step: report.steps[step].median_client_seconds for step in report.steps}
     client_s[Step.MASK] -= statistics.median(inputs.making_seconds)
-    work_s = sum(sum(report.steps[step].client_seconds) for step in report.steps) - sum(inputs.making_seconds)
+    return SessionRun(report, client_s, making_s, process_s - making_s, peak)
+
+
+def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -> Measurement:
+    """Run and time one session; a result that is not exactly right raises :class:`RoundAborted`."""
+    played = run_session(workload, workers, observe)
+    terms, report, client_s = workload.terms, played.report, played.client_s
+    work_s = sum(sum(report.steps[step].client_seconds) for step in report.steps) - played.making_s
     vector_bytes = int(statistics.median(report.steps[Step.MASK].upload_bytes))
     graph = terms.graph(graph_seed(terms, ()))
     degree = statistics.mean(graph.degree(client) for client in range(workload.clients))
@@ -106,7 +128,7 @@ def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -
             session_ms=1e3 * (report.server_seconds + work_s),
             upload_bytes=report.upload_bytes,
             masked_vector_bytes=vector_bytes,
-            peak_rss_bytes=peak,
+            peak_rss_bytes=played.peak_rss_bytes,
         ),
         download_bytes=report.download_bytes,
         bits=terms.bits,
@@ -122,7 +144,7 @@ def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -
 def measure_flower(workload: Workload) -> SessionCosts:
     """Time Flower's SecAgg+ (on the complete graph, its SecAgg) on the same work, in a process of its own.
 
-    Its masks are not cryptographic; :mod:`coterie.bench.rivals.flower_secagg` says how far from it they are.
+    Its masks are not cryptographic; see :mod:`coterie.bench.rivals.flower_secagg`.
     """
     check_flower(workload)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
@@ -145,7 +167,7 @@ def check_flower(workload: Workload) -> None:
 
 
 def _flower_shares(topology: Topology) -> int:
-    """Flower's name for a topology: the number of shares a client deals, or 0 for the complete graph."""
+    """Return Flower's parameter for a topology: the number of shares of a client, or 0 for the complete graph."""
     if isinstance(topology, Harary):
         return topology.degree + 1
     if isinstance(topology, Complete):
@@ -166,7 +188,7 @@ def _run_flower(workload: Workload) -> tuple[flower.FlowerTimes, int]:
 
 
 class _Inputs:
-    """Each client's ring vector, made when the session asks for it; making up its numbers is no part of the session."""
+    """Each client's ring vector, made when the session needs it; making its numbers is not part of the session."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
@@ -205,7 +227,7 @@ def _check(workload: Workload, aggregate: Aggregate) -> None:
 
 
 def _graph_seconds(workload: Workload) -> float:
-    """Time a graph of this kind that nobody has asked for yet: building it, and walking over the survivors."""
+    """Time a new graph of this kind: building it, and checking that the survivors are connected."""
     terms, seed = workload.terms, os.urandom(32)
     survivors = [terms.index[client] for client in terms.clients if client not in workload.vanishing]
     began = perf_counter()

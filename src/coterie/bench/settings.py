@@ -48,6 +48,27 @@ class SecaggSettings(Settings):
 
 
 @dataclass(frozen=True)
+class ScaleSettings(Settings):
+    """Show how the cost of a session grows with the number of clients: client steps, server, memory and total time.
+
+    First sessions with the same number of neighbours and the same ring: a client's time should stay as it is. Then
+    sessions whose graph is planned for their size: their time should grow as the number of clients. All times are
+    processor times. Each session runs in its own process. With all defaults it takes some minutes.
+    """
+
+    clients: Annotated[
+        tuple[int, ...], Option("Clients of a session at the same degree; may be repeated.", most=MOST_CLIENTS)
+    ] = (500, 1_000, 2_000, 4_000, 8_000)
+    planned: Annotated[
+        tuple[int, ...], Option("Clients of a session with a planned graph; may be repeated.", most=MOST_CLIENTS)
+    ] = (1_000, 10_000)
+    degree: Annotated[int, Option("Neighbours of a client in the first sessions.")] = 24
+    length: Annotated[int, Option("Numbers in the vector of a client.", most=MOST_LENGTH)] = 10_000
+    dropout: Annotated[float, Option("Share of the clients that drop out before they send their vector.")] = 0.1
+    seed: InputSeed = 0
+
+
+@dataclass(frozen=True)
 class TopologiesSettings(Settings):
     """Compare the sparse graph of CCESA with the complete graph, beside what its authors measured.
 
@@ -113,7 +134,8 @@ class ConfinedSettings(Settings):
 
     All participants of a grid train 784-256-10 networks on the training part of MNIST if COTERIE_DATA has it, else on
     random examples of its shape. The loss check is on; secure sums and evaluation are not included. Additive sharing is
-    timed separately, for 32 members and vectors as long as the model.
+    timed separately, for 32 members and vectors as long as the model. So are iterations of a run with groups of 4 x 4
+    members, with secure vertical sums and in the clear, against the same groups unsplit.
     """
 
     groups: Annotated[int, Option("Horizontal groups, which hold rows.", most=MOST_CLIENTS)] = 1000
@@ -124,7 +146,7 @@ class ConfinedSettings(Settings):
 
 @dataclass(frozen=True)
 class FlowerSettings(Settings):
-    """Compare rounds on Flower with protection and without, on the same nodes.
+    """Compare rounds on Flower without protection, in two trips and by the papers' protocol, on the same nodes.
 
     This starts a SuperLink and SuperNodes on this machine, on free ports of loopback, and ends them. Training takes no
     time here, so only the cost of rounds is left. Trips that do nothing show which part of it is Flower's own: empty
@@ -136,7 +158,7 @@ class FlowerSettings(Settings):
     rounds: Annotated[int, Option("Rounds of each kind to time.", least=1, most=MOST_TRIALS)] = 3
     length: Annotated[int, Option("Numbers in the model.", least=1, most=50_000_000)] = 100_000
     simulation: Annotated[bool, Option("Simulate all nodes with Ray, instead of a process for each.")] = False
-    mode: Annotated[str, Option("active-server (five trips) or honest-but-curious (four).")] = "active-server"
+    mode: Annotated[str, Option("active-server or honest-but-curious.")] = "active-server"
 
     def __post_init__(self) -> None:
         from coterie.secagg.terms import ThreatMode

@@ -1,9 +1,9 @@
-"""The sparse graph of CCESA against the complete graph of SA: a client's work should shrink as its neighbourhood does.
+"""CCESA's sparse graph compared with the complete graph of SA: a client's work should shrink with its neighbourhood.
 
 The experiment of Choi et al. 2020, Table 5.1: vectors of 10,000 entries of Z_2^16, the connection probability and
 threshold of their rule, clients that drop out in each of the four steps. A client's steps 1 and 2 (sharing keys and
 masking) touch each neighbour once, and the sparse graph leaves a client about p (n - 1) of its n - 1 neighbours: their
-cost should fall to a fraction p. Entries are drawn from the ring, since the paper does not quantise either.
+cost should fall to a fraction p. Entries are drawn from the ring, because the paper does not quantise either.
 """
 
 import math
@@ -35,21 +35,21 @@ _STEPS = (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL)
 
 @dataclass(frozen=True)
 class Times:
-    """Median milliseconds of a client in each step, and the server's, with the threshold they were had with."""
+    """Median milliseconds of a client in each step, those of the server, and the threshold."""
 
     threshold: int
     client_ms: Mapping[str, float]
     server_ms: float
 
     @property
-    def neighbourly_ms(self) -> float:
+    def neighbour_ms(self) -> float:
         """Steps 1 and 2, in which a client does something for each of its neighbours."""
         return self.client_ms["share"] + self.client_ms["mask"]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """SA and CCESA on the same clients, and the same from the paper where it has them.
+    """SA and CCESA on the same clients, and the numbers of the paper if it has them.
 
     ``deviation`` is how far the ratio of the clients' work (steps 1 and 2) is from ``probability``, relative to it.
     """
@@ -65,7 +65,7 @@ class Comparison:
     @property
     def ratio(self) -> float:
         """CCESA's client work in steps 1 and 2 as a fraction of SA's."""
-        return self.ccesa.neighbourly_ms / self.sa.neighbourly_ms
+        return self.ccesa.neighbour_ms / self.sa.neighbour_ms
 
     @property
     def deviation(self) -> float:
@@ -77,31 +77,23 @@ def _printed(threshold: int, advertise: int, share: int, mask: int, reveal: int,
     return Times(threshold, {"advertise": advertise, "share": share, "mask": mask, "reveal": reveal}, server)
 
 
-#: Choi et al. 2020, Table 5.1, by (clients, q_total).
-PAPER_SA = {
-    (100, 0.0): _printed(51, 6, 3572, 3537, 88, 13),
-    (100, 0.1): _printed(51, 6, 3540, 3365, 80, 9847),
-    (300, 0.0): _printed(151, 6, 11044, 10867, 269, 82),
-    (300, 0.1): _printed(151, 6, 10502, 10453, 255, 72847),
-    (500, 0.0): _printed(251, 6, 19097, 18196, 449, 198),
-    (500, 0.1): _printed(251, 6, 18107, 17315, 432, 329645),
-}
-PAPER_CCESA = {
-    (100, 0.0): _printed(43, 6, 2216, 2171, 56, 16),
-    (100, 0.1): _printed(51, 6, 2715, 2648, 66, 8067),
-    (300, 0.0): _printed(83, 6, 4435, 4354, 110, 54),
-    (300, 0.1): _printed(98, 6, 5382, 5300, 113, 37082),
-    (500, 0.0): _printed(112, 6, 5954, 5846, 145, 132),
-    (500, 0.1): _printed(133, 6, 7634, 7403, 184, 141511),
+#: Choi et al. 2020, Table 5.1: SA and CCESA, by (clients, q_total).
+PAPER = {
+    (100, 0.0): (_printed(51, 6, 3572, 3537, 88, 13), _printed(43, 6, 2216, 2171, 56, 16)),
+    (100, 0.1): (_printed(51, 6, 3540, 3365, 80, 9847), _printed(51, 6, 2715, 2648, 66, 8067)),
+    (300, 0.0): (_printed(151, 6, 11044, 10867, 269, 82), _printed(83, 6, 4435, 4354, 110, 54)),
+    (300, 0.1): (_printed(151, 6, 10502, 10453, 255, 72847), _printed(98, 6, 5382, 5300, 113, 37082)),
+    (500, 0.0): (_printed(251, 6, 19097, 18196, 449, 198), _printed(112, 6, 5954, 5846, 145, 132)),
+    (500, 0.1): (_printed(251, 6, 18107, 17315, 432, 329645), _printed(133, 6, 7634, 7403, 184, 141511)),
 }
 
 
 def compare(
     clients: int, dropout: float, seed: int = 0, observe: Callable[[str], OnAnswer] | None = None
 ) -> Comparison:
-    """Time both protocols side by side, in as many sessions as it takes to see 300 clients of each.
+    """Time both protocols in turns, in as many sessions as are needed for 300 clients of each.
 
-    ``observe`` is given the name of each protocol and returns its observer.
+    ``observe`` is called with the name of each protocol and returns its observer.
     """
     rule = paper_parameters(clients, dropout)
     if rule.complete:
@@ -142,14 +134,15 @@ def compare(
                 session.result()
         finally:
             turns.stop()
+    paper_sa, paper_ccesa = PAPER.get((clients, dropout), (None, None))
     return Comparison(
         clients=clients,
         dropout=dropout,
         probability=rule.connection_probability,
         sa=sa.result(),
         ccesa=ccesa.result(),
-        paper_sa=PAPER_SA.get((clients, dropout)),
-        paper_ccesa=PAPER_CCESA.get((clients, dropout)),
+        paper_sa=paper_sa,
+        paper_ccesa=paper_ccesa,
     )
 
 
@@ -163,7 +156,7 @@ class _Turns:
 
     @contextmanager
     def of(self, me: int) -> Iterator[None]:
-        """Begin when it is this session's turn; at the end leave all turns to the other."""
+        """Begin when it is this session's turn; at the end leave all turns to the other session."""
         self._gates[me].acquire()
         try:
             yield
@@ -172,7 +165,7 @@ class _Turns:
             self._gates[1 - me].release()
 
     def pass_on(self, me: int) -> None:
-        """Let the other session go ahead, and wait until it passes on."""
+        """Let the other session continue, and wait for the next turn."""
         if not self._alone:
             self._gates[1 - me].release()
             self._gates[me].acquire()
@@ -180,12 +173,12 @@ class _Turns:
             raise RoundAborted("the comparison was stopped")
 
     def stop(self) -> None:
-        """End whatever still runs, at its next turn."""
+        """End all sessions at their next turn."""
         self._stopped = True
 
 
 def _stay_on_one_core() -> None:
-    """Keep this thread on the core that the other session is on too: two cores are rarely equally fast."""
+    """Keep this thread on the core of the other session: two cores are rarely equally fast."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
@@ -196,7 +189,7 @@ def _run(terms: Terms, dropout: float, seed: int, observe: OnAnswer) -> SessionR
         for client, number in terms.index.items()
     }
 
-    # One worker: here the processor time of a client matters, not how soon all are done.
+    # One worker: the processor time of a client is measured, not the total time.
     faults = dropouts(step_dropout(dropout), seed)
     session = Session(terms, one_off(terms, vectors), Carrier(faults, 1, AnswerCount(observe)))
     aggregate = session.run()

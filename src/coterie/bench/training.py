@@ -1,13 +1,13 @@
 """The cost of protection: rounds of training with and without it, in turns, in one run.
 
-Both sides are runs as ``coterie run`` plays them, with ledger and worker processes, but for evaluation and checkpoints,
-which have nothing to do with protection and would only make its share look smaller. The examples are random numbers in
-the shapes of the data set, since how long training takes does not depend on what is learnt; model and optimiser are
-real. Everybody is available and stays, so that all rounds are the same work.
+Both sides are runs as ``coterie run`` plays them, with ledger and worker processes, but without evaluation and
+checkpoints, which would make the share of protection look smaller. The examples are random numbers in the shapes of the
+data set, because the duration of training does not depend on what is learned; model and optimiser are real. All clients
+are available and stay, so that all rounds are the same work.
 
 Round by round, both sides start from the same model and train the same clients on the same batches, one side right
-after the other, and take turns at being first: whatever else the machine does, it does to both. Their new models must
-agree up to rounding before any number is reported.
+after the other, and take turns at being first: other load on the machine then affects both. Their new models must agree
+up to rounding before any number is reported.
 """
 
 import os
@@ -58,7 +58,7 @@ class Scenario:
     seed: int = 0
 
     def config(self, kind: str, rounds: int, workers: int) -> RunConfig:
-        """Return the settings of a run with ``secure`` or ``plain`` aggregation that evaluates nothing so early."""
+        """Return the settings of a run with ``secure`` or ``plain`` aggregation and without evaluation."""
         return make_config(
             {
                 "name": f"bench-{kind}",
@@ -84,7 +84,7 @@ class Scenario:
         )
 
     def federation(self) -> Federation:
-        """Make random examples, as many as a cohort needs; each client has some of them, which others have too."""
+        """Return random examples, as many as a cohort needs; clients share them."""
         rng = stream(self.seed, "bench examples")
         count = self.cohort * self.samples
         examples = ArrayData(
@@ -106,12 +106,12 @@ SCENARIOS = {
 
 @dataclass(frozen=True)
 class RoundCost:
-    """What a round cost; seconds are wall-clock time, bytes those of all clients, without the model they are sent.
+    """The cost of a round; seconds are wall-clock time, bytes those of all clients, without the model they receive.
 
     ``train_seconds`` is how long the round waited for clients to train, ``protect_seconds`` what secure aggregation
-    took beyond that. Exchanging keys and masking overlap with training, and while they take a core from a worker, they
-    make it slower: what protection costs in all is told by ``seconds`` alone. ``compute_seconds`` is processor time:
-    what the clients' own training took, all of them together.
+    took beyond that. Exchanging keys and masking overlap with training; while they use a core, they make training
+    slower, so only ``seconds`` shows the full cost of protection. ``compute_seconds`` is processor time: the training
+    of all clients together.
     """
 
     seconds: float
@@ -136,32 +136,33 @@ class RoundCost:
 
 @dataclass(frozen=True)
 class TrainingCosts:
-    """The same rounds with and without protection, those at the same place of both lists played one after the other."""
+    """The same rounds with and without protection; rounds at the same place of both lists were played in turns."""
 
     parameters: int
     workers: int
     secure: tuple[RoundCost, ...]
     plain: tuple[RoundCost, ...]
     memory_seconds: float
-    """What the memories of a round's clients take, measured on the files of this run: a part of a secure round."""
+    """The time of the clients' memories in a round, measured on the files of this run: a part of a secure round."""
 
     @property
     def memory_share(self) -> float:
-        """The part of a secure round that its clients spend on remembering."""
+        """The share of a secure round that clients spend on their memories."""
         return self.memory_seconds / typical(self.secure).seconds
 
     @property
     def overhead(self) -> float:
-        """How many times as long as a plain round a secure one takes: the median over the pairs."""
+        """How many times as long as a plain round a secure round takes: the median over the pairs."""
         return statistics.median(
             secure.seconds / plain.seconds for secure, plain in zip(self.secure, self.plain, strict=True)
         )
 
     @property
     def headroom(self) -> float:
-        """How many times as long as its gradients a plain round takes, if no worker did anything else: the median.
+        """How many times as long as its gradients a plain round takes, if workers did nothing else: the median.
 
-        Whoever has the same gradients computed the same way cannot play more than so many times our plain rounds.
+        A system that computes the same gradients in the same way cannot be faster than our plain rounds by more than
+        this.
         """
         return statistics.median(cost.seconds * max(1, self.workers) / cost.compute_seconds for cost in self.plain)
 
@@ -179,7 +180,7 @@ def typical(costs: Sequence[RoundCost]) -> RoundCost:
 
 
 def rounds_per_minute(costs: Sequence[RoundCost]) -> float:
-    """How many rounds of the typical length fit into a minute."""
+    """Return the number of rounds of typical length in a minute."""
     return 60 / typical(costs).seconds
 
 
@@ -208,7 +209,7 @@ def measure_training(
     total = _WARM_UP + rounds
     with ExitStack() as stack:
         secure, plain = (
-            _Side(scenario.config(kind, total, workers), federation, folder / kind, stack)
+            _TimedRun(scenario.config(kind, total, workers), federation, folder / kind, stack)
             for kind in ("secure", "plain")
         )
         for number in range(1, total + 1):
@@ -223,7 +224,7 @@ def measure_training(
 
 
 def measure_memories(folder: RunFolder, clients: Sequence[str], rounds: int = 50) -> float:
-    """Time what the memories of these clients do in a round: enter, answer twice, and agree to a sum."""
+    """Time the memories of these clients in a round: enter a session, answer twice, and agree to a sum."""
     roster = Roster.from_bytes(folder.roster_file.read_bytes())
     known = {client.name: client for client in roster.clients}
     spent = []
@@ -240,7 +241,7 @@ def measure_memories(folder: RunFolder, clients: Sequence[str], rounds: int = 50
     return statistics.median(spent)
 
 
-class _Side:
+class _TimedRun:
     """A run, round by round, until ``stack`` is closed."""
 
     def __init__(self, config: RunConfig, federation: Federation, path: Path, stack: ExitStack) -> None:
@@ -262,8 +263,8 @@ class _Side:
         return self.strategy.models()["global"]
 
 
-def _check(secure: _Side, plain: _Side) -> None:
-    """See that both sides aggregated the same clients, and that their models differ by no more than rounding."""
+def _check(secure: _TimedRun, plain: _TimedRun) -> None:
+    """Check that both sides aggregated the same clients, and that their models differ by no more than rounding."""
     number, clients = plain.records[-1].round, plain.records[-1].aggregated
     if secure.records[-1].aggregated != clients:
         raise RoundAborted(f"in round {number} both sides should have aggregated the same clients")

@@ -1,4 +1,4 @@
-"""The work that is measured: its clients, vectors, graph and who vanishes, all of which follow from a seed."""
+"""The work that is measured: clients, vectors, graph and dropouts, all of which follow from a seed."""
 
 import inspect
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def choose(
     probability: float | None = None,
     threshold: int | None = None,
 ) -> tuple[Topology, int]:
-    """Return the topology and threshold, with the published choice for whatever is left open.
+    """Return the topology and threshold; parameters that are not given have their published values.
 
     Topologies without an entry in :data:`PUBLISHED` take the parameters that a search finds for this dropout.
     """
@@ -92,16 +92,16 @@ PUBLISHED: dict[str, Callable[..., tuple[Topology, int]]] = {
     "erdos-renyi": choose_erdos_renyi,
     "harary": choose_harary,
 }
-"""What was published about the parameters of topologies: a function of the clients, their dropout and one parameter."""
+"""The published parameters of topologies, as functions of the clients, their dropout and one parameter."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """One session to be measured: weighted means of random vectors, some clients vanishing in the middle of it.
+    """One session to be measured: weighted means of random vectors, with some dropouts.
 
-    Exactly ``round(dropout * clients)`` clients vanish after sharing their keys and before masking: the moment that
-    costs the server most, since it must undo every mask they left on others. ``seed`` fixes the vectors, the graph and
-    who vanishes; keys come from the operating system.
+    Exactly ``round(dropout * clients)`` clients drop out after sharing their keys and before masking. This costs the
+    server most, because it must undo every mask they left on others. ``seed`` fixes the vectors, the graph and the
+    dropouts; keys come from the operating system.
     """
 
     clients: int
@@ -111,6 +111,9 @@ class Workload:
     threshold: int
     precision: int = SecaggSettings.precision
     seed: int = 0
+    room: int = 0
+    """The ring has room for a sum of so many clients, if that is more than there are. Sessions of several sizes can so
+    have the same ring: elements of more than 32 bits take twice the keystream."""
     active: bool = False
     """Whether the session is played against an active server, for as many colluders as the threshold allows."""
 
@@ -140,17 +143,17 @@ class Workload:
             threshold,
             settings.precision,
             settings.seed,
-            settings.active,
+            active=settings.active,
         )
 
     @property
     def quantizer(self) -> Quantizer:
         """The encoding of the vectors."""
-        return Quantizer(CLIP, self.precision, self.clients, MAX_WEIGHT)
+        return Quantizer(CLIP, self.precision, max(self.clients, self.room), MAX_WEIGHT)
 
     @cached_property
     def terms(self) -> Terms:
-        """The terms of the session; one more ring element than the vector has numbers carries the weight."""
+        """The terms of the session; one ring element more than the vector has numbers carries the weight."""
         return Terms(
             session=np.random.default_rng((self.seed, 0)).bytes(16),
             clients=tuple(map(str, range(self.clients))),
@@ -171,13 +174,13 @@ class Workload:
 
     @cached_property
     def vanishing(self) -> tuple[str, ...]:
-        """The clients that vanish."""
+        """The clients that drop out."""
         count = round(self.dropout * self.clients)
         chosen = np.random.default_rng((self.seed, 1)).choice(self.clients, count, replace=False)
         return tuple(self.terms.clients[client] for client in sorted(chosen))
 
     def vector(self, client: str) -> tuple[NDArray[np.float64], int, np.random.Generator]:
-        """Return a client's numbers, its weight and the generator that rounds them; the same at every call."""
+        """Return a client's numbers, its weight and the generator that rounds them; the same in every call."""
         rng = np.random.default_rng((self.seed, 2, self.terms.index[client]))
         weight = int(rng.integers(MIN_WEIGHT, MAX_WEIGHT, endpoint=True))
         return rng.uniform(-CLIP, CLIP, self.length), weight, rng

@@ -1,4 +1,12 @@
-"""The ``coterie`` command. Each command lives in a module of its own and imports what it needs when it runs."""
+"""The ``coterie`` command.
+
+Every command is a module that imports what it needs when it runs, so that ``coterie --help`` is fast. Where a settings
+class declares the options (:mod:`coterie.settings`), :mod:`~coterie.cli.derive` makes them: all attacks
+(:mod:`~coterie.cli.attack`) and benchmarks are rows of a table. The commands print what the library returns:
+:mod:`~coterie.cli.findings` prints findings, and the modules ``plan_*``, ``audit_*`` and ``bench_*`` their tables. An
+error of the library names the thing that is wrong; :func:`~coterie.cli.audit_input.spell` writes it with the names of
+options. Exit statuses are in :mod:`~coterie.cli.common`, and closed pipes are handled in :mod:`~coterie.cli.output`.
+"""
 
 import signal
 import sys
@@ -43,15 +51,15 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     _version: Annotated[
-        bool, typer.Option("--version", help="Show the version and leave.", is_eager=True, callback=_show_version)
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
     ] = False,
 ) -> None:
     pass
 
 
 def main() -> None:
-    """Run the command line; what Coterie raises on purpose becomes one clear line, not a traceback."""
-    # Whoever ends a job politely ends it as Ctrl-C does: workers stop, and what is finished is kept.
+    """Run the command line; an error of Coterie becomes one clear line, not a traceback."""
+    # SIGTERM ends a job as Ctrl-C does: workers stop, and finished work is kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     watch_output()
     try:
@@ -73,7 +81,7 @@ def _run() -> None:
         typer.secho("coterie: interrupted", err=True)
         sys.exit(130)
     except Exception:
-        # The interpreter's own status for this is 1, which says that a requirement does not hold.
+        # Python would exit with 1, which here means that a requirement does not hold.
         traceback.print_exc()
         sys.exit(ExitStatus.CRASHED)
 

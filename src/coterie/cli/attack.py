@@ -1,8 +1,7 @@
 """``coterie attack``: run an attack without its defence and with it.
 
-An attack is a package with its settings (:mod:`coterie.settings`) and what it does. Its row in
-:mod:`coterie.attacks.table` is all that the command line needs: the options are derived from the settings, and the help
-is their docstring.
+An attack is a package with settings (:mod:`coterie.settings`). The command line needs only its row in
+:mod:`coterie.attacks.table`: the options are derived from the settings, and the help is their docstring.
 """
 
 from collections.abc import Callable
@@ -16,9 +15,8 @@ from coterie.attacks.differencing.settings import DifferencingSettings, SavedSum
 from coterie.attacks.table import ATTACKS, AttackRow
 from coterie.cli.attack_show import Html, show
 from coterie.cli.audit_input import LogInput
-from coterie.cli.common import train_extra
+from coterie.cli.common import AsJson, train_extra
 from coterie.cli.derive import ListingCommand, with_options
-from coterie.cli.options import AsJson
 from coterie.errors import ConfigError
 from coterie.settings import Settings
 
@@ -33,24 +31,24 @@ def make_app(attacks: dict[str, AttackRow]) -> typer.Typer:
         no_args_is_help=True,
     )
     for name, row in attacks.items():
-        app.command(name, cls=ListingCommand)(with_options(_SPECIAL.get(name) or _plain(row)))
+        app.command(name, cls=ListingCommand)(with_options(_SPECIAL.get(name) or _plain(name, row)))
     return app
 
 
-def _plain(row: AttackRow) -> Callable[..., None]:
-    """Return the function that runs an attack which has no options but its settings."""
+def _plain(name: str, row: AttackRow) -> Callable[..., None]:
+    """Return the function that runs an attack whose only options are its settings."""
 
     def run(settings: Settings, html: Html = None, as_json: AsJson = False) -> None:
-        _show(row, settings, html, as_json)
+        _show(name, row, settings, html, as_json)
 
     run.__annotations__["settings"] = row.load_settings()
     return run
 
 
-def _show(row: AttackRow, settings: Settings, html: Path | None, as_json: bool) -> None:
+def _show(name: str, row: AttackRow, settings: Settings, html: Path | None, as_json: bool) -> None:
     with train_extra():
         attack = row.make(settings)
-    show(attack, html, as_json)
+    show(name, attack, html, as_json)
 
 
 def _demo(
@@ -75,14 +73,14 @@ def _demo(
         except OSError as error:
             raise ConfigError(f"cannot write to {folder}: {error.strerror}") from None
         html = folder / PAGE
-    _show(ATTACKS["demo"], settings, html, as_json)
+    _show("demo", ATTACKS["demo"], settings, html, as_json)
 
 
 def _differencing(
     settings: DifferencingSettings, saved: SavedSumsSettings, html: Html = None, as_json: AsJson = False
 ) -> None:
     if not saved.given:
-        _show(ATTACKS["differencing"], settings, html, as_json)
+        _show("differencing", ATTACKS["differencing"], settings, html, as_json)
         return
     with train_extra():
         from coterie.attacks.saved_sums.measure import MOST_BYTES, RecordedDifferencing, kept_by
@@ -103,7 +101,7 @@ def _differencing(
         as_written=saved.as_written,
     )
     most = MOST_BYTES if saved.limit is None else int(saved.limit * MEGABYTE)
-    show(RecordedDifferencing(log, sums, saved.out, most, reading.options), html, as_json)
+    show("differencing", RecordedDifferencing(log, sums, saved.out, most, reading.options), html, as_json)
 
 
 _SPECIAL: dict[str, Callable[..., None]] = {"demo": _demo, "differencing": _differencing}

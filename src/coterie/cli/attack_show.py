@@ -1,4 +1,4 @@
-"""Attacks as they are shown: threat model first, then verdict and privacy card; or all of it as JSON or a page."""
+"""Output of attacks: threat model, verdict and privacy card on a terminal; or everything as JSON or a page."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with all figures and pictures.")]
 
 
-def show(attack: "Attack", html: Path | None, as_json: bool) -> None:
+def show(name: str, attack: "Attack", html: Path | None, as_json: bool) -> None:
     """Print the threat model, run the attack, and show the findings."""
     from coterie.cli.findings import print_facts, print_findings
     from coterie.files import check_output, write_output
@@ -38,7 +38,7 @@ def show(attack: "Attack", html: Path | None, as_json: bool) -> None:
     if as_json:
         from coterie.attacks.attack import make_record
 
-        print_json(make_record(attack, findings))
+        print_json(make_record(name, attack, findings))
         return
     print_findings(console, findings)
     if html is not None:

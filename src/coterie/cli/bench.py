@@ -1,4 +1,4 @@
-"""``coterie bench``: what secure aggregation costs on this machine, and against whom."""
+"""``coterie bench``: the cost of secure aggregation on this machine, compared with other systems."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,11 +8,11 @@ from coterie.bench.settings import SecaggSettings, TopologiesSettings
 from coterie.cli.bench_audit import audit, ledger
 from coterie.cli.bench_confined import confined
 from coterie.cli.bench_flower import flower
+from coterie.cli.bench_scale import scale
 from coterie.cli.bench_training import training
 from coterie.cli.bench_two_trips import two_trips
-from coterie.cli.common import new_console, print_json, progress_bars
+from coterie.cli.common import AsJson, new_console, print_json, progress_bars
 from coterie.cli.derive import ListingCommand, with_options
-from coterie.cli.options import AsJson
 from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ app.command()(flower)
 app.command()(audit)
 app.command()(ledger)
 app.command("two-trips")(two_trips)
+app.command()(scale)
 
 
 @app.command(cls=ListingCommand)
@@ -78,7 +79,7 @@ def topologies(settings: TopologiesSettings, as_json: AsJson = False) -> None:
 
 
 def _bars(progress: "Progress", title: str = "", scheme: str = "Coterie") -> "OnAnswer":
-    """Return an observer that draws the step a session is in."""
+    """Return an observer that shows the step of a session."""
     task = progress.add_task(title + scheme, total=None)
     return lambda step, answered, asked: progress.update(
         task, description=f"{title}{scheme}: {step}", completed=answered, total=asked
@@ -158,14 +159,15 @@ def _show_secagg(workload: "Workload", measured: "Measurement", rival: "SessionC
     console = new_console()
     console.print(
         f"[bold]{workload.clients:,} clients with {workload.length:,} numbers each[/bold]; {len(workload.vanishing):,} "
-        f"vanish before sending theirs. {measured.degree:.4g} neighbours, {workload.threshold} shares open a secret."
+        f"drop out before sending theirs. {measured.degree:.4g} neighbours, {workload.threshold} shares reconstruct a "
+        "secret."
     )
     console.print(table)
     console.print(
         f"Masking a vector takes {measured.keystream_ratio:.2f}x the time of generating its keystream alone. "
         f"Uploaded, it is {measured.masked_vector_ratio:.3f}x its {measured.bits} bits per number. "
         f"The session took {duration(1e-3 * measured.wall_ms)} on {count(measured.workers, 'thread')}. "
-        "The sum is exactly right."
+        "The sum is exact."
     )
     if rival:
         console.print(
@@ -176,7 +178,7 @@ def _show_secagg(workload: "Workload", measured: "Measurement", rival: "SessionC
 
 
 def _lines(costs: "SessionCosts") -> "dict[str, tuple[float, Callable[[float], str], str]]":
-    """The lines of the table: a number, how to show it, and what a smaller one is called."""
+    """Return the lines of the table: a number, its format, and the word for a smaller number."""
     return {
         **{f"client, {step}": (1e-3 * spent, duration, "faster") for step, spent in costs.client_ms.items()},
         "server": (1e-3 * costs.server_ms, duration, "faster"),
@@ -215,7 +217,7 @@ def _show_topologies(rows: "list[Comparison]") -> None:
 
 
 def _scheme_cells(sa: "Times", ccesa: "Times") -> list[str]:
-    ratio = ccesa.neighbourly_ms / sa.neighbourly_ms
-    return [f"{ms:.1f}" if ms < 1000 else f"{ms:,.0f}" for ms in (sa.neighbourly_ms, ccesa.neighbourly_ms)] + [
+    ratio = ccesa.neighbour_ms / sa.neighbour_ms
+    return [f"{ms:.1f}" if ms < 1000 else f"{ms:,.0f}" for ms in (sa.neighbour_ms, ccesa.neighbour_ms)] + [
         f"{ratio:.4f}"
     ]

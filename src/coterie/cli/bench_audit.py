@@ -3,9 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from coterie.bench.settings import AuditSettings, LedgerSettings
-from coterie.cli.common import new_console, print_json, progress_bars
+from coterie.cli.common import AsJson, new_console, print_json, progress_bars
 from coterie.cli.derive import with_options
-from coterie.cli.options import AsJson
 from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:

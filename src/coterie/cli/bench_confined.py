@@ -3,19 +3,20 @@
 from typing import TYPE_CHECKING, Any
 
 from coterie.bench.settings import ConfinedSettings
-from coterie.cli.common import new_console, print_json, progress_bars
+from coterie.cli.common import AsJson, new_console, print_json, progress_bars
 from coterie.cli.derive import with_options
-from coterie.cli.options import AsJson
 from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:
     from coterie.bench.confined import IterationCosts, SharingCosts
+    from coterie.bench.confined_grid import GridCosts
 
 
 @with_options
 def confined(settings: ConfinedSettings, as_json: AsJson = False) -> None:
     """Time iterations and additive sharing, and print the costs."""
     from coterie.bench.confined import measure_iterations, measure_sharing
+    from coterie.bench.confined_grid import GRID, measure_grid
     from coterie.confined.grid import Grid
 
     grid, repeats = Grid(settings.groups, settings.members), settings.repeats
@@ -25,13 +26,18 @@ def confined(settings: ConfinedSettings, as_json: AsJson = False) -> None:
             grid, repeats, settings.seed, watch=lambda played: progress.update(task, completed=played)
         )
         sharing = measure_sharing()
+        split = progress.add_task(f"{GRID.groups} x {GRID.members} in a run", total=repeats + 1)
+        run = measure_grid(
+            repeats=repeats, seed=settings.seed, watch=lambda played: progress.update(split, completed=played)
+        )
     if as_json:
-        print_json(_record(costs, sharing))
+        print_json(_record(costs, sharing, run))
     else:
         _show(costs, sharing)
+        _show_grid(run)
 
 
-def _record(costs: "IterationCosts", sharing: "SharingCosts") -> dict[str, Any]:
+def _record(costs: "IterationCosts", sharing: "SharingCosts", run: "GridCosts") -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
@@ -40,6 +46,7 @@ def _record(costs: "IterationCosts", sharing: "SharingCosts") -> dict[str, Any]:
         "ratio": costs.ratio,
         "clipped_ratio": costs.clipped_ratio,
         "sharing": {**asdict(sharing), "split_ratio": sharing.split_ratio},
+        "run": {**asdict(run), "clear_ratio": run.clear_ratio, "secure_ratio": run.secure_ratio},
     }
 
 
@@ -76,4 +83,17 @@ def _show(costs: "IterationCosts", sharing: "SharingCosts") -> None:
     console.print(
         "Iterations: wall-clock time, without secure sums and evaluation. Sharing: processor time, best of several.",
         style="dim",
+    )
+
+
+def _show_grid(run: "GridCosts") -> None:
+    from statistics import median
+
+    grid = run.grid
+    new_console().print(
+        f"[bold]In a run, groups of {grid.members} members take {run.secure_ratio:.2f}x the time of unsplit "
+        f"groups[/bold], {duration(median(run.secure_seconds))} for an iteration instead of "
+        f"{duration(median(run.unsplit_seconds))} ({grid.groups} x {grid.members}, {run.examples:,} examples, medians "
+        f"over {count(len(run.unsplit_seconds), 'turn')}); with parts added in the clear {run.clear_ratio:.2f}x. All "
+        "members are in one process. Secure sums over groups and evaluation are not included."
     )

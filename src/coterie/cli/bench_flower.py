@@ -6,9 +6,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from coterie.bench.settings import FlowerSettings
-from coterie.cli.common import new_console, print_json, progress_bars
+from coterie.cli.common import AsJson, new_console, print_json, progress_bars
 from coterie.cli.derive import with_options
-from coterie.cli.options import AsJson
 from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:
@@ -33,7 +32,16 @@ def flower(settings: FlowerSettings, as_json: AsJson = False) -> None:
 
 
 def _record(costs: "FlowerCosts") -> dict[str, Any]:
-    return {**asdict(costs), "overhead": costs.overhead, "empty": costs.empty, "trips": costs.trips}
+    record = asdict(costs)
+    for protocol, secure in costs.protocols.items():
+        record["protocols"][protocol] |= {
+            "trips": secure.trips,
+            "carrying": secure.carrying,
+            "overhead": costs.overhead(protocol),
+            "ratio": costs.ratio(protocol),
+            "empty": costs.empty(protocol),
+        }
+    return record
 
 
 def _show(costs: "FlowerCosts") -> None:
@@ -43,33 +51,38 @@ def _show(costs: "FlowerCosts") -> None:
     where = "in simulation" if costs.simulation else "in processes of their own"
     table = Table(title=f"A round of {count(costs.nodes, 'node')} {where}", title_justify="left", box=None)
     table.add_column("")
-    table.add_column("time", justify="right")
-    table.add_column("its bytes carried, nothing done", justify="right")
-    table.add_row("a trip that does nothing", duration(costs.trip))
-    table.add_row("a plain round, one trip, as Flower polls", duration(costs.plain))
-    table.add_row(f"a secure round, {len(costs.steps)} trips", duration(costs.secure), duration(costs.trips))
-    for step, seconds in costs.steps.items():
-        table.add_row(f"  {step}", duration(seconds), duration(costs.carried[step]))
-    table.add_row("protection adds", duration(max(0.0, costs.overhead)))
-    table.add_row(f"its {len(costs.steps)} trips, empty", duration(costs.empty))
-    table.add_row(f"its cryptography alone, on {count(costs.cores, 'core')}", duration(costs.cryptography))
-    table.add_row("its answers alone, put on disk", duration(costs.storage))
+    for heading in ("trips", "time", "/ plain", "carrying alone"):
+        table.add_column(heading, justify="right")
+    table.add_row("a trip that does nothing", "1", duration(costs.trip))
+    table.add_row("a plain round, as Flower polls", "1", duration(costs.plain), "1.0x")
+    for protocol, secure in costs.protocols.items():
+        name, ratio = f"a secure round, {protocol}", f"{costs.ratio(protocol):.1f}x"
+        table.add_row(name, str(secure.trips), duration(secure.seconds), ratio, duration(secure.carrying))
+        for step, seconds in secure.steps.items():
+            table.add_row(f"  {step}", "", duration(seconds), "", duration(secure.carried[step]))
+        table.add_row("  protection adds", "", duration(max(0.0, costs.overhead(protocol))))
+        table.add_row("  its trips, empty", str(secure.trips), duration(costs.empty(protocol)))
+        table.add_row(f"  its cryptography alone, on {count(costs.cores, 'core')}", "", duration(secure.cryptography))
+        table.add_row("  its answers alone, put on disk", "", duration(secure.storage))
     console.print(table)
-    console.print(_verdict(costs))
-    console.print(
-        f"Each client: {costs.messages:g} messages, {size(round(costs.downloaded))} down and "
-        f"{size(round(costs.uploaded))} up, beside a model of {size(costs.model)} that comes once."
-    )
+    console.print("Carrying alone: trips with as many bytes to and fro, and nothing done with them.", style="dim")
+    for protocol, secure in costs.protocols.items():
+        console.print(f"{protocol}: {_verdict(costs, protocol)}")
+        console.print(
+            f"Each client: {secure.messages:g} messages, {size(round(secure.downloaded))} down and "
+            f"{size(round(secure.uploaded))} up, beside a model of {size(costs.model)} that comes once."
+        )
 
 
-def _verdict(costs: "FlowerCosts") -> str:
+def _verdict(costs: "FlowerCosts", protocol: str) -> str:
     """Say whether protection costs what its trips cost, and if not, whether it could."""
-    if costs.overhead <= costs.trips:
+    secure, overhead = costs.protocols[protocol], costs.overhead(protocol)
+    if overhead <= secure.carrying:
         return "Protection adds no more than its trips cost."
     clients, cores = count(costs.nodes, "client"), count(costs.cores, "core")
     reason = (
         f": it cannot here, where the cryptography of {clients} on {cores} alone takes longer than that"
-        if costs.cryptography > costs.trips
+        if secure.cryptography > secure.carrying
         else f". The work of {clients} is done by {cores} here, and their answers go to one disk"
     )
-    return f"Protection adds {duration(costs.overhead - costs.trips)} more than its trips cost{reason}."
+    return f"Protection adds {duration(overhead - secure.carrying)} more than its trips cost{reason}."

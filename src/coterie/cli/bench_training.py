@@ -1,4 +1,4 @@
-"""``coterie bench training``: what secure aggregation adds to rounds of training, and how others do."""
+"""``coterie bench training``: what secure aggregation adds to rounds of training, and how other systems compare."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,9 +6,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from coterie.bench.settings import TrainingSettings
-from coterie.cli.common import new_console, print_json, progress_bars, train_extra
+from coterie.cli.common import AsJson, new_console, print_json, progress_bars, train_extra
 from coterie.cli.derive import with_options
-from coterie.cli.options import AsJson
 from coterie.host import cores
 from coterie.reports.words import count, duration, size
 
@@ -31,7 +30,7 @@ def training(settings: TrainingSettings, as_json: AsJson = False) -> None:
     scenario, rounds, names = SCENARIOS[settings.model], settings.rounds, list(map(str, settings.against))
     count = cores() if settings.workers is None else settings.workers
     try:
-        # Where a run would keep its files: directories for temporary ones may be in memory, and the ledger too fast.
+        # Where a run would keep its files: a temporary directory may be in memory, which makes the ledger too fast.
         scratch = TemporaryDirectory(prefix=".coterie-bench-", dir=".")
     except OSError as error:
         raise ConfigError(f"cannot write to the current directory: {error.strerror}") from None
@@ -121,7 +120,7 @@ def _show(scenario: "Scenario", costs: "TrainingCosts", rivals: "Mapping[str, Ri
     )
     console.print(
         f"[bold]The clients' memories are {costs.memory_share:.1%} of a secure round[/bold], "
-        f"{duration(costs.memory_seconds)}: the sessions they entered, and the sums they helped to open."
+        f"{duration(costs.memory_seconds)}: the sessions they entered, and the sums they helped to reveal."
     )
     for title, rival in zip(others, rivals.values(), strict=True):
         console.print(
@@ -130,8 +129,8 @@ def _show(scenario: "Scenario", costs: "TrainingCosts", rivals: "Mapping[str, Ri
             f"It aggregates plainly. Its first model was ours to {rival.error:.1g}."
         )
     console.print(
-        f"[bold]Whoever has torch compute the same gradients is at most {costs.headroom:.2f}x as fast as our plain "
-        f"rounds[/bold], with workers that do nothing else. Torch takes {arithmetic:.1f}x as long for them as for as "
-        "many operations in a matrix product."
+        f"[bold]A system in which torch computes the same gradients is at most {costs.headroom:.2f}x as fast as our "
+        f"plain rounds[/bold], with workers that do nothing else. Torch takes {arithmetic:.1f}x as long for them as "
+        "for as many operations in a matrix product."
     )
     console.print("Wall-clock time, without evaluation, checkpoints and starting up.", style="dim")

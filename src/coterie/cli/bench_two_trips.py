@@ -3,9 +3,8 @@
 from typing import TYPE_CHECKING
 
 from coterie.bench.settings import TwoTripsSettings
-from coterie.cli.common import new_console, print_json, progress_bars
+from coterie.cli.common import AsJson, new_console, print_json, progress_bars
 from coterie.cli.derive import with_options
-from coterie.cli.options import AsJson
 
 if TYPE_CHECKING:
     from coterie.bench.two_trips import CostRow, FailureRow

@@ -1,9 +1,9 @@
-"""The parts that several commands share: exit statuses, progress bars, output, and a word on what to install."""
+"""Parts that several commands share: exit statuses, progress bars, consoles, and hints on what to install."""
 
 import json
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+
+
 class ExitStatus(IntEnum):
-    """What a command tells the program that called it; one whose output is not read to its end leaves with 141."""
+    """The exit status of a command; it is 141 if the output is closed before its end."""
 
     FINE = 0
     NOT_MET = 1
@@ -31,7 +34,7 @@ class ExitStatus(IntEnum):
 
 
 def progress_bars(silent: bool) -> "Progress":
-    """Return progress bars, which go to stderr and leave nothing behind."""
+    """Return progress bars, which are shown on stderr and disappear at the end."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -50,20 +53,20 @@ def progress_bars(silent: bool) -> "Progress":
 
 
 def new_console() -> "Console":
-    """Return a console for tables and words."""
+    """Return a console for tables and text."""
     from rich.console import Console
 
     return Console(highlight=False)
 
 
 def print_json(record: dict[str, Any]) -> None:
-    """Print numbers for programs."""
+    """Print a record as JSON."""
     typer.echo(json.dumps(record, indent=2))
 
 
 @contextmanager
 def train_extra() -> "Iterator[None]":
-    """Say what to install where something that training needs is not there."""
+    """Say what to install if a package that training needs is missing."""
     from coterie.errors import ConfigError
     from coterie.host import install_command
 

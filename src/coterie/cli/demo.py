@@ -1,4 +1,4 @@
-"""``coterie demo``: a real secure aggregation, watched while it runs and explained when it is done."""
+"""``coterie demo``: run a real secure aggregation, show its progress, and explain the result."""
 
 import math
 from contextlib import contextmanager
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coterie.cli.common import AsJson
 from coterie.reports.words import count, duration, size
 from coterie.settings import MOST_CLIENTS, MOST_LENGTH, MOST_SEED
 
@@ -28,30 +29,31 @@ _NAMED = 3  # clients listed in a row of the table before the rest is counted
 def demo(
     clients: Annotated[int, typer.Option(help="How many clients take part.", max=MOST_CLIENTS)] = 100,
     length: Annotated[int, typer.Option(help="How many numbers each client's vector has.", max=MOST_LENGTH)] = 100_000,
-    dropout: Annotated[float, typer.Option(help="Share of the clients that leave, spread over all steps.")] = 0.1,
+    dropout: Annotated[float, typer.Option(help="Share of the clients that drop out, spread over all steps.")] = 0.1,
     topology: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Who shares secrets with whom.",
+            help="Graph of clients that share secrets.",
             show_default="harary; with --active complete",
         ),
     ] = None,
     active: Annotated[
-        bool, typer.Option("--active/--no-active", help="Do not trust the server: clients sign and check.")
+        bool, typer.Option("--active/--no-active", help="Expect a malicious server: clients sign and check.")
     ] = False,
     circles: Annotated[
-        int | None, typer.Option(metavar="SIZE", help="Sum whole circles of this size or not at all.")
+        int | None, typer.Option(metavar="SIZE", help="Aggregate only whole circles of this size.")
     ] = None,
     seed: Annotated[
         int, typer.Option(help="Chooses inputs and dropouts; secrets are always fresh.", max=MOST_SEED)
     ] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("coterie-demo"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON and nothing else.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Watch a real secure aggregation: clients drop out, the sum is exact, and nobody's vector is seen.
+    """Run a real secure aggregation: clients drop out, the sum is exact, and no vector is revealed.
 
-    Clients hold made-up fingerprints; a picture shows what the server saw of one, a report has every number.
+    The clients' vectors are artificial fingerprints. A picture shows what the server received from one of them, and a
+    report has every number.
     """
     from dataclasses import replace
 
@@ -78,7 +80,7 @@ def demo(
         with _watched(_Steps(show, bars=console.is_terminal), console):
             report, vectors = show.run()
     except RoundAborted as error:
-        errors.print(*_regrets(show, error), sep="\n")
+        errors.print(*_failure(show, error), sep="\n")
         raise typer.Exit(1) from None
 
     try:
@@ -97,7 +99,7 @@ def demo(
 
 @contextmanager
 def _watched(steps: "_Steps", console: "Console") -> "Iterator[None]":
-    """Redraw the table while it changes; where there is no terminal, print it once, whatever happened."""
+    """Redraw the table while it changes; without a terminal, print it once at the end."""
     from rich.live import Live
 
     if console.is_terminal:
@@ -111,7 +113,7 @@ def _watched(steps: "_Steps", console: "Console") -> "Iterator[None]":
 
 
 class _Steps:
-    """The table of the steps as they are at the moment it is drawn."""
+    """The table of the steps in their current state."""
 
     def __init__(self, show: "Demo", *, bars: bool) -> None:
         self._show = show
@@ -149,7 +151,7 @@ class _Steps:
             empty = [""] * (3 if self._bars else 2)
             table.add_section()
             total = _size(cost.upload_bytes), _size(cost.download_bytes), _time(cost.client_ms), _time(cost.server_ms)
-            table.add_row("  [bold]in all[/]", *empty, *total)
+            table.add_row("  [bold]total[/]", *empty, *total)
             table.add_row("  plain sum", *empty, _size(cost.plain_upload_bytes), "", "", _time(cost.plain_ms))
         return table
 
@@ -159,11 +161,11 @@ def _introduction(show: "Demo") -> "Iterator[str]":
 
     settings, plan = show.settings, show.plan
     circles = f", in circles of {settings.circle_size}" if settings.circle_size else ""
-    server = "may lie" if settings.active else "is curious but follows the protocol"
+    server = "is malicious: it may lie" if settings.active else "is honest but curious: it follows the protocol"
     yield f"[bold]Secure aggregation of {settings.clients:,} clients, {settings.length:,} numbers each{circles}[/]"
     yield (
         f"{_graph(plan.topology)} graph: each client shares its secrets with {plan.degree:.3g} others, "
-        f"{plan.threshold} shares open one. The server {server}."
+        f"{plan.threshold} shares reconstruct one. The server {server}."
     )
     if settings.two_trips:
         later = ", or first confirm who they were if many are lost" if settings.active else ""
@@ -172,30 +174,30 @@ def _introduction(show: "Demo") -> "Iterator[str]":
             f"survivors reveal on the second{later}."
         )
     if plan.shortcoming:
-        yield f"[yellow]Nothing is promised: {plan.shortcoming}.[/]"
+        yield f"[yellow]There is no guarantee: {plan.shortcoming}.[/]"
     else:
         yield (
-            f"With {count(settings.leaving, 'dropout')}, and {plan.collusion:.0%} of the clients helping the server: "
-            f"risk that the graph exposes somebody: {_odds(plan.privacy_failure_log2)}; that the round is lost: "
-            f"{_odds(plan.reliability_failure_log2)}."
+            f"With {count(settings.leaving, 'dropout')}, and {plan.collusion:.0%} of the clients colluding with the "
+            f"server: probability that the graph exposes a client: {_odds(plan.privacy_failure_log2)}; that the round "
+            f"fails: {_odds(plan.reliability_failure_log2)}."
         )
     if settings.active and not is_complete(plan.topology, settings.clients):
         held = ", and T does not hold for parts" if settings.circle_size else ""
         yield (
             "[yellow]This counts dropouts by chance. A server that lies can choose who drops out once it knows a "
             "sparse graph, and learn sums of parts, each of at least two honest "
-            f"clients{held}; --topology complete leaves nothing to cut.[/]"
+            f"clients{held}; with --topology complete it cannot.[/]"
         )
 
 
-def _regrets(show: "Demo", error: "RoundAborted") -> "Iterator[str]":
+def _failure(show: "Demo", error: "RoundAborted") -> "Iterator[str]":
     settings = show.settings
     circles = " and smaller circles" if settings.circle_size else ""
-    yield f"[red bold]The round was given up:[/] {error}."
+    yield f"[red bold]The round was aborted:[/] {error}."
     if refusals := show.session.report.refusals:
         first = refusals[0]
         yield f"{count(len(refusals), 'client')} refused to go on, for instance {first.client}: {first.reason}."
-    yield "Nothing was unmasked: all that the server holds is noise, and nobody's vector was seen."
+    yield "Nothing was unmasked: the server holds only noise, and learned no vector."
     yield f"Of {settings.clients:,} clients, {settings.leaving:,} drop out here. Try a lower dropout{circles}."
 
 
@@ -211,7 +213,7 @@ def _summary(report: "DemoReport", out: Path) -> "Table":
     clients = str(tally)
     late = sum(len(row.dropped) for row in report.steps[settings.steps.index(settings.masking) + 1 :])
     if late:
-        clients += f"; {late:,} left when their vector had arrived, which does no harm"
+        clients += f"; {late:,} dropped out after their vector had arrived, and are included"
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="bold")
     grid.add_column()
@@ -230,7 +232,7 @@ def _summary(report: "DemoReport", out: Path) -> "Table":
     grid.add_row(
         "Time",
         f"{_time(cost.client_ms)} for each client, {_time(cost.server_ms)} for the server, "
-        f"{_time(cost.session_ms)} for everybody together on this machine. "
+        f"{_time(cost.session_ms)} for all parties together on this machine. "
         f"Without protection: {_time(cost.plain_ms)}.",
     )
     grid.add_row(
@@ -246,7 +248,7 @@ def _summary(report: "DemoReport", out: Path) -> "Table":
 
 
 def _names(clients: "Sequence[str]") -> str:
-    """The clients' numbers; many are counted rather than named."""
+    """Return the clients' numbers; if there are many, some and a count."""
     rest = f" +{len(clients) - _NAMED:,}" if len(clients) > _NAMED else ""
     return " ".join(name.removeprefix("client-") for name in clients[:_NAMED]) + rest
 

@@ -82,7 +82,7 @@ def listing_command(**tables: str) -> type[ListingCommand]:
 
 
 def derive_parameter(setting: Setting) -> inspect.Parameter:
-    """Return the parameter from which typer makes the option of a field."""
+    """Return the parameter from which typer makes the option of a setting."""
     option, annotation, default = setting.option, setting.type, setting.default
     shown: str | bool = default is not None if option.default is None else option.default
     if option.values:
@@ -107,7 +107,7 @@ def derive_parameter(setting: Setting) -> inspect.Parameter:
 
 
 def _build(settings: type[Settings], values: dict[str, Any]) -> Settings:
-    """Take the values of a settings class out of all values, and return the settings."""
+    """Take the values of a settings class from all values, and return the settings."""
     given = {}
     for setting in declared(settings):
         value = values.pop(setting.name)
@@ -117,7 +117,7 @@ def _build(settings: type[Settings], values: dict[str, Any]) -> Settings:
 
 
 def _read(setting: Setting, value: Any) -> Any:  # noqa: ANN401 - any type of setting
-    """Return what the field takes for what typer read."""
+    """Convert what typer read to the type of the setting."""
     if setting.option.values:
         return setting.option.values[value]
     if setting.option.commas:

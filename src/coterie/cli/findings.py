@@ -34,11 +34,8 @@ def print_findings(console: "Console", findings: "Findings") -> None:
     console.print()
     for remark in findings.remarks:
         console.print(f"[dim]{escape(remark)}[/]")
-    if findings.claims:
-        grid = _new_grid("What the paper claims", ("claim", "statistic", "judgement"), words=True)
-        for claim in findings.claims:
-            grid.add_row(Text(claim.says), Text(claim.statistic), str(claim.judgement))
-        console.print(grid)
+    for claims in findings.claim_tables:
+        _print_table(console, claims, words=True)
     console.print()
     print_headlines(console, findings)
     if findings.card:
@@ -67,10 +64,10 @@ def _new_grid(title: str, columns: "Sequence[str]", *, words: bool = False) -> G
     return grid
 
 
-def _print_table(console: "Console", table: "Table") -> None:
+def _print_table(console: "Console", table: "Table", *, words: bool = False) -> None:
     if table.lead:
         console.print(Text(table.lead))
-    grid = _new_grid(table.title, table.columns)
+    grid = _new_grid(table.title, table.columns, words=words)
     for row in table.rows:
         grid.add_row(*map(Text, row))
     console.print(grid)

@@ -1,10 +1,11 @@
-"""``coterie plan``: parameters, bounds and costs before anything is run."""
+"""``coterie plan``: parameters, bounds and costs, before anything runs."""
 
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
 
+from coterie.cli.common import AsJson
 from coterie.cli.plan_population import show_population
 from coterie.cli.plan_session import show_session
 
@@ -19,7 +20,7 @@ def plan(
         float | None,
         typer.Option(
             metavar="P",
-            help="Dropout in the round: the probability that a client leaves after it was selected.",
+            help="Dropout in the round: the probability that a client is lost after it was selected.",
         ),
     ] = None,
     collusion: Annotated[
@@ -51,8 +52,8 @@ def plan(
         str,
         typer.Option(
             metavar="NAME",
-            help="Who shares secrets with whom; or cheapest, whatever it promises. auto is cheapest, but with --active "
-            "complete up to its limit.",
+            help="Graph of clients that share secrets; auto; or cheapest, even if T does not hold on it. auto is the "
+            "cheapest, but with --active the complete graph up to its limit.",
             rich_help_panel=SESSION,
         ),
     ] = "auto",
@@ -113,8 +114,8 @@ def plan(
         int | None,
         typer.Option(
             metavar="T",
-            help="Strong multi-round privacy T. One session: clients are in circles of T, and whoever is lost takes a "
-            "circle out of the sum; if not given there are no circles. Many rounds: look closely at this T only.",
+            help="Strong multi-round privacy T. One session: clients are in circles of T, and a client that is lost "
+            "excludes its whole circle from the sum; if not given there are no circles. Many rounds: show only this T.",
             min=1,
         ),
     ] = None,
@@ -125,7 +126,7 @@ def plan(
         Path | None,
         typer.Option(help="Draw the clients aggregated against T into this PNG file.", rich_help_panel=ROUNDS),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: AsJson = False,
     dropout: Annotated[str | None, typer.Option(hidden=True)] = None,
     survival: Annotated[float | None, typer.Option(hidden=True)] = None,
 ) -> None:
@@ -160,7 +161,7 @@ def plan(
     if population is not None:
         if cohort is None:
             raise ConfigError("--population needs --cohort, the number of clients in a round")
-        # What was called --dropout is absence here, and loss in a session.
+        # The old option --dropout means absence here, and loss in a session.
         absent = _once("--absent", absent, "--dropout", dropout)
         if absent is None:
             raise ConfigError("--population needs --absent, the probability that a client is not there for a round")
@@ -206,7 +207,7 @@ def plan(
 
 
 def _given(context: typer.Context, panel: str) -> list[str]:
-    """The options of one panel that the user typed, whatever their values."""
+    """Return the options of one panel that the user gave, with any value."""
     return [
         parameter.opts[0]
         for parameter in context.command.params
@@ -217,7 +218,7 @@ def _given(context: typer.Context, panel: str) -> list[str]:
 
 
 def _once(name: str, value: Value | None, old_name: str, old: Value | None) -> Value | None:
-    """Return what was given under a name or under its old one; refuse both."""
+    """Return the value of an option given under its name or its old name; refuse both."""
     from coterie.errors import ConfigError
 
     if value is not None and old is not None:

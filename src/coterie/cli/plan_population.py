@@ -1,4 +1,4 @@
-"""``coterie plan --population``: what multi-round privacy costs, shown."""
+"""``coterie plan --population``: print what multi-round privacy costs."""
 
 import json
 import math
@@ -83,13 +83,13 @@ def _show_choices(plan: "PopulationPlan", console: "Console") -> None:
             f"clients in a round on average. The rule: {RULE}.{of_those} See --privacy {best.privacy}."
         )
         if best.convergence < _MUCH and not plan.over_select:
-            console.print(_advice(best, plan))
+            console.print(_advice(best))
     else:
         console.print(f"[yellow]No T is recommended.[/] The rule: {RULE}. {_reason(plan)}")
     if similar:
         console.print(
             "Circles of similar availability are complete more often, but unreliable ones fall behind (F); and "
-            "whoever controls several clients can steer them into one circle by how available they seem. The "
+            "an attacker who controls several clients can steer them into one circle by their availability. The "
             "recommendation is for random circles."
         )
     _show_needs(plan, console)
@@ -102,7 +102,7 @@ def _show_choices(plan: "PopulationPlan", console: "Console") -> None:
 
 
 def _show_needs(plan: "PopulationPlan", console: "Console") -> None:
-    """Say what a session needs to end with a result, and where one cannot hold a round."""
+    """Print what a session needs for a result, and whether one session can hold a round."""
     for note in plan.notes:
         console.print(f"[yellow]{note}[/]")
     if plan.needs is None:
@@ -121,7 +121,7 @@ def _show_needs(plan: "PopulationPlan", console: "Console") -> None:
 
 
 def _promises(plan: "PopulationPlan") -> str:
-    """Say what each policy of ``coterie run`` promises."""
+    """Return the T that each policy of ``coterie run`` guarantees."""
     promised = plan.promised
     keeping = ", ".join(f"{name} T = {privacy:,}" for name, privacy in promised.items() if privacy > 1)
     others = ", ".join(name for name, privacy in promised.items() if privacy == 1)
@@ -132,7 +132,7 @@ def _promises(plan: "PopulationPlan") -> str:
 
 
 def _settings(plan: "PopulationPlan", best: "TradeOff") -> "Iterator[str]":
-    """The part of a configuration that plays this plan; what is absent and lost in it is simulated."""
+    """Return the part of a configuration that runs this plan, with simulated absence and loss."""
     from coterie.graphs.failures import part_of
     from coterie.graphs.table import topology_name
     from coterie.planning.collusion import share_of
@@ -150,7 +150,7 @@ def _settings(plan: "PopulationPlan", best: "TradeOff") -> "Iterator[str]":
         yield f"aggregation.collusion = {share_of(part_of(plan.collusion, plan.population), plan.population)}"
 
 
-def _advice(best: "TradeOff", plan: "PopulationPlan") -> str:
+def _advice(best: "TradeOff") -> str:
     """Say why so few clients are aggregated, and what would help."""
     whole = 1 / best.over_selection
     if whole < _MUCH:
@@ -171,9 +171,7 @@ def _reason(plan: "PopulationPlan") -> str:
             "colluders, or, where circles are drawn at random, fewer --privacy-bits."
         )
     best = max((row for row in rows if row.protects), key=lambda row: row.aggregated)
-    return (
-        f"The best, T = {best.privacy}, aggregates {_number(best.aggregated)} of {plan.cohort:,}. {_advice(best, plan)}"
-    )
+    return f"The best, T = {best.privacy}, aggregates {_number(best.aggregated)} of {plan.cohort:,}. {_advice(best)}"
 
 
 def _table(choices: "Sequence[Choice]", plan: "PopulationPlan", *, wide: bool) -> "Table":
@@ -209,7 +207,7 @@ def _table(choices: "Sequence[Choice]", plan: "PopulationPlan", *, wide: bool) -
 def _legend(plan: "PopulationPlan", console: "Console") -> "Iterator[str]":
     honest = "T-c: honest ones among them, of a circle with all its colluders; 1 or fewer is not protected. "
     yield (
-        f"T: clients that no number of rounds tells apart; 1 protects nobody. {honest if plan.collusion else ''}"
+        f"T: clients that no number of rounds separates; T = 1 protects no client. {honest if plan.collusion else ''}"
         "circles: selected for a round, of all. selected (C): clients selected in a round on average, skipped rounds "
         "included. aggregated: those that are left when circles that lost a member in the round are left out"
         f"{', rounds that end without a result included' if plan.active else ''}. of K: that as a share of the cohort."
@@ -240,7 +238,7 @@ def _show_one(plan: "PopulationPlan", console: "Console") -> None:
 
     row = plan.choices[0].expected
     if row.privacy == 1:
-        console.print("[bold red]T = 1 protects nobody:[/] every client is a circle of its own.\n")
+        console.print("[bold red]T = 1 protects no client:[/] every client is a circle of its own.\n")
     else:
         console.print(
             f"[bold]T = {row.privacy}[/]: in whatever the server computes from the sums of all rounds, every client "
@@ -292,7 +290,7 @@ def _lines(choice: "Choice", plan: "PopulationPlan") -> "Iterator[tuple[str, str
 
 
 def _humanise(number: int) -> str:
-    """Exactly up to a million, then as 1.05e16; floats end at 1e308 but families do not."""
+    """Write a number exactly up to a million, then as 1.05e16; it may be too large for a float."""
     if number < 1_000_000:
         return f"{number:,}"
     exponent = math.floor(math.log10(number))

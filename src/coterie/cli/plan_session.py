@@ -1,4 +1,4 @@
-"""``coterie plan --clients``: the plan of one session, shown."""
+"""``coterie plan --clients``: print the plan of one session."""
 
 import json
 import math
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show_session(found: "Plan", as_json: bool, circle: int = 1) -> None:
-    """Print the plan, for circles of at least this size, for people or for machines."""
+    """Print the plan, for circles of at least this size, as text or as JSON."""
     from coterie.planning.two_trips import plan_protocol
 
     protocols = plan_protocol(found, circle)
@@ -26,7 +26,7 @@ def show_session(found: "Plan", as_json: bool, circle: int = 1) -> None:
 
 
 def _as_dict(found: "Plan", protocols: "ProtocolPlan") -> dict[str, Any]:
-    """The plan as JSON."""
+    """Return the plan for JSON."""
     from dataclasses import asdict
 
     from coterie.graphs.table import topology_name
@@ -76,7 +76,7 @@ def _as_dict(found: "Plan", protocols: "ProtocolPlan") -> dict[str, Any]:
 
 
 def _finite(log2: float) -> float:
-    """JSON knows no infinity: what cannot happen gets the exponent of the smallest positive float64."""
+    """Return a number for JSON, which has no infinity: impossible events get the exponent of the smallest float64."""
     return max(log2, -1074.0)
 
 
@@ -153,7 +153,7 @@ def _show_protocols(found: "ProtocolPlan", console: "Console") -> None:
 
 
 def _settings(found: "Plan", protocols: "ProtocolPlan") -> str:
-    """Return the part of a configuration that plays sessions like this one."""
+    """Return the part of a configuration that runs sessions like this one."""
     from coterie.graphs.failures import part_of
     from coterie.graphs.table import topology_name
     from coterie.planning.collusion import share_of

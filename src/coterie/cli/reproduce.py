@@ -1,4 +1,4 @@
-"""``coterie reproduce``: what the papers measured, measured again."""
+"""``coterie reproduce``: run the experiments of the papers again."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="The experiment; see --list.")] = None,
-    show_list: Annotated[bool, typer.Option("--list", help="List the experiments there are.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="List all experiments.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A first look, in minutes: --size quick.")] = False,
     size: Annotated[
         str | None, typer.Option(help="How much is run; --list shows the sizes.", show_default="full, as in the paper")
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(min=1, max=MOST_TRIALS, help="How often everything is tried.", show_default="as the size says"),
+        typer.Option(min=1, max=MOST_TRIALS, help="Number of repetitions.", show_default="as the size says"),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results.", show_default="coterie-results/NAME")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Decides every random choice.", max=MOST_SEED)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of every random choice.", max=MOST_SEED)] = 0,
     data_dir: Annotated[
         Path | None, typer.Option(help="Where data sets are; or set COTERIE_DATA. Nothing is downloaded.")
     ] = None,
@@ -38,10 +38,10 @@ def reproduce(
         int | None, typer.Option(help="Processes to work in.", max=MOST_WORKERS, show_default="one for each core")
     ] = None,
 ) -> None:
-    """Run an experiment of the papers again and put our numbers beside theirs.
+    """Run an experiment of the papers again, and compare our numbers with theirs.
 
-    Writes a Markdown report, its figures and a JSON file. It may be interrupted (Ctrl-C) at any time: the report is
-    then about what is there, and the same command goes on from there.
+    It writes a Markdown report, its figures and a JSON file. Interrupt it (Ctrl-C) at any time: the report then covers
+    the finished jobs, and the same command continues from there.
     """
     from rich.console import Console
 
@@ -61,7 +61,7 @@ def reproduce(
                 console.print(f"  --size {called:8} trials: {what.trials}" + (f"; {what.note}" if what.note else ""))
         return
     if name is None:
-        raise ConfigError("name an experiment; --list shows those there are")
+        raise ConfigError("name an experiment; --list shows them all")
     if name not in known:
         raise ConfigError(f"there is no experiment {name!r}; known are {', '.join(sorted(known)) or 'none'}")
     if quick and size not in (None, QUICK):
@@ -78,12 +78,12 @@ def reproduce(
     print_headlines(console, report)
     console.print(f"Everything is in [bold]{folder / REPORT}[/].")
     if interrupted:
-        console.print("[yellow]Interrupted: the report is about a part. The same command goes on from here.[/]")
+        console.print("[yellow]Interrupted: the report covers the finished jobs. The same command continues.[/]")
         raise typer.Exit(130)
 
 
 def _work(run: "Run", workers: int) -> bool:
-    """Show how far the work has come; tell whether it was interrupted."""
+    """Show the progress of the jobs; return whether they were interrupted."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

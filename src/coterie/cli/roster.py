@@ -1,12 +1,11 @@
-"""``coterie roster``: who is in which circle, as a server on Flower keeps it, and what changes when somebody leaves."""
+"""``coterie roster``: show the circles that a server on Flower keeps, and retire those of nodes that left."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli.common import new_console, print_json
-from coterie.cli.options import AsJson
+from coterie.cli.common import AsJson, new_console, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,8 +33,8 @@ Home = Annotated[
 def show(home: Home = None, as_json: AsJson = False) -> None:
     """Show who is in which circle, who waits for one, how contributions are made, and the digest to pin nodes to.
 
-    Nodes are enrolled by the first run they are connected to; one of no rounds enrols them and trains nothing. This
-    command reads what was kept.
+    Nodes are enrolled by the first run they are connected to; a run with no rounds enrols them and trains nothing. This
+    command only reads the stored roster.
     """
     rosters, roster = _read(home)
     if as_json:
@@ -50,11 +49,11 @@ def retire(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take the circles of nodes that left out of use, for good.
+    """Retire the circles of nodes that left, permanently.
 
-    If the others of such a circle went on without it, the difference of two sums would be the leaver's own update. They
-    are stranded: put reliable nodes together, and choose T with this in mind. A node that is only away for a while
-    needs no retirement: its circle sits out until it is back.
+    If the other members of such a circle went on without the node, the difference of two sums would be the node's own
+    update. So they cannot take part any more: put reliable nodes together, and choose T with this in mind. A node that
+    is away for a while needs no retirement: its circle is skipped until it is back.
     """
     rosters, roster = _read(home)
     later = roster.leave(names)
@@ -82,7 +81,7 @@ def _read(home: Path | None) -> "tuple[RosterFolder, Roster]":
 
 
 def _recipe(roster: "Roster") -> dict[str, str]:
-    """Return how contributions are made, in words; nothing for a roster of an older version."""
+    """Return how contributions are made, in words; empty for a roster of an older version."""
     from coterie.deployment.recipe import RosterRecipe
 
     return RosterRecipe.from_bytes(roster.recipe).settings() if roster.recipe else {}
@@ -119,7 +118,7 @@ def _show_recipe(roster: "Roster", console: "Console") -> None:
     from coterie.reports.words import printable
 
     if recipe := _recipe(roster):
-        console.print("How contributions are made, for good:")
+        console.print("How contributions are made (this cannot be changed):")
         for name, value in recipe.items():
             console.print(f"  {name:<16} {printable(value, len(value) * 10)}", markup=False, soft_wrap=True)
     else:

@@ -1,4 +1,4 @@
-"""``coterie run``, ``coterie resume`` and ``coterie init``: train a model under secure aggregation, and keep it all."""
+"""``coterie run``, ``coterie resume`` and ``coterie init``: train a model under secure aggregation."""
 
 import json
 import signal
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.common import print_json, train_extra
-from coterie.cli.options import AsJson
+from coterie.cli.common import AsJson, print_json, train_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +22,7 @@ INTERRUPTED = 130
 
 def run(
     config: Annotated[
-        Path | None, typer.Argument(help="Settings, as written by coterie init. Without: the bundled digits.")
+        Path | None, typer.Argument(help="Settings, as written by coterie init; by default the bundled digits.")
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -96,9 +95,9 @@ def resume(
 def init(
     file: Annotated[Path, typer.Argument(help="The file to write; - writes to standard output.")] = CONFIG,
     algorithm: Annotated[
-        str | None, typer.Option(help="Take the defaults of this training.algorithm, and leave out what is not for it.")
+        str | None, typer.Option(help="Write the defaults of this training.algorithm, without the settings of others.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a file with every setting of coterie run, its default and what it means."""
     from coterie.errors import ConfigError
@@ -112,7 +111,7 @@ def init(
     if force:
         write_output(file, text)
     elif not create_output(file, text):
-        raise ConfigError(f"{file} is there already; --force replaces it")
+        raise ConfigError(f"{file} exists; --force replaces it")
     typer.echo(f"Wrote {file}. Change what you like, then: coterie run {file}")
 
 

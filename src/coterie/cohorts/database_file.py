@@ -76,13 +76,20 @@ class DatabaseFile:
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Hold everybody else back; commit at the end, undo on any exception."""
         with self._turn:
-            self._connection.execute("BEGIN IMMEDIATE")
             try:
+                self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
                 self._connection.execute("COMMIT")
+            except sqlite3.OperationalError as error:  # the disk is full, or another process holds the file too long
+                self._undo()
+                raise ConfigError(f"cannot write {self._path}: {error}") from error
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                self._undo()
                 raise
+
+    def _undo(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

@@ -1,13 +1,13 @@
 """A policy's declaration of its circles, and the check of every selection against it.
 
-A policy declares what it promises by its ``circles``, as a :class:`CirclePolicy` does. The promised strong T is the
-size of the smallest circle. A policy without circles promises nothing over several rounds.
+A policy promises T over any number of rounds if it has an attribute ``circles``: groups that it selects whole or not at
+all, permanently, with every client's number in exactly one. The promised strong T is the size of the smallest circle.
+A policy without circles promises nothing over several rounds.
 """
 
 import operator
 from collections.abc import Sequence
 from itertools import chain, pairwise
-from typing import Protocol
 
 import numpy as np
 
@@ -16,15 +16,6 @@ from coterie.cohorts.policies import Policy
 from coterie.errors import ConfigError, SplitCircle
 
 _SHOWN = 5
-
-
-class CirclePolicy(Policy, Protocol):
-    """A policy that promises T over any number of rounds, because it selects whole circles."""
-
-    @property
-    def circles(self) -> Circles | Sequence[Sequence[int]]:
-        """The circles, which are selected whole or not at all, permanently: every client's number in exactly one."""
-        ...
 
 
 def declared_circles(policy: Policy, population: int) -> Circles | None:

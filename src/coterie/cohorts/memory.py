@@ -13,7 +13,6 @@ server can change:
 * **prekeys**, in the two-trip protocol: each is used once, and its secret is then erased. Under one book a client
   contributes once and answers for one survivor list. A repeated message gets the same bytes as before.
 
-
 Entries are on disk before the answer leaves the client. In a file that is not durable, they are written by then but
 survive only the end of the process, not a loss of power. A client that crashes in between counts as a dropout.
 """
@@ -31,11 +30,12 @@ import msgspec
 from coterie.cohorts import prekey_tables
 from coterie.cohorts.database_file import DatabaseFile
 from coterie.cohorts.guard import client_names
-from coterie.cohorts.prekey_tables import Answered, KeptPrekey
+from coterie.cohorts.prekey_tables import Answered, KeptPrekey, Retention
 from coterie.cohorts.roster import Client, Roster
 from coterie.errors import ConfigError, PeerProtocolError
 
 _SERVER = "server"
+_MOST_RECENT = 4
 _TABLES = {
     "rosters": "(digest BLOB PRIMARY KEY, body BLOB NOT NULL)",
     "clients": "(name TEXT PRIMARY KEY, identity BLOB NOT NULL, roster BLOB)",
@@ -64,8 +64,12 @@ class MemoryFile(DatabaseFile):
     def __init__(self, path: str | os.PathLike[str], *, durable: bool = True) -> None:
         super().__init__(path, _TABLES, "a client's memory", durable=durable)
 
-    def of(self, client: Client) -> "ClientMemory":
-        """Return the memory of one client; it is empty the first time."""
+    def of(self, client: Client, retention: Retention | None = None) -> "ClientMemory":
+        """Return the memory of one client; it is empty the first time.
+
+        ``retention`` says which run the client's sessions belong to and how long their states are kept. Without it,
+        entering a session erases the states of all earlier ones that belong to no run.
+        """
         with self.reading() as connection:
             known = _known(connection, client.name)
         if known is None:
@@ -76,7 +80,22 @@ class MemoryFile(DatabaseFile):
         identity, roster = known or (b"", None)
         if identity != client.identity:
             raise ConfigError(f"{self._path} has another identity key for {client.name} than the one given")
-        return ClientMemory(self, client, roster)
+        return ClientMemory(self, client, roster, retention)
+
+    def trust(self, roster: Roster) -> None:
+        """Let all clients of a roster trust it, as :meth:`ClientMemory.trust` does for one of them.
+
+        This is for simulations, whose clients are all in one file. New clients take one transaction together.
+        """
+        with self.writing() as connection:
+            connection.execute("INSERT OR IGNORE INTO rosters VALUES (?, ?)", (roster.digest, roster.to_bytes()))
+            rows = ((client.name, client.identity, roster.digest) for client in roster.clients)
+            connection.executemany("INSERT OR IGNORE INTO clients VALUES (?, ?, ?)", rows)
+            known = connection.execute("SELECT name, identity, roster FROM clients").fetchall()
+        for name, identity, trusted in known:
+            number = roster.numbers.get(name)
+            if number is not None and (identity, trusted) != (roster.clients[number].identity, roster.digest):
+                self.of(roster.clients[number]).trust(roster)
 
     def clients(self) -> frozenset[str]:
         """Return the names of all clients whose memories are here."""
@@ -102,10 +121,13 @@ class MemoryFile(DatabaseFile):
 class ClientMemory:
     """The memory of one client. A :class:`PeerProtocolError` from it means that the client refuses."""
 
-    def __init__(self, file: MemoryFile, client: Client, roster: Roster | None) -> None:
+    def __init__(
+        self, file: MemoryFile, client: Client, roster: Roster | None, retention: Retention | None = None
+    ) -> None:
         self._file = file
         self.client = client
         self._roster = roster
+        self._retention = retention
 
     def __repr__(self) -> str:
         return f"<ClientMemory of {self.client.name!r}>"
@@ -123,7 +145,7 @@ class ClientMemory:
         and earlier ones may be passed again. The client must be on the last roster; it may have joined in between.
         """
         name, last = self.client.name, rosters[-1]
-        if self.client not in last.clients:
+        if not last.has(self.client):
             raise _refusal(f"{name} is not on the roster, or under another identity key")
         with self._file.writing() as connection:
             trusted = _trusted(connection, name)
@@ -171,7 +193,7 @@ class ClientMemory:
             connection.execute("INSERT INTO sessions VALUES (?, ?, 0, NULL, NULL)", (self.client.name, session))
         except sqlite3.IntegrityError:
             raise _refusal(f"session {session.hex()[:8]} was entered before") from None
-        prekey_tables.erase_states(connection, self.client.name)
+        prekey_tables.erase_run(connection, self.client.name, self._retention.run if self._retention else None)
 
     def advance(self, session: bytes, step: int) -> None:
         """Record the client's ``step``-th answer in a session. Each step is answered once."""
@@ -253,33 +275,50 @@ class ClientMemory:
     @property
     def population(self) -> bytes:
         """The digest of the first roster. Prekeys are signed for it, because it does not change with the roster."""
-        roster = self._roster
-        if roster is None:
+        if self._roster is None:
             raise _refusal(f"{self.client.name} was never shown a roster")
+        earliest = self._earliest_roster(self._roster)
+        if earliest.version > 1:
+            raise _refusal(
+                f"{self.client.name} was never shown roster version {earliest.version - 1}, and cannot tell which "
+                "population its prekeys are for: show it all versions from the first on"
+            )
+        return earliest.predecessor or earliest.digest
+
+    @property
+    def knows_population(self) -> bool:
+        """Whether this client was shown enough rosters to tell which population it belongs to."""
+        return self._roster is not None and self._earliest_roster(self._roster).version <= 1
+
+    def _earliest_roster(self, roster: Roster) -> Roster:
+        """Return the earliest version before a roster that is stored together with all versions in between."""
         with self._file.reading() as connection:
             while roster.version > 1:
                 found = connection.execute(
                     "SELECT body FROM rosters WHERE digest = ?", (roster.predecessor,)
                 ).fetchone()
                 if found is None:
-                    raise _refusal(
-                        f"{self.client.name} was never shown roster version {roster.version - 1}, and cannot tell "
-                        "which population its prekeys are for: show it all versions from the first on"
-                    )
+                    break
                 roster = _read(found[0])
-        return roster.predecessor or roster.digest
+        return roster
 
     def prekeys(self) -> list[bytes]:
         """Return the public part of every unused prekey, oldest first, for the server."""
         with self._file.reading() as connection:
             return prekey_tables.unused(connection, self.client.name)
 
-    def keep_prekeys(self, made: Sequence[KeptPrekey], *, renew: bool = False) -> list[bytes]:
-        """Store new prekeys and return all unused ones. With ``renew``, erase the earlier ones and all states first."""
+    def keep_prekeys(
+        self, made: Sequence[KeptPrekey], *, discard: Collection[bytes] = (), renew: bool = False
+    ) -> list[bytes]:
+        """Store new prekeys and return all unused ones, after erasing those with the keys in ``discard``.
+
+        With ``renew``, all earlier ones and all states are erased first.
+        """
         with self._file.writing() as connection:
             if renew:
                 prekey_tables.discard(connection, self.client.name)
                 prekey_tables.erase_states(connection, self.client.name)
+            prekey_tables.discard_some(connection, self.client.name, discard)
             prekey_tables.keep(connection, self.client.name, made)
             return prekey_tables.unused(connection, self.client.name)
 
@@ -308,6 +347,7 @@ class ClientMemory:
             prekey_tables.use(connection, self.client.name, key)
             prekey_tables.keep(connection, self.client.name, fresh)
             prekey_tables.contribute(connection, self.client.name, session, book, kept)
+            self._retain(connection, book)
 
     def answer_survivors(
         self, book: bytes, survivors: bytes, aggregated: Collection[str], step: int, answered: Answered
@@ -318,6 +358,11 @@ class ClientMemory:
             session = prekey_tables.fix_survivors(connection, self.client.name, book, survivors)
             self._advance(connection, session, step, *sum_over)
             prekey_tables.record(connection, self.client.name, book, answered)
+            self._retain(connection, book)
+
+    def _retain(self, connection: sqlite3.Connection, book: bytes) -> None:
+        if self._retention:
+            prekey_tables.retain(connection, self.client.name, book, self._retention)
 
     def last_answer(self, book: bytes) -> Answered | None:
         """Return the last answered message of a book; None if this client never contributed to it."""
@@ -329,16 +374,23 @@ class ClientMemory:
         with self._file.writing() as connection:
             prekey_tables.erase_states(connection, self.client.name)
 
+    def erase_expired(self, now: float) -> None:
+        """Erase the secrets of sessions that were given up: their :class:`Retention` is over."""
+        with self._file.reading() as connection:
+            over = prekey_tables.has_expired(connection, self.client.name, now)
+        if over:
+            with self._file.writing() as connection:
+                prekey_tables.erase_expired(connection, self.client.name, now)
+
     def _circle(self) -> frozenset[str]:
         """Return the circle of this client, retired or not: its members were summed together and stay together."""
         roster = self._roster
         if roster is None:
             return frozenset()
-        mine = roster.clients.index(self.client)
-        for circle in roster.circles:
-            if mine in circle:
-                return frozenset(roster.clients[mate].name for mate in circle)
-        raise _refusal(f"{self.client.name} is not in a circle yet, and cannot be in a sum before that")
+        circle = roster.mates(self.client)
+        if circle is None:
+            raise _refusal(f"{self.client.name} is not in a circle yet, and cannot be in a sum before that")
+        return circle
 
 
 def clients_digest(clients: Collection[str]) -> str:
@@ -348,10 +400,25 @@ def clients_digest(clients: Collection[str]) -> str:
 
 def _known(connection: sqlite3.Connection, client: str) -> tuple[bytes, Roster | None] | None:
     """Return the identity key and the trusted roster of a client; None if it is not in the file."""
-    found = connection.execute(
-        "SELECT identity, body FROM clients LEFT JOIN rosters ON digest = roster WHERE name = ?", (client,)
-    ).fetchone()
-    return None if found is None else (found[0], None if found[1] is None else _read(found[1]))
+    found = connection.execute("SELECT identity, roster FROM clients WHERE name = ?", (client,)).fetchone()
+    return None if found is None else (found[0], None if found[1] is None else _stored(connection, found[1]))
+
+
+_recent: dict[bytes, Roster] = {}  # by digest: the clients of a simulation share a few rosters, which may be large
+
+
+def _stored(connection: sqlite3.Connection, digest: bytes) -> Roster | None:
+    """Return the roster with this digest; None if it is not in the file."""
+    if digest in _recent:
+        return _recent[digest]
+    found = connection.execute("SELECT body FROM rosters WHERE digest = ?", (digest,)).fetchone()
+    if found is None:
+        return None
+    roster = _read(found[0])
+    if len(_recent) >= _MOST_RECENT:
+        _recent.clear()
+    _recent[roster.digest] = roster
+    return roster
 
 
 def _trusted(connection: sqlite3.Connection, client: str) -> Roster | None:

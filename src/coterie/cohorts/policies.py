@@ -134,29 +134,17 @@ class Random:
         candidates = np.flatnonzero(available)
         if candidates.size < self.cohort:
             return _nobody()
-        return np.sort(_sample(candidates, self.cohort, rng))
+        return np.sort(self._choose(candidates, frequencies[candidates], rng))
+
+    def _choose(self, candidates: Indices, _frequencies: Indices, rng: np.random.Generator) -> Indices:
+        return _sample(candidates, self.cohort, rng)
 
 
-@dataclass(frozen=True)
-class WeightedRandom:
+class WeightedRandom(Random):
     """The K available clients that took part least often, ties broken at random. Strong T = 1."""
 
-    cohort: int
-
-    @property
-    def largest(self) -> int:
-        """The maximum number of clients in a selection."""
-        return self.cohort
-
-    smallest = largest
-
-    def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
-        """Select the K available clients with the lowest frequencies; see :class:`Policy`."""
-        _check(available, frequencies)
-        candidates = np.flatnonzero(available)
-        if candidates.size < self.cohort:
-            return _nobody()
-        return np.sort(_least_used(candidates, frequencies[candidates], self.cohort, rng))
+    def _choose(self, candidates: Indices, frequencies: Indices, rng: np.random.Generator) -> Indices:
+        return _least_used(candidates, frequencies, self.cohort, rng)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ class PrekeyStock(DatabaseFile):
 
     def __init__(self, path: str | os.PathLike[str] = ":memory:", *, durable: bool = True) -> None:
         super().__init__(path, _TABLES, "clients' prekeys", durable=durable)
+        with self.writing() as connection:
+            connection.execute("CREATE INDEX IF NOT EXISTS stock_keys ON stock (key)")  # used ones stay, for good
 
     def used(self, client: str) -> frozenset[bytes]:
         """Return the keys whose contributions arrived."""
@@ -29,12 +31,34 @@ class PrekeyStock(DatabaseFile):
             rows = connection.execute("SELECT key FROM stock WHERE client = ? AND used", (client,))
             return frozenset(bytes(key) for (key,) in rows)
 
-    def replace(self, client: str, prekeys: Mapping[bytes, bytes]) -> None:
-        """Replace a client's stock by these prekeys, bodies by key; those used before stay used."""
+    def replace(self, stocks: Mapping[str, Mapping[bytes, bytes]]) -> None:
+        """Replace the stocks of some clients, bodies by key. Those used stay used, and those taken stay taken."""
         with self.writing() as connection:
-            connection.execute("DELETE FROM stock WHERE client = ? AND NOT used", (client,))
-            rows = [(client, key, body) for key, body in prekeys.items()]
-            connection.executemany("INSERT OR IGNORE INTO stock VALUES (?, ?, ?, 0, 0)", rows)
+            for client, prekeys in stocks.items():
+                found = connection.execute("SELECT key FROM stock WHERE client = ? AND NOT used", (client,)).fetchall()
+                gone = [(client, key) for (key,) in found if bytes(key) not in prekeys]
+                connection.executemany("DELETE FROM stock WHERE client = ? AND key = ?", gone)
+                rows = [(client, key, body) for key, body in prekeys.items()]
+                connection.executemany("INSERT OR IGNORE INTO stock VALUES (?, ?, ?, 0, 0)", rows)
+
+    def unused(self) -> list[tuple[str, bytes, bytes]]:
+        """Return client, key and body of all prekeys that are left."""
+        with self.reading() as connection:
+            rows = connection.execute("SELECT client, key, body FROM stock WHERE NOT used")
+            return [(client, bytes(key), bytes(body)) for client, key, body in rows]
+
+    def unused_keys(self, clients: Collection[str]) -> dict[str, frozenset[bytes]]:
+        """Return the keys that are left of some clients."""
+        query = "SELECT key FROM stock WHERE client = ? AND NOT used"
+        with self.reading() as connection:
+            return {
+                client: frozenset(bytes(key) for (key,) in connection.execute(query, (client,))) for client in clients
+            }
+
+    def discard(self, keys: Collection[tuple[str, bytes]]) -> None:
+        """Delete prekeys, each given by its client and its key."""
+        with self.writing() as connection:
+            connection.executemany("DELETE FROM stock WHERE client = ? AND key = ?", list(keys))
 
     def mark_used(self, keys: Mapping[str, bytes]) -> None:
         """Note that contributions made with these keys, one for each client, have arrived."""

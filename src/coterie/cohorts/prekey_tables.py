@@ -15,7 +15,20 @@ TABLES = {
     "prekeys": "(client TEXT, key BLOB, body BLOB NOT NULL, secret BLOB, PRIMARY KEY (client, key))",
     "contributions": "(client TEXT, book BLOB, session BLOB NOT NULL, survivors BLOB, message BLOB, reply BLOB,"
     " state BLOB, PRIMARY KEY (client, book))",
+    "retention": "(client TEXT, book BLOB, run TEXT NOT NULL, until REAL NOT NULL, PRIMARY KEY (client, book))",
 }
+
+
+class Retention(NamedTuple):
+    """How long the replies and states of a run's sessions are kept.
+
+    A client may take part in several runs at once. What it keeps of one is not erased when it enters a session of
+    another.
+    """
+
+    run: str
+    until: float
+    """Seconds since 1970 after which they are of no use."""
 
 
 class KeptPrekey(NamedTuple):
@@ -62,6 +75,13 @@ def discard(connection: sqlite3.Connection, client: str) -> None:
     connection.execute("UPDATE prekeys SET secret = NULL, body = x'' WHERE client = ?", (client,))
 
 
+def discard_some(connection: sqlite3.Connection, client: str, keys: Iterable[bytes]) -> None:
+    """Erase the secrets of these prekeys; they count as used from now on."""
+    connection.executemany(
+        "UPDATE prekeys SET secret = NULL, body = x'' WHERE client = ? AND key = ?", [(client, key) for key in keys]
+    )
+
+
 def secret_of(connection: sqlite3.Connection, client: str, key: bytes) -> bytes:
     """Return the secret of an unused prekey."""
     found = connection.execute("SELECT secret FROM prekeys WHERE client = ? AND key = ?", (client, key)).fetchone()
@@ -79,7 +99,7 @@ def secret_of(connection: sqlite3.Connection, client: str, key: bytes) -> bytes:
 def use(connection: sqlite3.Connection, client: str, key: bytes) -> None:
     """Erase the secret of a prekey, which must be there: no other book gets it."""
     secret_of(connection, client, key)
-    connection.execute("UPDATE prekeys SET secret = NULL, body = x'' WHERE client = ? AND key = ?", (client, key))
+    discard_some(connection, client, [key])
 
 
 def contribute(connection: sqlite3.Connection, client: str, session: bytes, book: bytes, answered: Answered) -> None:
@@ -118,9 +138,41 @@ def last_answer(connection: sqlite3.Connection, client: str, book: bytes) -> Ans
     return Answered(*found) if found else None
 
 
+def retain(connection: sqlite3.Connection, client: str, book: bytes, retention: Retention) -> None:
+    """Note how long the reply and the state under a book are kept."""
+    connection.execute("INSERT OR REPLACE INTO retention VALUES (?, ?, ?, ?)", (client, book, *retention))
+
+
 def erase_states(connection: sqlite3.Connection, client: str) -> None:
     """Erase states and replies of all sessions; that the client contributed stays known."""
-    connection.execute(
-        "UPDATE contributions SET reply = NULL, state = NULL WHERE client = ? AND coalesce(reply, state) IS NOT NULL",
-        (client,),
-    )
+    connection.execute(_ERASE, (client,))
+    connection.execute("DELETE FROM retention WHERE client = ?", (client,))
+
+
+def erase_run(connection: sqlite3.Connection, client: str, run: str | None) -> None:
+    """Erase states and replies of a run's sessions; with None, of those that belong to no run."""
+    if run is None:
+        kept = "SELECT book FROM retention WHERE client = ?"
+        connection.execute(f"{_ERASE} AND book NOT IN ({kept})", (client, client))
+    else:
+        _erase_retained(connection, client, "run = ?", run)
+
+
+def has_expired(connection: sqlite3.Connection, client: str, now: float) -> bool:
+    """Tell whether something is kept that is of no use any more."""
+    query = "SELECT 1 FROM retention WHERE client = ? AND until < ? LIMIT 1"
+    return connection.execute(query, (client, now)).fetchone() is not None
+
+
+def erase_expired(connection: sqlite3.Connection, client: str, now: float) -> None:
+    """Erase states and replies that are of no use any more."""
+    _erase_retained(connection, client, "until < ?", now)
+
+
+_ERASE = "UPDATE contributions SET reply = NULL, state = NULL WHERE client = ? AND coalesce(reply, state) IS NOT NULL"
+
+
+def _erase_retained(connection: sqlite3.Connection, client: str, condition: str, value: str | float) -> None:
+    retained = f"SELECT book FROM retention WHERE client = ? AND {condition}"  # noqa: S608 - a condition of this module
+    connection.execute(f"{_ERASE} AND book IN ({retained})", (client, client, value))
+    connection.execute(f"DELETE FROM retention WHERE client = ? AND {condition}", (client, value))  # noqa: S608

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 import msgspec
@@ -45,8 +46,10 @@ class Client(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     identity: bytes = b""
 
 
-class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, kw_only=True):
+class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, kw_only=True, dict=True):
     """One version of the population. It is immutable, and checked whenever it is created or parsed.
+
+    What follows from it, such as its digest, is computed once: every client of every session asks for it.
 
     A client's number is its position in ``clients``. ``circles`` lists the numbers of each circle's members in
     ascending order, ``retired`` the positions of circles that are no longer used, and ``queue`` the clients that wait
@@ -108,10 +111,17 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
         An empty recipe is left out, so that rosters written before recipes existed keep their bytes and digest.
         """
+        return self._encoded
+
+    @cached_property
+    def _encoded(self) -> bytes:
         fields = msgspec.structs.astuple(self)
         return msgspec.msgpack.encode(fields if self.recipe else fields[:-1])
 
-    @property
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the canonical encoding. Session terms and successors refer to it."""
         return hashlib.sha256(_DOMAIN + self.to_bytes()).digest()
@@ -121,10 +131,30 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         """SHA-256 of the recipe, as stored in a ledger; empty without a recipe."""
         return hashlib.sha256(self.recipe).digest() if self.recipe else b""
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of all clients, by number."""
         return tuple(client.name for client in self.clients)
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each client, by name."""
+        return {name: number for number, name in enumerate(self.names)}
+
+    @cached_property
+    def _circle_numbers(self) -> dict[int, int]:
+        """The circle of each client that has one, retired or not, by the client's number."""
+        return {client: number for number, circle in enumerate(self.circles) for client in circle}
+
+    def has(self, client: Client) -> bool:
+        """Return whether this client is on the roster, under the same identity key."""
+        number = self.numbers.get(client.name)
+        return number is not None and self.clients[number] == client
+
+    def mates(self, client: Client) -> frozenset[str] | None:
+        """Return the names of a client's circle, retired or not, with its own; None if it has no circle."""
+        circle = self._circle_numbers.get(self.numbers[client.name]) if self.has(client) else None
+        return None if circle is None else frozenset(self.names[mate] for mate in self.circles[circle])
 
     @property
     def active(self) -> tuple[tuple[int, ...], ...]:
@@ -142,7 +172,7 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         A client that was in a circle before is refused, even if that circle is retired: it would be regrouped. A client
         that left the queue before it had a circle may come back.
         """
-        numbers = {name: number for number, name in enumerate(self.names)}
+        numbers = dict(self.numbers)
         grouped = {number for circle in self.circles for number in circle}
         clients, queue = list(self.clients), list(self.queue)
         for newcomer in newcomers:
@@ -167,10 +197,9 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         The other members of these circles cannot take part any more: no other client has the same participation so far,
         so there is no circle that they could join. Group reliable clients together, and choose T with this in mind.
         """
-        numbers = {name: number for number, name in enumerate(self.names)}
-        if unknown := sorted(set(leavers) - numbers.keys()):
+        if unknown := sorted(set(leavers) - self.numbers.keys()):
             raise ConfigError(f"not on the roster: {', '.join(unknown)}")
-        gone = {numbers[name] for name in leavers}
+        gone = {self.numbers[name] for name in leavers}
         broken = {number for number, circle in enumerate(self.circles) if gone.intersection(circle)}
         return self._next(
             retired=tuple(sorted(broken.union(self.retired))),
@@ -199,13 +228,13 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
     def circle_of(self, name: str) -> tuple[Client, ...] | None:
         """Return the active circle of a client, itself included; empty while it waits; None if it takes no part."""
-        number = self.names.index(name) if name in self.names else -1
+        number = self.numbers.get(name, -1)
         if number in self.queue:
             return ()
-        for circle in self.active:
-            if number in circle:
-                return tuple(self.clients[mate] for mate in circle)
-        return None
+        circle = self._circle_numbers.get(number)
+        if circle is None or circle in self.retired:
+            return None
+        return tuple(self.clients[mate] for mate in self.circles[circle])
 
     def lines(self) -> list[str]:
         """Return one line for each circle, with its members, and one for the queue. Ambiguous names are quoted."""

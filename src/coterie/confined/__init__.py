@@ -1,14 +1,14 @@
-"""Confined gradient descent (CGD), sans-IO: every participant keeps a model of its own, and sums of gradients travel.
+"""Confined gradient descent (CGD), without input or output: every participant keeps its own model.
 
-:class:`ConfinedDescent` is the algorithm; its sums are made by :mod:`coterie.rounds` or by additive sharing. What is
-sent are sums of gradients, and what follows from them is a public displacement that is itself a usable model.
+:class:`ConfinedDescent` is the algorithm. :mod:`coterie.rounds` or additive sharing computes its sums of gradients.
+Everybody who sees these sums can compute the public displacement, which is itself a usable model.
 """
 
 from coterie.confined.check import LOSS_CHECKS, HistoryCheck, IncreaseCheck, LossCheck, NoCheck
 from coterie.confined.descent import ConfinedDescent, Contribution, DescentState, iterate
 from coterie.confined.offsets import Offsets, Parameters, Spread, balanced_start
 from coterie.confined.sharing import SharingTerms, add_in_process
-from coterie.confined.staleness import Freshness, exceeds_bound_probability
+from coterie.confined.staleness import Freshness, LateGradients, exceeds_bound_probability
 from coterie.confined.steps import STEP_SIZES, ConstantStep, InverseRootStep, PaperStep, StepSize
 from coterie.confined.subset import check_honest
 
@@ -23,6 +23,7 @@ __all__ = [
     "HistoryCheck",
     "IncreaseCheck",
     "InverseRootStep",
+    "LateGradients",
     "LossCheck",
     "NoCheck",
     "Offsets",

@@ -1,11 +1,11 @@
-"""Loss checks: whether a participant takes a step up, judged on its own data alone.
+"""Loss checks: rules by which a participant takes or refuses a step, on its own data alone.
 
-Printed as "LRR_k = F(w) - g" (CGD, Algorithm 1, line 12), a scalar minus a vector; meant is the increase of the local
-loss. The decision is local and uses the public sum only, so it is compatible with secure addition; who takes part in a
-sum must not depend on it.
+CGD, Algorithm 1, line 12 prints "LRR_k = F(w) - g", a scalar minus a vector. It must mean the increase of the local
+loss. A decision needs the participant's data and the public sum only, so checks work with secure addition. Selection
+must not depend on them.
 
-At threshold 0 a few per cent of honest steps are refused too, and so is nearly all of a persistent poison. A positive
-threshold is what an attacker may add to the loss in every step. Either way poison becomes denial of service: a
+A threshold of 0 refuses a few per cent of honest steps, and nearly all steps of a persistent poison. With a positive
+threshold an attacker may add that much to the loss in every step. In both cases poison becomes denial of service: a
 participant that refuses every step stands still.
 """
 
@@ -20,16 +20,16 @@ import numpy as np
 from coterie.errors import ConfigError
 
 LossHistory: TypeAlias = tuple[float, ...]
-"""What a check remembers of one participant."""
+"""The earlier losses of one participant that a check needs."""
 
 
 class LossCheck(Protocol):
-    """A rule for taking a step up."""
+    """A rule for taking a step."""
 
     def judge(
         self, history: LossHistory, before: float, after: float, rng: np.random.Generator
     ) -> tuple[bool, LossHistory]:
-        """Judge a step by the local loss before it and after it; return the verdict and what to remember."""
+        """Judge a step by the local loss before and after it; return the verdict and the new history."""
         ...
 
 
@@ -46,17 +46,17 @@ class IncreaseCheck:
     def judge(
         self, history: LossHistory, before: float, after: float, rng: np.random.Generator
     ) -> tuple[bool, LossHistory]:
-        """Compare the two losses; nothing is remembered."""
+        """Compare the two losses; there is no history."""
         return after - before <= self.threshold, ()
 
 
 @dataclass(frozen=True)
 class HistoryCheck:
-    """The rule in the authors' code: refuse if the loss is above the mean of the last 15 by their deviation or more.
+    """The rule in the authors' code: refuse if the loss exceeds the mean of the last 15 by their deviation or more.
 
-    It looks at the loss *before* the step, so that it notices harm only once it is done. (There that loss is the one of
-    the last time the participant was selected; here it is the current one.) Until the history is full every step is
-    accepted. After a refusal the loss enters the history with probability 49/99.
+    It compares the loss *before* the step, so it finds harm only after it was done. (In the authors' code that loss is
+    the one of the last time the participant was selected; here it is the current one.) Every step is accepted until the
+    history is full. After a refusal the loss enters the history with probability 49/99.
     """
 
     length: int = 15
@@ -81,7 +81,7 @@ class HistoryCheck:
 
 @dataclass(frozen=True)
 class NoCheck:
-    """Accepts every step: what the authors' experiment on MNIST does."""
+    """Accepts every step, as the authors' experiment on MNIST does."""
 
     def judge(
         self, history: LossHistory, before: float, after: float, rng: np.random.Generator
@@ -95,4 +95,4 @@ LOSS_CHECKS: dict[str, Callable[..., LossCheck]] = {
     "history": HistoryCheck,
     "none": NoCheck,
 }
-"""Every check by the name that settings know it by."""
+"""All checks, by their names in the settings."""

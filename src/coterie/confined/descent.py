@@ -4,18 +4,21 @@ Every participant applies the same public step, or refuses it. So its confined m
 
     w_k^l = private offset (anchor + lambda_l Rand_l) + public displacement u_k - sum of the steps that l refused,
 
-and the algorithm is gradient descent on Phi(u) = sum_l F_l(offset_l + u). Only u is stored, and for those who refused
-any step the sum of those they took up; offsets are made again when needed. (That sum is u less what was refused. As a
-difference it would be lost where poison, which all refuse, lets u grow without bound.) Algorithm 1 of the paper, which
-moves every model by itself, gives the same numbers.
+and the algorithm is gradient descent on Phi(u) = sum_l F_l(offset_l + u). Only u is stored, and the sum of the steps
+that a participant took, if it refused any. Offsets are computed again when needed. (That sum is u minus the refused
+steps. Stored as a difference, it would lose its digits where poison, which all refuse, lets u grow without bound.)
+Algorithm 1 of the paper moves every model by itself and gives the same numbers.
 
-What is sent are sums of gradients. What follows from them is u, which everybody can compute, and **anchor + u is itself
-a usable model**: on MNIST it classifies better than the participants' own. :attr:`ConfinedDescent.public_model` is that
-model, to be evaluated beside them. Distances between models never shrink: while nobody refuses, w^l - w^j stays as it
-was drawn.
+Sums of gradients are sent. Everybody can compute u from them, and **anchor + u is itself a usable model**: on MNIST it
+classifies better than the participants' own. :attr:`ConfinedDescent.public_model` is that model, to be evaluated beside
+them. Distances between models never shrink: while no participant refuses, w^l - w^j stays as it was drawn.
+
+A participant may be late: then the gradient that it contributes is one of an older iterate (CGD, eq. (12)), at most
+``late`` iterations old. A network may cut a participant off: then it does not receive the steps. Sums are kept, so it
+receives the missed steps when it is reached again, and decides about each as it would have decided before.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -24,13 +27,13 @@ import numpy as np
 from coterie.arithmetic import FloatArray
 from coterie.confined.check import IncreaseCheck, LossCheck, LossHistory
 from coterie.confined.offsets import Offsets, Parameters
-from coterie.confined.staleness import Freshness
+from coterie.confined.staleness import Freshness, LateGradients
 from coterie.confined.steps import StepSize
 from coterie.errors import ConfigError, InputError, LocalProtocolError
 from coterie.privacy import clip_norm
 
 DescentState: TypeAlias = dict[str, FloatArray]
-"""All that a descent remembers, as named arrays: its part of a checkpoint. Which steps who took up is private."""
+"""The state of a descent as named arrays, for a checkpoint. It is private: it shows which steps each one took."""
 
 LocalGradient: TypeAlias = Callable[[str, Parameters], Parameters]
 """Returns the mean gradient of a participant's loss at a model: g = grad F(w, xi_l) / |xi_l|."""
@@ -43,19 +46,20 @@ Addition: TypeAlias = Callable[[Mapping[str, Parameters]], Sequence[FloatArray]]
 
 
 class ConfinedDescent:
-    """All participants of a descent, one displacement between them.
+    """All participants of a descent, with one displacement.
 
-    A participant is whoever decides as one: with vertical partitions, a horizontal group. An iteration is
+    A participant is a party that decides as one: with vertical partitions, a horizontal group. An iteration is
 
-        step = descent.propose(mean)                      # the mean of the selected contributions
+        gradients at ``contributing(l)`` for all selected l, and their mean
+        descent.attend(summed, late, cut_off)             # only if some were late or cut off, or have been
+        step = descent.propose(mean)
         verdicts = {l: descent.judge(l, loss before, loss after, rng) for l in descent.participants}
         descent.take(step, verdicts)
 
-    where losses are those at ``confined(l)`` and ``candidate(l, step)``. Who missed the step counts as having refused
-    it.
+    where losses are those at ``confined(l)`` and ``candidate(l, step)``.
 
-    When all refuse, all stand still, and with full batches and a constant step size the same step is proposed for ever:
-    the descent is stuck, while the displacement runs away. Take a smaller step size, or one that falls.
+    If all refuse, all stand still. With full batches and a constant step size the same step is then proposed for ever:
+    the descent is stuck, and the displacement grows without bound. Use a smaller step size, or one that falls.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class ConfinedDescent:
         step_size: StepSize,
         check: LossCheck | None = None,
         tau: int | None = None,
+        late: int | None = 0,
     ) -> None:
         """Begin at the offsets.
 
@@ -72,8 +77,9 @@ class ConfinedDescent:
             offsets: every participant's private start, and the anchor.
             participants: their names.
             step_size: alpha_k, for the mean of the gradients.
-            check: when a step is taken up; :class:`IncreaseCheck` at threshold 0 if not given.
-            tau: who took up no step in the last ``tau`` iterations may not contribute; None is no bound.
+            check: when a step is taken; :class:`IncreaseCheck` at threshold 0 by default.
+            tau: a participant that took none of the last ``tau`` steps must not contribute; None is no bound.
+            late: how many iterations old a late participant's gradient may be; 0 allows no old ones, None all.
 
         """
         if len(set(participants)) != len(participants) or not participants:
@@ -83,13 +89,18 @@ class ConfinedDescent:
         self.step_size = step_size
         self.check = check or IncreaseCheck()
         self.freshness = Freshness(self.participants, tau)
+        self.late = LateGradients(late)
         self.iteration = 0
-        """How many iterations are done."""
+        """The number of iterations that are done."""
         self.displacement: Parameters = [np.zeros(array.shape) for array in offsets.anchor]
         """u: public, in float64."""
         self._taken: dict[str, Parameters] = {}
-        """Of those who refused a step, the sum of the steps they took up."""
+        """For participants that refused a step, the sum of the steps that they took."""
         self._histories: dict[str, LossHistory] = {}
+        self._older: dict[str, Parameters] = {}
+        """For participants with a late gradient, the sum of the steps they had taken when they computed it."""
+        self._cut_off: dict[str, Parameters] = {}
+        """For participants that are cut off, the sum of the steps they had taken before."""
 
     @property
     def public_model(self) -> Parameters:
@@ -98,15 +109,38 @@ class ConfinedDescent:
 
     @property
     def excluded(self) -> tuple[str, ...]:
-        """Who is too stale to contribute to the next iteration; leave them, and so their circles, unselected."""
+        """The participants that are too stale to contribute to the next iteration; do not select their circles."""
         return self.freshness.excluded(self.iteration + 1)
 
     def confined(self, participant: str) -> Parameters:
         """Return a participant's own model: offset + u - what it refused."""
         return _sum_like(self.offsets.of(participant), self._moved(participant))
 
+    def contributing(self, participant: str) -> Parameters:
+        """Return the model whose gradient a participant contributes: an older one if it has a late gradient."""
+        return _sum_like(self.offsets.of(participant), self._older.get(participant, self._moved(participant)))
+
+    def reached(self, participant: str) -> Parameters:
+        """Return the model that a participant has now: an older one while it is cut off."""
+        return _sum_like(self.offsets.of(participant), self._cut_off.get(participant, self._moved(participant)))
+
+    def attend(self, summed: Iterable[str], late: Iterable[str] = (), cut_off: Iterable[str] = ()) -> None:
+        """Note who is in the sum of the next iteration, who was too late for it, and who is cut off during it.
+
+        Call it between two calls of :meth:`take`, after the gradients were computed. A participant that was late keeps
+        its gradient for a later sum, and so does one that is cut off.
+        """
+        for name in summed:
+            self.late.sum_up(name, self.iteration)
+            self._older.pop(name, None)
+        lost = set(cut_off)
+        for name in sorted(lost.difference(self._cut_off).union(late)):
+            if self.late.hold(name, self.iteration):
+                self._older[name] = self._moved(name)
+        self._cut_off = {name: self._cut_off.get(name, self._moved(name)) for name in sorted(lost)}
+
     def candidate(self, participant: str, step: Sequence[FloatArray]) -> Parameters:
-        """Return what a participant's model would be after this step."""
+        """Return the model that a participant would have after this step."""
         moved = [sum_ + change for sum_, change in zip(self._moved(participant), step, strict=True)]
         return _sum_like(self.offsets.of(participant), moved)
 
@@ -123,21 +157,21 @@ class ConfinedDescent:
         if [array.shape for array in mean] != [array.shape for array in self.displacement]:
             raise InputError("the arrays of the mean are not those of the model: their number or shapes differ")
         if not all(np.isfinite(array).all() for array in mean):
-            raise InputError("the mean has NaN or infinite entries: nobody could take up such a step, or any after it")
+            raise InputError("the mean has NaN or infinite entries: no participant could take such a step")
         alpha = self.step_size(self.iteration + 1)
         return [-alpha * np.asarray(array, np.float64) for array in mean]
 
     def judge(self, participant: str, before: float, after: float, rng: np.random.Generator) -> bool:
-        """Return whether a participant takes a step up, by its loss before and after it; remembers what the rule needs.
+        """Return whether a participant takes a step, by its loss before and after it; keep what the rule needs.
 
-        ``rng`` is the participant's own, for rules that toss a coin.
+        ``rng`` is the participant's own, for rules with a random decision.
         """
         history = self._histories.get(participant, ())
         verdict, self._histories[participant] = self.check.judge(history, before, after, rng)
         return verdict
 
     def take(self, step: Sequence[FloatArray], verdicts: Mapping[str, bool]) -> tuple[str, ...]:
-        """End the iteration: displace by ``step``, keep it from those who refused it, and return them."""
+        """End the iteration: add ``step`` to the displacement, and return the participants that refused it."""
         if set(verdicts) != set(self.participants):
             raise LocalProtocolError("every participant takes a step up or refuses it, and nobody else")
         self.iteration += 1
@@ -153,19 +187,27 @@ class ConfinedDescent:
                 if name in self._taken:
                     self._taken[name] = _sum_like(self._taken[name], step)
         self.displacement = [sum_ + change for sum_, change in zip(self.displacement, step, strict=True)]
+        for name in self.late.discard_old(self.iteration):
+            del self._older[name]
         return refused
 
     def state(self) -> DescentState:
-        """Return what a descent built with the same arguments needs to go on from here."""
+        """Return the state from which a descent with the same arguments can continue."""
         state: DescentState = {"iteration": np.array(float(self.iteration))}
         state["last_taken"] = np.array([self.freshness.last[name] for name in self.participants], np.float64)
         state |= _named("displacement", self.displacement)
         for name, arrays in self._taken.items():
             state |= _named(f"taken.{name}", arrays)
+        for name, arrays in self._older.items():
+            state |= _named(f"older.{name}", arrays) | {f"late_since.{name}": np.array([float(self.late.since[name])])}
+        for name, arrays in self._cut_off.items():
+            state |= _named(f"cut_off.{name}", arrays)
+        if any(counts := (self.late.summed, self.late.oldest, self.late.refused)):
+            state["late_counts"] = np.array(counts, np.float64)
         return state | {f"losses.{name}": np.array(losses) for name, losses in self._histories.items() if losses}
 
     def restore(self, state: Mapping[str, FloatArray]) -> None:
-        """Go on from there."""
+        """Continue from this state."""
         size = len(self.displacement)
 
         def arrays(name: str) -> Parameters:
@@ -174,24 +216,29 @@ class ConfinedDescent:
         self.iteration = int(state["iteration"])
         self.freshness.last = dict(zip(self.participants, map(int, state["last_taken"]), strict=True))
         self.displacement = arrays("displacement")
-        self._taken = {name: arrays(f"taken.{name}") for name in self.participants if f"taken.{name}.0" in state}
+        self._taken, self._older, self._cut_off = (
+            {name: arrays(f"{kind}.{name}") for name in self.participants if f"{kind}.{name}.0" in state}
+            for kind in ("taken", "older", "cut_off")
+        )
+        self.late.since = {name: int(state[f"late_since.{name}"][0]) for name in self._older}
+        self.late.summed, self.late.oldest, self.late.refused = map(int, state.get("late_counts", np.zeros(3)))
         self._histories = {
             name: tuple(map(float, state[f"losses.{name}"])) for name in self.participants if f"losses.{name}" in state
         }
 
     def _moved(self, participant: str) -> Parameters:
-        """Return the sum of the steps that a participant took up."""
+        """Return the sum of the steps that a participant took."""
         return self._taken.get(participant, self.displacement)
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """The way from a gradient to what is added up: clipped to an L2 norm, and noise of deviation ``sigma`` added.
+    """What a participant makes of its gradient before it is summed: it is clipped to an L2 norm and noise is added.
 
-    g / max(1, ||g|| / norm) + N(0, sigma^2 I) (CGD, Algorithm 1, line 7). Noise comes before the encoding, and only
-    this noise counts towards (epsilon, delta): the offsets do not. Drawn by a numpy generator it is good for
-    simulation; a deployment puts :class:`~coterie.privacy.NoisyQuantizer` in place of clip, noise and encoding, whose
-    noise is exact and comes from a cryptographic keystream.
+    g / max(1, ||g|| / norm) + N(0, sigma^2 I) (CGD, Algorithm 1, line 7). Noise is added before the encoding. Only this
+    noise counts towards (epsilon, delta); the offsets do not. A numpy generator draws it, which is enough for a
+    simulation. A deployment uses :class:`~coterie.privacy.NoisyQuantizer` for clipping, noise and encoding: its noise
+    is exact and comes from a cryptographic keystream.
     """
 
     norm: float | None = 1.0
@@ -217,16 +264,21 @@ def iterate(
     add: Addition,
     rng: np.random.Generator,
     contribution: Contribution | None = None,
+    late: Collection[str] = (),
+    cut_off: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Play one iteration with the subset S = ``selected``, drawn once for all, and return who refused its step.
 
-    Nobody in S may be too stale (:meth:`ConfinedDescent.check_subset`).
+    No member of S may be too stale (:meth:`ConfinedDescent.check_subset`). Those who are ``late`` or ``cut_off`` are
+    not summed; see :meth:`ConfinedDescent.attend`.
     """
     contribution = contribution or Contribution(norm=None)
-    if not selected:
-        raise LocalProtocolError("nobody was selected")
+    summed = [name for name in selected if name not in late and name not in cut_off]
+    if not summed:
+        raise LocalProtocolError("nobody was selected, or nobody who answered in time")
     descent.check_subset(selected)
-    given = {name: contribution.of(gradient(name, descent.confined(name)), rng) for name in selected}
+    given = {name: contribution.of(gradient(name, descent.contributing(name)), rng) for name in summed}
+    descent.attend(summed, set(late).intersection(selected), cut_off)
     step = descent.propose(add(given))
     verdicts = {
         name: descent.judge(name, loss(name, descent.confined(name)), loss(name, descent.candidate(name, step)), rng)

@@ -4,11 +4,11 @@ Group i has the rows of block i; its member j has the columns of block j of thes
 to them. b1, W2 and b2 belong to the group. A hidden unit needs all columns, so the members of a group add what each
 computes of it, z_i = sum_j X_ij W1_ij, and the errors delta_i at the hidden layer go back to all of them.
 
-**What the group sees.** Secure addition (:func:`group_activations`) hides a member's summand X_ij W1_ij from the
-others. Its *result* is seen by the whole group: the inputs of every hidden unit for every example of the group, in
-every iteration, and so are the errors delta_i, from which labels can be told. That is far more than what leaves the
-group, sums of gradients over groups. Members of a group trust each other with it, or must not form a group. With fewer
-than two honest members in a group nothing is hidden inside it at all.
+**What the group sees.** The members add by a :class:`~coterie.confined.vertical.VerticalSum`, whose result the whole
+group sees: the inputs of every hidden unit for every example of the group, in every iteration. It also sees the errors
+delta_i, which depend on the labels. Members of a group trust each other with their data, for over several iterations
+these sums determine it (:mod:`coterie.confined.vertical`). Outside the group only sums of gradients over groups are
+seen.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from coterie.arithmetic import FloatArray, Layout, Quantizer
-from coterie.confined.offsets import Offsets, Parameters, balanced_start
-from coterie.confined.sharing import SharingTerms, add_in_process
+from coterie.arithmetic import FloatArray
+from coterie.confined.offsets import Offsets, Parameters, Spread, balanced_start
 from coterie.errors import ConfigError
-
-ACTIVATION_BITS = 32
 
 
 @dataclass(frozen=True)
@@ -82,17 +79,32 @@ class GridOffsets(Offsets):
         return [np.concatenate(blocks), *balanced_start(top, spread, rng)]
 
 
-def group_activations(
-    parts: Sequence[FloatArray], clip: float, session: bytes, rng: np.random.Generator, colluders: int = 0
-) -> FloatArray:
-    """Add the members' parts X_ij W1_ij of a group's activations by additive sharing: the second secure sum.
+@dataclass(frozen=True, eq=False)
+class ColumnOffsets(Offsets):
+    """Starts of groups whose members have columns of one array, with a lambda for each member.
 
-    Entries of a part beyond ``clip`` are clipped, and rounded by ``rng``. The result is for the whole group: see above
-    for what it gives away.
+    All members' lambdas are drawn first, then the group's own, then all entries as for an unsplit group. With one
+    lambda for all, the start is that of an unsplit group with the same generator.
     """
-    quantizer, layout = Quantizer(clip, ACTIVATION_BITS, len(parts)), Layout.of(parts[0])
-    members = tuple(f"member-{number}" for number in range(len(parts)))
-    terms = SharingTerms(session, members, quantizer.ring.bits, quantizer.length(layout), colluders)
-    vectors = {name: quantizer.encode(part, rng).vector for name, part in zip(members, parts, strict=True)}
-    (mean,) = quantizer.decode(add_in_process(terms, vectors).total, layout, len(parts)).mean
-    return mean * len(parts)
+
+    position: int = 0
+    """The position of that array in the model: outputs x columns, as in torch."""
+    columns: Sequence[slice] = (slice(None),)
+    members: Sequence[Spread] = ()
+    """Each member's lambda; if there are none, members choose theirs as the group does."""
+
+    def of(self, participant: str) -> Parameters:
+        """Return a group's start, the members' columns put together."""
+        rng = self.generator(participant)
+        spread = self.own.get(participant, self.spread)
+        scales = [member.draw(rng) for member in self.members or [spread] * len(self.columns)]
+        scale = spread.draw(rng)
+        start = []
+        for position, array in enumerate(self.anchor):
+            factor: float | FloatArray = scale
+            if position == self.position:
+                factor = np.empty(array.shape[1])
+                for columns, own in zip(self.columns, scales, strict=True):
+                    factor[columns] = own
+            start.append(np.asarray(array + factor * rng.standard_normal(array.shape), array.dtype))
+        return start

@@ -1,10 +1,10 @@
 """Offsets: the private starts of confined descent, drawn once and never sent ("balanced initialisation").
 
 Participant l starts at w_anchor + lambda_l Rand_l, where the anchor is public, Rand_l is standard normal and lambda_l
-is the participant's own choice (CGD, Algorithm 1, lines 1 to 3). An offset is a function of its generator: whoever can
-make the generator again need not store the offset, which is as long as the model.
+is the participant's own choice (CGD, Algorithm 1, lines 1 to 3). An offset is as long as the model. It is computed from
+its generator whenever it is needed, and not stored.
 
-lambda is a standard deviation. It keeps models apart; it is not noise in the sense of differential privacy (see
+lambda is a standard deviation. It keeps models apart. It is not noise in the sense of differential privacy (see
 :mod:`coterie.confined.claims`).
 """
 
@@ -34,7 +34,7 @@ class Spread:
             raise ConfigError(f"lambda lies between 0 and its upper end, not between {self.least} and {self.most}")
 
     def draw(self, rng: np.random.Generator) -> float:
-        """Return one participant's lambda; draws a number only if there is something to choose."""
+        """Return one participant's lambda; draw a number only if there is a range."""
         return self.least if self.most is None else float(rng.uniform(self.least, self.most))
 
 
@@ -46,10 +46,10 @@ def balanced_start(anchor: Sequence[FloatArray], spread: Spread, rng: np.random.
 
 @dataclass(frozen=True, eq=False)
 class Offsets:
-    """Every participant's start, made again whenever it is asked for.
+    """Every participant's start, computed again whenever it is needed.
 
-    ``generator`` returns a participant's own generator, at its beginning each time. Where all are simulated in one
-    process it is a named stream of the experiment's seed; a real participant has one of its own and tells nobody.
+    ``generator`` returns a participant's own generator, each time at its beginning. In a simulation it is a named
+    stream of the experiment's seed. A real participant has its own and keeps it secret.
     """
 
     anchor: Sequence[FloatArray] = field(repr=False)

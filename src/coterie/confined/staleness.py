@@ -1,8 +1,11 @@
-"""Staleness: how long ago a participant last took a step up, and what the paper says of its bound.
+"""Staleness: models and gradients that are older than those of the other participants, and bounds on their age.
 
-A participant that refuses steps, or misses them, keeps its model while all others move on. With full batches it then
-sends the same gradient again and again, which any peer finds by differencing sums. So the bound tau is enforced:
-whoever is older sits out until it takes a step up again, and is reported. That somebody sits out is public.
+There are two kinds. A participant that refuses steps keeps its *model* while the others move on. With full batches it
+then sends the same gradient again and again, which any peer finds by differencing sums. :class:`Freshness` bounds this:
+a participant that took no step for too long sits out until it takes one. Everybody can see that it sits out.
+
+A participant that is late, or whose packets were lost, has the *gradient* of an older iterate. It contributes this
+gradient when it is next selected (CGD, eq. (12)). :class:`LateGradients` bounds its age.
 """
 
 from collections.abc import Iterable
@@ -12,41 +15,88 @@ from coterie.errors import ConfigError, LocalProtocolError
 
 
 class Freshness:
-    """When each participant last took a step up; all are fresh at the beginning."""
+    """The iteration in which each participant last took a step; all are fresh at the beginning."""
 
     def __init__(self, participants: Iterable[str], bound: int | None = None) -> None:
-        """Count from iteration 0; without a ``bound`` nobody is ever excluded."""
+        """Count from iteration 0; without a ``bound`` no participant is excluded."""
         if bound is not None and bound < 0:
             raise ConfigError(f"the staleness bound is a number of iterations, not {bound}")
         self.bound = bound
         self.last = dict.fromkeys(participants, 0)
-        """The iteration in which each participant last took a step up."""
+        """The iteration in which each participant last took a step."""
 
     def took(self, participant: str, iteration: int) -> None:
-        """Note that a participant took the step of this iteration up."""
+        """Note that a participant took the step of this iteration."""
         if participant not in self.last or iteration < self.last[participant]:
             raise LocalProtocolError(f"{participant} cannot have taken up the step of iteration {iteration}")
         self.last[participant] = iteration
 
     def age(self, participant: str, iteration: int) -> int:
-        """Return how many iterations before this one went by without a step taken up: tau_k^l of the paper."""
+        """Return for how many iterations before this one the participant took no step."""
         return iteration - 1 - self.last[participant]
 
     def excluded(self, iteration: int) -> tuple[str, ...]:
-        """Return who is older than the bound allows, and must not contribute to this iteration."""
+        """Return who is older than the bound allows and must not contribute to this iteration."""
         if self.bound is None:
             return ()
         return tuple(name for name in self.last if self.age(name, iteration) > self.bound)
 
 
-def exceeds_bound_probability(participants: int, absent: float, subset: float, bound: int) -> float:
+class LateGradients:
+    """Who has a gradient of an older iterate that was not summed yet, and how old it is (tau_k^j of CGD, eq. (12)).
+
+    A participant has one such gradient at most, and keeps it until it is summed or older than the ``bound``. A gradient
+    that is summed late is a new input to a new sum over whole circles: it changes nothing about T.
+    """
+
+    def __init__(self, bound: int | None = 0) -> None:
+        """Allow gradients that are up to ``bound`` iterations old; 0 allows none, None allows all."""
+        if bound is not None and bound < 0:
+            raise ConfigError(f"the bound on late gradients is a number of iterations, not {bound}")
+        self.bound = bound
+        self.since: dict[str, int] = {}
+        """For each participant with such a gradient, how many iterations were done when it was computed."""
+        self.summed = 0
+        """How many gradients of older iterates were summed so far."""
+        self.oldest = 0
+        """The age in iterations of the oldest one that was summed."""
+        self.refused = 0
+        """How many became older than the bound and were discarded."""
+
+    def hold(self, participant: str, iteration: int) -> bool:
+        """Note that a participant's gradient missed its sum; return whether it is its oldest, and not a later one."""
+        if participant in self.since:
+            return False
+        self.since[participant] = iteration
+        return True
+
+    def sum_up(self, participant: str, iteration: int) -> None:
+        """Note that a participant is in a sum after so many iterations, with the gradient it has."""
+        age = iteration - self.since.pop(participant, iteration)
+        if age:
+            self.summed += 1
+            self.oldest = max(self.oldest, age)
+
+    def discard_old(self, iteration: int) -> tuple[str, ...]:
+        """Discard the gradients that are older than the bound after so many iterations; return whose they were."""
+        if self.bound is None:
+            return ()
+        old = tuple(name for name, since in self.since.items() if iteration - since > self.bound)
+        for name in old:
+            del self.since[name]
+        self.refused += len(old)
+        return old
+
+
+def exceeds_bound_probability(participants: int, malicious: float, subset: float, bound: int) -> float:
     """Return the right-hand side of CGD, eq. (44): (1 - C((1 - P_A) m, C m) / C(m, C m))^tau.
 
-    The paper bounds the probability of a staleness above tau by it, with ``absent`` = P_A, the share of participants an
-    attacker cuts off, and ``subset`` = C. For m = 30, P_A = C = .2, tau = 30 it is 4.4751e-4; the 1.33e-5 printed would
-    need tau = 43.7.
+    ``malicious`` = P_A is the share of malicious participants, and ``subset`` = C the share that is drawn in each
+    iteration. The fraction is the probability that a subset has no malicious member. So the value is the probability
+    that each of ``bound`` = tau independent subsets has one, and the paper bounds the probability of a staleness above
+    tau by it. For m = 30, P_A = C = .2, tau = 30 it is 4.4751e-4; the printed 1.33e-5 would need tau = 43.7.
     """
-    present, chosen = round((1 - absent) * participants), round(subset * participants)
-    if not 0 <= absent < 1 or not 0 < chosen <= participants or bound < 0:
+    honest, chosen = round((1 - malicious) * participants), round(subset * participants)
+    if not 0 <= malicious < 1 or not 0 < chosen <= participants or bound < 0:
         raise ConfigError("eq. (44) needs 0 <= P_A < 1, 0 < C <= 1 and a bound of at least 0")
-    return (1 - comb(present, chosen) / comb(participants, chosen)) ** bound
+    return (1 - comb(honest, chosen) / comb(participants, chosen)) ** bound

@@ -55,17 +55,17 @@ class InverseRootStep:
 
 @dataclass(frozen=True)
 class PaperStep:
-    """alpha / (k + mu T)^2, the paper's schedule, for comparison with it.
+    """Constant steps, then alpha ((1 + mu T) / (j + mu T))^2: the paper's schedule, for comparison with it.
 
-    WARNING: all its steps together are below alpha / (mu T), which tends to 0 as the horizon T grows: the longer the
-    run is planned, the less the model can move. The theorem that recommends it (CGD, Theorem 2) is false. The paper's
-    experiments take a constant alpha for the first 6,000 iterations; ``constant`` is their number, and k counts from 1
-    after them.
+    j counts from 1 at the switch, so the falling phase starts at alpha, the constant step (CGD, appendix I.3: "continue
+    our experiment with alpha_1 = alpha"). ``constant`` is the number of iterations before the switch. All steps after
+    it together are below (2 + mu T) alpha, however long the run is. The theorem that recommends such steps (CGD,
+    Theorem 2) is false.
     """
 
     warning: ClassVar[str] = (
-        "the steps alpha / (k + mu T)^2 of the paper add up to less than alpha / (mu T), so that the model hardly "
-        "moves; they are for comparison with the paper"
+        "the falling steps of the paper add up to less than 2 + mu T times the first one, however long the run is; "
+        "they are for comparison with the paper"
     )
     alpha: float
     mu: float
@@ -78,9 +78,12 @@ class PaperStep:
             raise ConfigError("the paper's schedule has 0 <= mu < 1, a horizon T >= 1 and no negative constant part")
 
     def __call__(self, iteration: int) -> float:
-        """Return alpha in the constant part, then alpha / (k + mu T)^2."""
-        diminishing = iteration - self.constant
-        return self.alpha if diminishing <= 0 else self.alpha / (diminishing + self.mu * self.horizon) ** 2
+        """Return alpha in the constant part, and the falling step after it."""
+        number = iteration - self.constant
+        if number <= 1:
+            return self.alpha
+        flatness = self.mu * self.horizon
+        return self.alpha * ((1 + flatness) / (number + flatness)) ** 2
 
 
 STEP_SIZES: dict[str, Callable[..., StepSize]] = {

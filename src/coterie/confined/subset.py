@@ -1,12 +1,12 @@
-"""The subset S of an iteration, and how many of it must be honest.
+"""The subset S of an iteration, and the number of its members that must be honest.
 
-Everybody sees the sum over S. With c participants colluding, what they learn is the sum over the honest members of S
-(CGD, Theorem 3): if there is only one, its gradient. The paper draws S at random and has no rule against that; this is
-the rule. It counts the worst case, all colluders in S.
+Everybody sees the sum over S. If c participants collude, they learn the sum over the honest members of S (CGD,
+Theorem 3). If there is only one honest member, this sum is its gradient. The paper draws S at random and has no rule
+against that. This module has one, for the worst case that all colluders are in S.
 
-Over many iterations one subset is not enough to look at. A participant that refuses every step sends a constant
-gradient, so that sums of different subsets can be subtracted from each other; then what counts is the smallest group
-that is always summed whole, and S should be a union of fixed circles (:mod:`coterie.cohorts.circles`), or everybody.
+Over many iterations it is not enough to look at one subset. A participant that refuses every step sends a constant
+gradient, so sums over different subsets can be subtracted from each other. Then the smallest group that is always
+summed whole counts, and S should be a union of fixed circles (:mod:`coterie.cohorts.circles`), or everybody.
 """
 
 from coterie.errors import ConfigError, TooFewHonest
@@ -17,8 +17,8 @@ LEAST_HONEST = 2
 def check_honest(size: int, colluders: int, circle: int | None = None) -> int:
     """Return how many honest participants the sum over ``size`` members hides each one among: at least 2, or refuse.
 
-    ``circle`` is the size of the smallest circle where S is a union of circles: of one that all colluders are in,
-    T - c honest members remain. Without circles S is meant to be the same in every iteration.
+    If S is a union of circles, ``circle`` is the size of the smallest one. All colluders may be in it, so T - c honest
+    members remain. Without circles S must be the same in every iteration.
     """
     if size < 1 or colluders < 0 or (circle is not None and not 1 <= circle <= size):
         raise ConfigError(f"{size} members, {colluders} colluders and circles of {circle} do not go together")

@@ -12,22 +12,37 @@ KEY_BYTES = 32
 
 #: The order of the field. A public key is a number below it; other encodings of the same number are refused.
 _FIELD = 2**255 - 19
-#: An arbitrary private key, to detect public keys of low order.
-_PROBE = X25519PrivateKey.from_private_bytes(bytes(range(KEY_BYTES)))
+#: All points whose order divides 8, on the curve and on its twist. Private keys are multiples of 8, so exactly these
+#: points lead to the secret 0, whatever the private key is.
+_LOW_ORDER = frozenset(
+    {
+        0,
+        1,
+        _FIELD - 1,
+        325606250916557431795983626356110631294008115727848805560023387167927233504,
+        39382357235489614581723060781553021112529911719440698176882885853963445705823,
+    }
+)
+_BAD_KEY = "a public key is malformed or of low order"
 
 
 def check_public(public: bytes) -> None:
-    """Raise :class:`VerificationError` if a public key is malformed or of low order (the secret would be fixed)."""
-    _exchange(_PROBE, public)
+    """Raise :class:`VerificationError` if a public key is malformed or of low order (the secret would be fixed).
+
+    It refuses exactly the keys that :meth:`PrivateKey.agree` refuses, and takes no key agreement.
+    """
+    number = int.from_bytes(public, "little")
+    if len(public) != KEY_BYTES or number >= _FIELD or number in _LOW_ORDER:
+        raise VerificationError(_BAD_KEY)
 
 
 def _exchange(private: X25519PrivateKey, public: bytes) -> bytes:
     if int.from_bytes(public, "little") >= _FIELD:
-        raise VerificationError("a public key is malformed or of low order")
+        raise VerificationError(_BAD_KEY)
     try:
         return private.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
-        raise VerificationError("a public key is malformed or of low order") from None
+        raise VerificationError(_BAD_KEY) from None
 
 
 class PrivateKey:

@@ -24,6 +24,7 @@ from coterie.errors import ConfigError, VerificationError
 
 PRIME = 65537
 _GENERATOR = 3
+_MOST_WORDS = 1 << 20  # in the largest array that recovering many secrets makes
 Symbols = NDArray[np.int64]
 Exponents = NDArray[np.uint16]
 
@@ -69,15 +70,42 @@ def combine(points: Sequence[int], shares: Sequence[bytes]) -> bytes:
     return secret
 
 
+def combine_many(points: Sequence[Sequence[int]], shares: Sequence[Sequence[bytes]]) -> list[bytes]:
+    """Recover many secrets of the same size and threshold at once, as :func:`combine` recovers one.
+
+    Raises :class:`VerificationError` if it fails for one of them. Use :func:`combine` to find out for which.
+    """
+    secrets: list[bytes] = []
+    if not points:
+        return secrets
+    threshold = len(points[0])
+    some = max(1, _MOST_WORDS // threshold**2)
+    for first in range(0, len(points), some):
+        chosen = range(first, min(first + some, len(points)))
+        weights = _weights_of(np.array([points[place] for place in chosen]))
+        rows = _decode([share for place in chosen for share in shares[place]])
+        symbols = _multiply(weights[:, None, :], rows.reshape(len(chosen), threshold, -1))[:, 0]
+        if (symbols == PRIME - 1).any():
+            raise VerificationError("shares do not combine to a secret")
+        secrets += [secret.tobytes() for secret in symbols.astype("<u2")]
+    return secrets
+
+
 @lru_cache(maxsize=256)
 def _weights(points: tuple[int, ...]) -> Symbols:
-    """Return the Lagrange weights at zero, prod_{j != i} x_j / (x_j - x_i), as sums of logarithms."""
+    """Return the Lagrange weights at zero of one set of points."""
+    weights: Symbols = _weights_of(np.array([points]))[0]
+    return weights
+
+
+def _weights_of(points: Symbols) -> Symbols:
+    """Return the Lagrange weights at zero, prod_{j != i} x_j / (x_j - x_i), of each row, as sums of logarithms."""
     powers, logarithms = _tables()
-    xs = np.array(points)
-    differences = (xs[None, :] - xs[:, None]) % PRIME
-    np.fill_diagonal(differences, 1)
-    numerators = logarithms[xs].sum(dtype=np.uint16) - logarithms[xs]
-    denominators = logarithms[differences].sum(axis=1, dtype=np.uint16)
+    differences = (points[:, None, :] - points[:, :, None]) % PRIME
+    diagonal = np.arange(points.shape[1])
+    differences[:, diagonal, diagonal] = 1
+    numerators = logarithms[points].sum(axis=1, dtype=np.uint16)[:, None] - logarithms[points]
+    denominators = logarithms[differences].sum(axis=2, dtype=np.uint16)
     weights: Symbols = powers[numerators - denominators]
     return weights
 
@@ -114,7 +142,7 @@ def _encode(values: Symbols, counts: Sequence[int]) -> list[tuple[bytes, ...]]:
 def _decode(shares: Sequence[bytes]) -> Symbols:
     """Return one row of field elements for each share."""
     size = len(shares[0])
-    if any(len(share) != size for share in shares):
+    if set(map(len, shares)) != {size}:
         raise VerificationError("shares differ in size")
     count = size * 8 // 17
     rows = np.frombuffer(b"".join(shares), np.uint8).reshape(len(shares), size)

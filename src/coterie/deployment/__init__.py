@@ -6,6 +6,9 @@ On a node a :class:`~.responder.Responder` answers each :class:`~.engine.NodeReq
 identity, its memory and its state between two messages. Between them, the roster's :class:`~.recipe.RosterRecipe` fixes
 how a :class:`~.form.Form` turns the reply of an app into the vector that is masked, and a sum into a weighted mean.
 
+In confined descent a node trains a model of its own: :mod:`~.confined` is the node's half, :mod:`~.descent` the
+server's, and :mod:`~.displacement` the chain of public models between them.
+
 Start with :mod:`~.engine`, which lists what an engine has to provide; then read :mod:`~.aggregator` for the server and
 :mod:`~.responder` for a node. :mod:`coterie.transports.flower` is an engine's side, complete. Nothing here knows a type
 of an engine.

@@ -1,17 +1,21 @@
 """The aggregator: the server's half of a deployment. It plays rounds over a carrier and returns weighted means.
 
 One call of :meth:`Aggregator.mean` is one round of :mod:`coterie.rounds`: new nodes are enrolled, whole circles of
-connected nodes are selected, each step is one trip, and what the nodes work on travels with the request to mask it.
+connected nodes are selected, each step is one trip, and what the nodes work on travels with the request to contribute.
+In two trips that is the invitation itself.
 Why nodes left and what a round cost is kept, and logged.
 """
 
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from coterie.cohorts.circles import Circles
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.policies import MultiRound
 from coterie.deployment.departures import SessionOutlook
@@ -20,15 +24,20 @@ from coterie.deployment.enrolment import Enrolment
 from coterie.deployment.events import Observer, RoundEvent, StepEvent, notify
 from coterie.deployment.form import Form, Mean, content_digest, form_under
 from coterie.deployment.logs import LOGGER, grouped
+from coterie.deployment.prekey_supply import PrekeySupply
 from coterie.deployment.reasons import Asked
 from coterie.deployment.settings import PrivateSettings
-from coterie.errors import NothingTrained, RoundAborted
+from coterie.errors import CarrierError, NothingTrained, RoundAborted
+from coterie.graphs.topology import Complete
 from coterie.reports.words import one_line
 from coterie.rounds import Coordinator, Round, RoundResult, SessionSettings
 from coterie.rounds.coordinator import SessionShape
+from coterie.secagg.protocols import SessionProtocol, choose_protocol
 from coterie.secagg.server import Aggregate, Step
 from coterie.secagg.terms import ThreatMode, default_colluders
 
+SHOW = "show"
+"""The group of messages that only show models."""
 MUCH_CLIPPED = 0.01
 _MOST_NAMED = 5  # arrays that were clipped
 _MOST_ALIKE = 3  # lines of a log that say the same of different clients, before they are counted
@@ -69,6 +78,7 @@ class Aggregator:
         """
         self._carrier, self._enrolment, self._ledger = carrier, enrolment, ledger
         self._settings, self._place, self._observer = settings, place, observer
+        self._supply = PrekeySupply(enrolment)
         self._notice = ""
         self._advice = ""
         self._outlook: SessionOutlook | None = None
@@ -86,10 +96,13 @@ class Aggregator:
         """
         self.reasons = {}
         self._enrolment.gather(assignment.function, 0)
+        if assignment.complete is not None:
+            assignment = assignment.complete(self._present())
         form = form_under(self._enrolment.roster, assignment.function)
         began = time.monotonic()
-        opened = self._open(assignment, form)
-        self._play(opened, assignment, form, training)
+        with ExitStack() as closing:
+            opened = self._open(assignment, form, closing)
+            self._play(opened, assignment, form, training)
         result = opened.result
         self.reasons |= self._enrolment.unknown
         self.results.append(result)
@@ -109,6 +122,29 @@ class Aggregator:
         if result.value is not None:
             _warn_of_clipping(result.value.clipped)
         return result.value
+
+    def show(self, assignment: Assignment, seconds: float) -> None:
+        """Show the models of a confined descent to the nodes that are connected; nothing comes back."""
+        present = self._present()
+        if assignment.complete is not None:
+            assignment = assignment.complete(present)
+        nodes = {self._enrolment.node(client): client for client in present}
+        trip = Trip(
+            assignment.function,
+            SHOW,
+            dict.fromkeys(nodes, b""),
+            seconds,
+            about=f"{_label(assignment, assignment.round)}: {SHOW}",
+            records=assignment.records,
+            shows=True,
+        )
+        missed: dict[str, str] = {}
+        try:
+            missed = {nodes[reply.node]: reply.reason for reply in self._carrier.send(trip) if reply.reason}
+        except CarrierError as error:  # all rounds are done, and their result must not be lost
+            LOGGER.warning("nodes were not shown the last model: %s", one_line(error))
+        for line in grouped(missed):
+            LOGGER.warning("did not judge the last model: %s", line)
 
     def log_outlook(self, sizes: Sequence[int]) -> None:
         """Log how many nodes may leave a round of such circles, unless the last line said the same."""
@@ -134,13 +170,18 @@ class Aggregator:
         what = [f"{rounds}, and the model is as it was before", one_line(self.results[-1].reason), self._advice]
         return NothingTrained("; ".join(filter(None, [*what, *grouped(self.reasons)])), self.reasons)
 
-    def _open(self, assignment: Assignment, form: Form) -> "Round[Mean]":
+    def _open(self, assignment: Assignment, form: Form, closing: ExitStack) -> "Round[Mean]":
         settings, roster, available = self._settings, self._enrolment.roster, self._enrolment.available()
         arrays, number = assignment.arrays, self._ledger.latest() + 1
         circles = roster.usable()
-        complete = int(circles.sizes[circles.complete(available)].sum())
-        asked = max(int(assignment.share * complete), settings.minimum if complete >= settings.minimum else 0)
-        cohort = settings.cohort or max(asked, int(circles.sizes.max()))
+        cohort = self._cohort(circles, available, assignment.share)
+        most, smallest = min(cohort, int(circles.sizes.sum())), int(circles.sizes.min())
+        protocol = choose_protocol(settings.protocol, most, smallest, Complete())
+        prekeys = None
+        if protocol is SessionProtocol.TWO_TRIPS:
+            prekeys = self._supply.fill(closing.enter_context(self._supply.open_stock()), assignment.function)
+            self.reasons |= self._supply.reasons
+            cohort = self._cohort(circles, available & prekeys.stocked(roster.names), assignment.share)
 
         def decode(aggregate: Aggregate) -> Mean:
             return form.decode(arrays, aggregate)
@@ -152,17 +193,30 @@ class Aggregator:
             SessionSettings(
                 form.quantizer.ring.bits,
                 form.quantizer.length(form.layout(arrays)),
-                shape=lambda clients: self._shape(clients, int(circles.sizes.max())),
+                shape=lambda clients: replace(self._shape(clients, int(circles.sizes.max())), protocol=protocol),
                 minimum=settings.minimum,
                 mode=settings.mode,
             ),
             decode,
+            prekeys=prekeys,
         )
         task = Task(self._carrier.run, assignment.function, str(number))
         digest = content_digest(assignment.content, form, self._enrolment.run_config, task)
         opened = coordinator.open(number, available, np.random.default_rng(), content=digest)
         self.log_outlook(self._sizes(opened.selected))
         return opened
+
+    def _cohort(self, circles: Circles, available: NDArray[np.bool_], share: float) -> int:
+        """Return how many clients are asked to take part, if these are available."""
+        settings = self._settings
+        complete = int(circles.sizes[circles.complete(available)].sum())
+        asked = max(int(share * complete), settings.minimum if complete >= settings.minimum else 0)
+        return settings.cohort or max(asked, int(circles.sizes.max()))
+
+    def _present(self) -> list[str]:
+        """Return the clients whose nodes are connected."""
+        names = self._enrolment.roster.names
+        return [name for name, there in zip(names, self._enrolment.available(), strict=True) if there]
 
     def _sizes(self, selected: Collection[str]) -> list[int]:
         """Return the sizes of the circles that were selected."""
@@ -187,19 +241,19 @@ class Aggregator:
         inviting = True
         while outgoing:
             step = opened.step
-            masking = step is Step.MASK
+            contributing = step in (Step.MASK, Step.CONTRIBUTE)
             trip = Trip(
                 assignment.function,
                 str(opened.number),
                 {enrolment.node(client): message for client, message in outgoing.items()},
-                training if masking else self._settings.deadline,
+                training if contributing else self._settings.deadline,
                 about=f"{_label(assignment, opened.number)}: {step}",
                 notice=self._notice if inviting else "",
                 rosters={enrolment.node(client): enrolment.missing_rosters(client) for client in outgoing}
                 if inviting
                 else {},
                 vouchers=enrolment.vouchers if inviting else b"",
-                records=assignment.records if masking else None,
+                records=assignment.records if contributing else None,
                 asked=asked,
             )
             inviting, self._notice = False, ""

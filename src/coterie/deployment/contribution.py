@@ -11,12 +11,14 @@ import numpy as np
 
 from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.memory import ClientMemory
-from coterie.deployment.engine import Arrays, NodeRequest
+from coterie.deployment.confined import ConfinedNode
+from coterie.deployment.engine import AppReply, Arrays, NodeRequest
 from coterie.deployment.first_use import check_unchanged, configured, task_name
 from coterie.deployment.form import Form, Scaled
 from coterie.deployment.logs import LOGGER, traced
 from coterie.deployment.node import NodeSettings
 from coterie.deployment.reasons import Reason
+from coterie.deployment.recipe import ConfinedRecipe
 from coterie.deployment.replies import check_reply
 from coterie.errors import ConfigError, CoterieError, PeerProtocolError, TrainingError, regarding
 from coterie.reports.words import one_line
@@ -65,6 +67,19 @@ class NodeContribution:
         LOGGER.info("%s: its reply leaves masked, together with %s others", self._settings.name, others)
         return vector
 
+    def follow(self) -> None:
+        """Judge the models of a confined descent and contribute nothing; a node that never contributed does neither."""
+        memory, request = self._memory, self._request
+        kept = memory.fixed(task_name(request.task.function))
+        with regarding(Reason.FORM):
+            if not isinstance(self._form.recipe, ConfinedRecipe):
+                raise PeerProtocolError(SERVER, "showed a model outside a session, and this node has none of its own")
+        if kept is not None:
+            with regarding(Reason.CONFIGURATION):
+                check_unchanged(kept, configured(request.configuration(self._form.recipe.varying)))
+            with regarding(Reason.APP):
+                self._reply(request.arrays())
+
     def _own_weight(self, kept: bytes | None) -> int | None:
         """Return the weight that the operator set, if any; it must be the one that was used before."""
         if self._settings.weight is None:
@@ -79,12 +94,26 @@ class NodeContribution:
 
     def _scaled(self, received: Arrays) -> Scaled:
         """Run the app's function. The server learns what the reply's structure lacks; other failures have one word."""
-        reply = self._request.run_app()
         try:
-            check_reply(self._form, received, reply)
-            return self._form.scale(received, reply)
+            return self._form.scale(received, self._reply(received))
         except CoterieError:
             raise
         except Exception as error:  # its type may depend on values, so it gets the same word as any other failure
             LOGGER.warning("the app's reply cannot be encoded:\n%s", traced(error))
             raise TrainingError("the app's reply cannot be encoded") from None
+
+    def _reply(self, received: Arrays) -> AppReply:
+        """Return the reply to the model that arrived; in confined descent the node's own model stands for it."""
+        recipe = self._form.recipe
+        if not isinstance(recipe, ConfinedRecipe):
+            return self._run(received)
+        with regarding(Reason.FORM):
+            shown = self._request.displacement()
+        settings = self._settings
+        node = ConfinedNode(settings.folder, recipe.confinement, settings.name, settings.spread)
+        return node.reply(shown, self._request.task.function, lambda model: self._run(received, model))
+
+    def _run(self, received: Arrays, model: Arrays | None = None) -> AppReply:
+        reply = self._request.run_app(model)
+        check_reply(self._form, received, reply)
+        return reply

@@ -45,15 +45,29 @@ class Introduction(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     voucher: Voucher | None = None
     pin: bytes = b""
     """The digest of a roster that it must be shown, with all later ones; empty if it needs none beside the usual."""
+    prekeys: bytes = b""
+    """All its unused prekeys, if it was asked for them and knows which population it belongs to."""
 
     @property
     def client(self) -> Client:
         """The node, as a roster names it."""
         return Client(self.name, self.identity)
 
+    def to_bytes(self) -> bytes:
+        """Encode the introduction. Servers of earlier versions do not know prekeys, and do not ask for them."""
+        fields = msgspec.structs.astuple(self)
+        return msgspec.msgpack.encode(fields if self.prekeys else fields[:-1])
+
 
 def introduce(
-    settings: NodeSettings, identity: Identity, *, run: int, node: int, run_config: bytes, memory: ClientMemory
+    settings: NodeSettings,
+    identity: Identity,
+    *,
+    run: int,
+    node: int,
+    run_config: bytes,
+    memory: ClientMemory,
+    prekeys: bytes = b"",
 ) -> Introduction:
     """Return what a node says of itself."""
     client = Client(settings.name, identity.public)
@@ -62,7 +76,7 @@ def introduce(
     known = memory.roster.digest if memory.roster else b""
     pin = _pin(settings)
     missing = pin if pin and not memory.follows(pin) else b""
-    return Introduction(client.name, client.identity, proof, run_config, known, voucher, missing)
+    return Introduction(client.name, client.identity, proof, run_config, known, voucher, missing, prekeys)
 
 
 def read_introduction(data: bytes, *, run: int, node: int, authenticated: bytes) -> Introduction:

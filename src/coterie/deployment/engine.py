@@ -7,12 +7,13 @@ everything that only the engine understands passes through as it is.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from numpy.typing import NDArray
 
+from coterie.deployment.displacement import Displacement
 from coterie.deployment.reasons import NOTHING, Asked
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
@@ -58,7 +59,9 @@ class Assignment:
     share: float = 1.0
     """The share of the nodes that are asked to take part, in whole circles."""
     records: object = None
-    """The engine's own form of it, which the carrier sends along with the request to mask."""
+    """The engine's own form of it, which the carrier sends along with the request to contribute."""
+    complete: "Callable[[Collection[str]], Assignment] | None" = None
+    """Makes the assignment of a round, once it is known which clients are there; None if this one is complete."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +80,16 @@ class Trip:
     """Why the last round had no result, for the logs of nodes; empty if it had one."""
     hello: bool = False
     """Whether nodes are asked who they are; otherwise it is a step of a session."""
+    prekeys: bool = False
+    """In a hello: whether nodes are asked for prekeys, too."""
+    renew: bool = False
+    """In a hello: whether nodes are asked to erase their earlier prekeys and make new ones."""
+    shows: bool = False
+    """Whether nodes are only shown models of a confined descent, outside a session and without a reply."""
     rosters: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
     """Rosters that a node has not seen."""
     vouchers: bytes = b""
-    """What members sign for each other's identity keys; empty after the invitation."""
+    """What members sign for each other's identity keys; empty where no rosters are checked."""
     records: object = None
     """What the app is to work on, from the :class:`Assignment`; None in all steps but one."""
     asked: Asked = NOTHING
@@ -118,6 +127,24 @@ class Carrier(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Hello:
+    """The question who a node is, as it arrived there."""
+
+    run: int
+    number: int
+    """The node's number in this run."""
+    run_config: bytes
+    """The digest of the run's configuration on this node."""
+    prekeys: bool = False
+    """Whether the server asks for prekeys."""
+    renew: bool = False
+    """Whether it asks for new ones in place of all earlier ones."""
+    rosters: object = ()
+    """Rosters that the server shows, as they arrived; nothing is known about them yet."""
+    vouchers: object = b""
+
+
 class NodeRequest(ABC):
     """A step of a session as it arrived at a node, with the app's function behind it."""
 
@@ -152,8 +179,12 @@ class NodeRequest(ABC):
         """Yield all that configures the app's function, by name, except for keys that may vary."""
 
     @abstractmethod
-    def run_app(self) -> AppReply:
-        """Run the app's function.
+    def run_app(self, model: Arrays | None = None) -> AppReply:
+        """Run the app's function, on another model than the one that arrived if one is given.
 
         A :class:`~coterie.errors.TrainingError` says that it failed, without quoting data.
         """
+
+    def displacement(self) -> Displacement | None:
+        """Return the public models of a confined descent, the one that arrived last; None if none were shown."""
+        return None

@@ -3,11 +3,15 @@
 A node's number does not identify it: without authentication it changes whenever the node starts, and in a simulation
 with every run. So each node is asked once a run who it is. The first run founds the roster with the nodes that are
 connected. Later ones wait in its queue until there are enough for a circle.
+
+For rounds in two trips the server needs prekeys of each node. Nodes that know their population send them along when
+they say who they are. A node that has not seen the roster yet, or whose prekeys have run out, is asked once more.
 """
 
 import secrets
 import time
 from collections import Counter
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import msgspec
@@ -17,7 +21,7 @@ from numpy.typing import NDArray
 from coterie.cohorts.circles import random_circles
 from coterie.cohorts.roster import Client, Roster
 from coterie.deployment.credentials import Introduction, Voucher, read_introduction
-from coterie.deployment.engine import Carrier, Trip
+from coterie.deployment.engine import Carrier, Trip, TripReply
 from coterie.deployment.logs import LOGGER, grouped
 from coterie.deployment.reasons import NOTHING, Asked
 from coterie.deployment.recipe import RosterRecipe
@@ -28,6 +32,7 @@ from coterie.reports.words import one_line
 
 HELLO = "hello"
 """The group of messages that ask nodes who they are."""
+_NO_PREKEYS = "gave no prekeys: it needs the same version of Coterie as the server"
 _LOOK = 0.5  # seconds between two looks at who is connected
 
 
@@ -43,6 +48,7 @@ class Enrolment:
         patience: float,
         recipe: RosterRecipe,
         asked: Asked = NOTHING,
+        prekeys: bool = True,
     ) -> None:
         """Take up a population.
 
@@ -53,8 +59,11 @@ class Enrolment:
             patience: seconds for nodes to connect and to say who they are.
             recipe: how contributions are made, if there is no roster yet.
             asked: the engine's words for where Coterie has to be in an app.
+            prekeys: whether nodes are asked for prekeys when they say who they are.
 
         """
+        self._prekeys = prekeys
+        self._offers: dict[str, bytes] = {}
         self._carrier, self._folder, self._privacy, self._patience = carrier, folder, privacy, patience
         self._recipe, self._asked = recipe, asked
         self._rosters = RosterFolder(folder / "rosters")
@@ -76,6 +85,16 @@ class Enrolment:
             )
         RosterRecipe.of(roster).check_kept(self._recipe)
         return roster
+
+    @property
+    def folder(self) -> Path:
+        """The server's folder."""
+        return self._folder
+
+    @property
+    def population(self) -> bytes:
+        """The digest of the first roster, which prekeys are signed for."""
+        return self._rosters.population
 
     @property
     def run_config(self) -> bytes:
@@ -100,6 +119,47 @@ class Enrolment:
         """Return for each client of the roster whether its node is connected."""
         connected = self._carrier.connected()
         return np.array([self._node_of.get(name) in connected for name in self.roster.names], dtype=np.bool_)
+
+    def take_offers(self) -> dict[str, bytes]:
+        """Return the prekeys that clients offered since the last call, by their names."""
+        offers, self._offers = self._offers, {}
+        return offers
+
+    def ask_prekeys(self, function: str, clients: Collection[str], *, renew: bool = False) -> dict[str, str]:
+        """Show clients all rosters and ask for their prekeys; return why some gave none.
+
+        With ``renew`` they are asked to erase earlier ones first. A node that joined late may have seen the latest
+        roster alone, and cannot tell its population from that.
+        """
+        nodes = {self._node_of[client]: client for client in clients}
+        rosters = tuple(roster.to_bytes() for roster in self._rosters.versions)
+        trip = Trip(
+            function,
+            HELLO,
+            dict.fromkeys(nodes, b""),
+            self._patience,
+            hello=True,
+            prekeys=True,
+            renew=renew,
+            rosters=dict.fromkeys(nodes, rosters),
+            vouchers=self.vouchers,
+            asked=self._asked,
+        )
+        keys, reasons = self._carrier.authentication_keys(), dict[str, str]()
+        for reply in self._carrier.send(trip):
+            client, reason = nodes[reply.node], reply.reason
+            if not reason:
+                try:
+                    said = self._read(reply, keys)
+                    if said.name != client:
+                        raise PeerProtocolError(f"node {reply.node}", f"said before that it is {client}")
+                    self._admit(reply.node, said)
+                    reason = "" if said.prekeys else _NO_PREKEYS
+                except PeerProtocolError as error:
+                    reason = one_line(error.reason)
+            if reason:
+                reasons[client] = reason
+        return reasons
 
     def node(self, client: str) -> int:
         """Return the number of the node that is this client."""
@@ -130,7 +190,15 @@ class Enrolment:
         keys = self._carrier.authentication_keys()
         silent: dict[str, str] = {}
         altered: dict[str, str] = {}
-        trip = Trip(function, HELLO, dict.fromkeys(new, b""), self._patience, hello=True, asked=self._asked)
+        trip = Trip(
+            function,
+            HELLO,
+            dict.fromkeys(new, b""),
+            self._patience,
+            hello=True,
+            prekeys=self._prekeys,
+            asked=self._asked,
+        )
         for reply in self._carrier.send(trip):
             self._known[reply.node] = None
             name = f"node {reply.node}"
@@ -138,8 +206,7 @@ class Enrolment:
                 silent[name] = reply.reason
                 continue
             try:
-                key = keys.get(reply.node, b"")
-                said = read_introduction(reply.payload, run=self._carrier.run, node=reply.node, authenticated=key)
+                said = self._read(reply, keys)
                 self._admit(reply.node, said)
             except PeerProtocolError as error:
                 self.unknown[name] = one_line(error.reason)
@@ -153,6 +220,10 @@ class Enrolment:
             LOGGER.warning("%s", line)
         self.unknown |= silent
 
+    def _read(self, reply: TripReply, keys: Mapping[int, bytes]) -> Introduction:
+        key = keys.get(reply.node, b"")
+        return read_introduction(reply.payload, run=self._carrier.run, node=reply.node, authenticated=key)
+
     def _admit(self, node: int, said: Introduction) -> None:
         roster = self._rosters.latest
         for known in [*self._clients(), *(roster.clients if roster else ())]:
@@ -160,8 +231,10 @@ class Enrolment:
                 raise PeerProtocolError(f"node {node}", f"says it is {said.name}, but has another identity key")
             if known != said.client and known.identity == said.identity:
                 raise PeerProtocolError(f"node {node}", f"says it is {said.name}, but has the key of {known.name}")
-        self._known[node] = said
+        self._known[node] = msgspec.structs.replace(said, prekeys=b"")
         self._node_of[said.name] = node
+        if said.prekeys:
+            self._offers[said.name] = said.prekeys
         if said.voucher is not None:
             self._vouchers.add(said.name, said.voucher)
 

@@ -20,8 +20,9 @@ one node. NaN counts as no change (in a metric: as the middle of its range); a v
 
 import fnmatch
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +41,7 @@ from coterie.secagg.server import Aggregate
 
 _KINDS = "fiu"  # floating-point numbers, signed and unsigned integers
 _ONE_PART = 16.0  # times clip: a range up to this loses four bits at most, and travels in one part
+_PIECE = 1 << 16  # entries that are worked on at a time, so that a large model is in memory as it came, and no more
 _FINEST = 2.0**-43  # of a range at full weight: float64 has ten binary digits below it, which dither needs
 
 
@@ -53,9 +55,17 @@ class Mean(NamedTuple):
 
 
 class Scaled(NamedTuple):
-    """A reply before it is rounded: numbers from -1 to 1, wide ranges in steps, and what the reply says it weighs."""
+    """A reply before it is rounded: numbers from -1 to 1, wide ranges in steps, and what the reply says it weighs.
 
-    entries: list[FloatArray]
+    The numbers of a large model are not kept. They are computed when they are rounded, piece by piece.
+    """
+
+    model: Callable[[], Iterator[FloatArray]]
+    """Computes the entries of all arrays in their order."""
+    size: int
+    """How many these are."""
+    values: FloatArray
+    """Metrics, and the share of each array that was clipped."""
     steps: list[tuple[FloatArray, bool]]
     """Entries of wide ranges, counted in each of their steps, and whether these counts are whole numbers."""
     weight: int
@@ -88,27 +98,38 @@ class Form:
 
     def layout(self, received: Arrays) -> Layout:
         """Return the shapes of a contribution to a session that starts from the model ``received``."""
-        parts = self._parts(received)
-        return self._layout(parts, [part.base.shape for part in parts for _ in part.scale.steps])
+        shapes: list[tuple[int, ...]] = []
+        steps: list[tuple[int, ...]] = []
+        for part in self._parts(received):
+            shapes.append(part.base.shape)
+            steps += [part.base.shape] * len(part.scale.steps)
+        return self._layout(shapes, steps)
 
     def scale(self, received: Arrays, reply: AppReply) -> Scaled:
         """Return the numbers of a reply before rounding; an :class:`InputError` says what the reply lacks."""
-        weight = self.clamped_weight(_number(reply.metrics, self.recipe.weight))
-        values = [_scaled(_number(reply.metrics, metric.name), metric) for metric in self.metrics]
-        entries: list[FloatArray] = []
+        weight = self.clamped_weight(number_in(reply.metrics, self.recipe.weight))
+        values = [_scaled(number_in(reply.metrics, metric.name), metric) for metric in self.metrics]
         steps: list[tuple[FloatArray, bool]] = []
-        if self.arrays:
-            for part in self._parts(received):
-                if part.name not in reply.arrays:
-                    raise InputError(f"the reply lacks array {part.name!r}, which was received")
-                now = reply.arrays[part.name]
-                moved, clipped = part.change(now)
+        size = 0
+        for part in self._parts(received):
+            if part.name not in reply.arrays:
+                raise InputError(f"the reply lacks array {part.name!r}, which was received")
+            now = reply.arrays[part.name]
+            clipped = part.clipped_share(now)
+            size += now.size
+            # The share of clipped counters is a step function of the weights, in places that a server could choose.
+            values.append(0.0 if part.whole else clipped)
+            if part.scale.steps:
+                moved = np.concatenate([*part.changes(now), np.empty(0)])
                 whole = part.whole and now.dtype.kind != "f"
-                entries.append(np.asarray(np.clip(moved / part.scale.reach, -1, 1)))
-                steps.extend((np.ravel(moved / step), whole and step == 1) for step in part.scale.steps)
-                # The share of clipped counters is a step function of the weights, in places that a server could choose.
-                values.append(0.0 if part.whole else clipped)
-        return Scaled([*entries, np.array(values)], steps, weight)
+                steps.extend((moved / step, whole and step == 1) for step in part.scale.steps)
+
+        def model() -> Iterator[FloatArray]:
+            for part in self._parts(received):
+                for moved in part.changes(reply.arrays[part.name]):
+                    yield np.clip(moved / part.scale.reach, -1, 1)
+
+        return Scaled(model, size, np.array(values), steps, weight)
 
     def clamped_weight(self, weight: float) -> int:
         """Return a weight as a whole number from 0 to the largest weight, whatever it was."""
@@ -118,7 +139,9 @@ class Form:
 
     def encode(self, scaled: Scaled, weight: int, rng: np.random.Generator) -> RingVector:
         """Return the vector of a reply that counts for ``weight``."""
-        ring, vectors = self.quantizer.ring, [self.quantizer.encode(scaled.entries, rng, weight).vector]
+        quantizer, entries = self.quantizer, chain(scaled.model(), [scaled.values])
+        rounded = quantizer.encode_pieces(entries, scaled.size + scaled.values.size, rng, weight).vector
+        ring, vectors = quantizer.ring, [rounded]
         for steps, whole in scaled.steps:
             counted = np.asarray(steps * weight, dtype=np.float64)
             if not whole:
@@ -127,12 +150,12 @@ class Form:
             round_at_random(counted, rng, words)
             vectors.append(words.astype(ring.dtype))  # modulo the size of a word, and then modulo the ring
             ring.reduce(vectors[-1])
-        return np.concatenate(vectors)
+        return np.concatenate(vectors) if scaled.steps else rounded
 
     def decode(self, received: Arrays, aggregate: Aggregate) -> Mean:
         """Return the weighted mean of all replies behind a sum."""
-        quantizer, parts = self.quantizer, self._parts(received)
-        rounded = self._layout(parts)
+        quantizer, parts = self.quantizer, list(self._parts(received))
+        rounded = self._layout([part.base.shape for part in parts])
         end = quantizer.length(rounded)
         decoded = quantizer.decode(aggregate.total[:end], rounded, len(aggregate.clients))
         weight, values = decoded.total_weight, np.clip(decoded.mean[len(parts)], -1, 1)  # dither may lead out of it
@@ -162,16 +185,14 @@ class Form:
         # Whole numbers travel without dither, so a range must not make fractions of them.
         return reach if kind == "f" or reach < 1 else float(math.floor(reach))
 
-    def _layout(self, parts: "list[_Part]", steps: Iterable[tuple[int, ...]] = ()) -> Layout:
-        """Return the shapes of what is rounded, followed by these."""
-        shapes = (*(part.base.shape for part in parts), (len(self.metrics) + len(parts),), *steps)
+    def _layout(self, arrays: Sequence[tuple[int, ...]], steps: Iterable[tuple[int, ...]] = ()) -> Layout:
+        """Return the shapes of what is rounded, for a model with arrays of these shapes, followed by those in steps."""
+        shapes = (*arrays, (len(self.metrics) + len(arrays),), *steps)
         return Layout(shapes, ("float64",) * len(shapes))
 
-    def _parts(self, received: Arrays) -> "list[_Part]":
-        return list(self._scaled_parts(received)) if self.arrays else []
-
-    def _scaled_parts(self, received: Arrays) -> "Iterator[_Part]":
-        for name, base in received.items():
+    def _parts(self, received: Arrays) -> "Iterator[_Part]":
+        """Yield the arrays of a model with their ranges, one after the other, as each may be large."""
+        for name, base in received.items() if self.arrays else ():
             if base.dtype.kind not in _KINDS:
                 raise InputError(f"array {name!r} is of {base.dtype}, which has no mean")
             whole = base.dtype.kind != "f"
@@ -217,18 +238,30 @@ class _Part(NamedTuple):
         """Whether the array was received as whole numbers."""
         return self.base.dtype.kind != "f"
 
-    def change(self, now: NDArray[Any]) -> tuple[FloatArray, float]:
-        """Return how far the array moved, within its range, and the share of entries that were clipped."""
+    def changes(self, now: NDArray[Any]) -> Iterator[FloatArray]:
+        """Yield how far the entries moved, within their range, in pieces of a fixed size."""
+        reach = self.scale.reach
+        for moved in self._differences(now):
+            yield np.clip(np.where(np.isnan(moved), 0.0, moved), -reach, reach)
+
+    def clipped_share(self, now: NDArray[Any]) -> float:
+        """Return the share of entries that are clipped; an :class:`InputError` if the array is not as it was sent."""
         if now.shape != self.base.shape or now.dtype.kind not in _KINDS:
             raise InputError(f"array {self.name!r} came back as {now.dtype} of shape {now.shape}")
-        with np.errstate(invalid="ignore", over="ignore"):
-            moved = np.asarray(np.asarray(now, dtype=np.float64) - np.asarray(self.base, dtype=np.float64))
-        if lost := int(np.count_nonzero(np.isnan(moved))):
+        lost = inside = 0
+        for moved in self._differences(now):
+            lost += int(np.count_nonzero(np.isnan(moved)))
+            inside += int(np.count_nonzero(np.abs(moved) <= self.scale.reach))
+        if lost:
             LOGGER.warning("%s entries of array %r of this node are NaN, and count as no change", lost, self.name)
-        reach = self.scale.reach
-        inside = int(np.count_nonzero(np.abs(moved) <= reach))
-        moved = np.asarray(np.clip(np.where(np.isnan(moved), 0.0, moved), -reach, reach))
-        return moved, 1 - inside / moved.size if moved.size else 0.0
+        return 1 - inside / now.size if now.size else 0.0
+
+    def _differences(self, now: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
+        after, before = np.ravel(now), np.ravel(self.base)
+        for start in range(0, after.size, _PIECE):
+            piece = slice(start, start + _PIECE)
+            with np.errstate(invalid="ignore", over="ignore"):
+                yield np.asarray(after[piece], dtype=np.float64) - np.asarray(before[piece], dtype=np.float64)
 
     def moved(self, total: FloatArray, total_weight: int) -> NDArray[np.generic]:
         """Return the array moved by a mean change. Whole numbers become fractions, as in any weighted mean."""
@@ -275,7 +308,7 @@ def content_digest(content: bytes, form: Form, run_config: bytes, task: Task) ->
     return digest(bind("flower content", content, form.to_bytes(), run_config, *asked))
 
 
-def _number(metrics: Metrics, name: str) -> float:
+def number_in(metrics: Metrics, name: str) -> float:
     """Return a number of a reply, whatever its value."""
     value = metrics.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):

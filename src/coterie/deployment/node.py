@@ -6,6 +6,7 @@ the node's disk before the reply leaves. The same request gets the same bytes ag
 """
 
 import hashlib
+import math
 import os
 import re
 import tomllib
@@ -26,16 +27,18 @@ from coterie.deployment.sessions import SessionFile, hold_place
 from coterie.errors import ConfigError
 from coterie.files import write_once
 from coterie.rounds.floor import Floor
+from coterie.secagg.protocols import PROTOCOLS
 from coterie.secagg.terms import ThreatMode
 
 PREFIX = "coterie-"
 SETTINGS = "node.toml"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FLOOR = {"privacy": int, "minimum": int, "colluders": int, "threshold": int, "sparse-bits": float, "dropout": float,
-          "most-clients": int, "most-bits": int, "most-length": int}  # fmt: skip
+          "most-clients": int, "most-bits": int, "most-length": int, "most-shares": int,
+          "prekey-days": float}  # fmt: skip
 KINDS = ("evaluate", "query")
 """Kinds of messages that an operator may allow unprotected. Training is not one: it would send a plain model."""
-_STRINGS = ("mode", "name", "folder", "roster", "auth-key", "members", "allow")
+_STRINGS = ("mode", "protocol", "name", "folder", "roster", "auth-key", "members", "allow")
 _NEVER_EMPTY = ("folder", "roster", "auth-key", "members")
 _PLACE = {"name", "folder"}  # they say where a node's file is
 
@@ -55,6 +58,8 @@ class NodeSettings:
     """A file with the public keys of all that may be on the roster; empty leaves that to the server."""
     weight: int | None = None
     """What this node counts for in every sum; None takes what the app's function reports first."""
+    spread: float | None = None
+    """This node's own lambda in confined descent; None takes the roster's."""
     allow: frozenset[str] = frozenset()
     """Those of :data:`KINDS` that reach the app unprotected."""
 
@@ -78,7 +83,7 @@ class NodeSettings:
         folder = own_folder(str(given["folder"])) if "folder" in given else node_home(name)
         if os.path.lexists(file := folder / SETTINGS):  # a link that leads nowhere is not ignored
             given = {**_file(file), **given}
-        known = [*_FLOOR, "weight", *_STRINGS]
+        known = [*_FLOOR, "weight", "spread", *_STRINGS]
         if unknown := sorted(given.keys() - set(known)):
             raise ConfigError(f"{PREFIX}{unknown[0]}: no such setting; there are {', '.join(known)}")
         allow = frozenset(str(given.get("allow", "")).replace(",", " ").split())
@@ -92,6 +97,7 @@ class NodeSettings:
             auth_key=str(given.get("auth-key", "")),
             members=str(given.get("members", "")),
             weight=_weight(given.get("weight")),
+            spread=_spread(given.get("spread")),
             allow=allow,
         )
 
@@ -156,6 +162,14 @@ def _file(path: Path) -> dict[str, object]:
     return given
 
 
+def _spread(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ConfigError(f"{PREFIX}spread: a finite number of at least 0, not {value!r}")
+    return float(value)
+
+
 def _weight(value: object) -> int | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
         raise ConfigError(f"{PREFIX}weight: a whole number of at least 0, not {value!r}")
@@ -168,6 +182,10 @@ def _floor(given: Mapping[str, object]) -> Floor:
     if mode not in list(ThreatMode):
         raise ConfigError(f"{PREFIX}mode: one of {', '.join(ThreatMode)}, not {mode!r}")
     floor: dict[str, Any] = {"mode": ThreatMode(str(mode)), "privacy": 2}
+    if (protocol := given.get("protocol")) is not None:
+        if protocol not in PROTOCOLS:
+            raise ConfigError(f"{PREFIX}protocol: one of {', '.join(PROTOCOLS)}, not {protocol!r}")
+        floor["protocol"] = protocol
     for key, kind in _FLOOR.items():
         value = given.get(key)
         if value is None:

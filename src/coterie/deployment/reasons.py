@@ -37,12 +37,18 @@ class Reason(StrEnum):
     """The records to work on are not those of the session."""
     SESSION = "session"
     """The message does not fit this point of the session."""
+    BEHIND = "behind"
+    """The node has missed models of a confined descent that it was not sent."""
+    CHAIN = "chain"
+    """The node was shown other models of a confined descent before."""
     APP = "app"
     """The app's function failed, or something in its reply cannot be encoded."""
     RECORDS = "records"
     """The app's reply is not one model and one set of metrics."""
     WEIGHT = "weight"
     """The app's reply lacks the number that it is weighted by."""
+    LOSS = "loss"
+    """The app's reply lacks the loss that confined descent judges by."""
     METRIC = "metric"
     """The app's reply lacks a declared metric as a number; followed by its place in the form."""
     ARRAY = "array"
@@ -54,6 +60,7 @@ class Reason(StrEnum):
 
 
 LOG = "its own log says why"
+BEHIND = "has missed models of this descent, and is sent all of them the next time"
 _WORDS = {
     Reason.REFUSED: f"refused; {LOG}",
     Reason.PLAIN: "refused a message that is not a step of a session; its operator can allow some with coterie-allow",
@@ -67,6 +74,11 @@ _WORDS = {
     Reason.CONFIGURATION: "was configured differently the first time, and that cannot change: set it back, or found "
     f"a new population whose setting 'varying' names the key; {LOG}",
     Reason.SESSION: f"is not at this point of the session, or refused what others sent; {LOG}",
+    Reason.BEHIND: BEHIND,
+    Reason.CHAIN: "was shown other models before than this descent has, and must not be summed with nodes that were "
+    "not: begin a new descent with resume=False",
+    Reason.LOSS: "its reply lacks the loss that confined descent judges moves by, which confined=Confinement(loss=...) "
+    "names",
     Reason.APP: f"its app failed, or replied with what cannot be averaged; {LOG}",
     Reason.EXTRA: "its reply has arrays that the model it was sent does not have, and nothing would be done with them; "
     "its own log names them",

@@ -16,6 +16,7 @@ from msgspec.structs import force_setattr
 
 from coterie.arithmetic.quantize import Quantizer
 from coterie.cohorts.roster import Roster
+from coterie.deployment.confinement import Confinement
 from coterie.errors import ConfigError
 
 WIDE = 1e6
@@ -103,7 +104,7 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     def from_bytes(data: bytes) -> "RosterRecipe":
         """Read what :meth:`to_bytes` wrote, and check it."""
         try:
-            recipe = msgspec.msgpack.decode(data, type=RosterRecipe)
+            recipe = msgspec.msgpack.decode(data, type=RosterRecipe | ConfinedRecipe)
         except ValueError as error:
             raise ConfigError(f"not a recipe: {error}") from error
         if recipe.to_bytes() != data:
@@ -141,13 +142,24 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
     def check_kept(self, asked: "RosterRecipe") -> None:
         """Refuse a strategy's settings if they are not those that the roster was founded with."""
-        theirs = asked.settings()
-        for name, founded in self.settings().items():
-            if theirs[name] != founded:
+        ours, theirs = self.settings(), asked.settings()
+        for name in {**ours, **theirs}:
+            founded, now = ours.get(name, "none"), theirs.get(name, "none")
+            if now != founded:
                 raise ConfigError(
-                    f"{name} is {theirs[name]!r}, and the roster was founded with {founded!r}. How contributions are "
+                    f"{name} is {now!r}, and the roster was founded with {founded!r}. How contributions are "
                     f"made is fixed for a roster: set {name} back, or {NEW_POPULATION}"
                 )
+
+
+class ConfinedRecipe(RosterRecipe, frozen=True, kw_only=True, tag=2):
+    """The recipe of a roster whose nodes train models of their own."""
+
+    confinement: Confinement
+
+    def settings(self) -> dict[str, str]:
+        """Return each setting, that of confined descent last."""
+        return {**super().settings(), "confined": str(self.confinement)}
 
 
 def _word(name: str) -> str:

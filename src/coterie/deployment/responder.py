@@ -1,34 +1,41 @@
 """The responder: a node's half of a deployment. It says who the node is, and answers the steps of sessions.
 
 An engine may deliver a request twice, or start a new process for each. So the answer and the state after it are on disk
-before the answer leaves, and the same request gets the same bytes again. A session is entered only under a roster that
-the operator's settings accept.
+before the answer leaves, and the same request gets the same bytes again. By the papers' protocol they are in the file
+of the run's session. In two trips the node's memory has them, in one transaction with the mark that the prekey is used.
+A session is entered only under a roster that the operator's settings accept.
 """
 
+import time
 from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
 import numpy as np
 
+from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.memory import ClientMemory
+from coterie.cohorts.prekey_tables import Retention
 from coterie.cohorts.roster import Roster
 from coterie.crypto.entropy import Entropy, SystemEntropy
 from coterie.crypto.signing import each_signature_once
 from coterie.deployment.contribution import MaskRounding, NodeContribution
 from coterie.deployment.credentials import Voucher, check_roster, introduce
-from coterie.deployment.engine import NodeRequest
+from coterie.deployment.engine import Hello, NodeRequest
 from coterie.deployment.form import Form, content_digest, form_under
 from coterie.deployment.logs import LOGGER, quoted
 from coterie.deployment.node import Node, NodeSettings
 from coterie.deployment.reasons import Reason
 from coterie.deployment.recipe import RosterRecipe
 from coterie.deployment.sessions import Parked, useful_until
-from coterie.errors import PeerProtocolError, regarding
+from coterie.errors import ConfigError, LocalProtocolError, PeerProtocolError, regarding
 from coterie.reports.words import one_line
-from coterie.rounds.member import Member
+from coterie.rounds.member import Contribute, Member
 from coterie.secagg.invitation import is_invitation
 from coterie.secagg.messages import SERVER
+from coterie.secagg.prekeys.book import is_book, is_book_message
+from coterie.secagg.protocols import SessionProtocol
+from coterie.secagg.terms import Terms
 
 NodeEntropy: TypeAlias = Callable[[str], Entropy]
 """Makes the source of a node's secrets from its name."""
@@ -43,24 +50,52 @@ class Responder:
         self._entropy = entropy
         self._rounding = rounding or np.random.default_rng
 
-    def introduce(self, *, run: int, number: int, run_config: bytes) -> bytes:
-        """Return who the node is, signed for this run and this node number."""
+    def introduce(self, hello: Hello) -> bytes:
+        """Return who the node is, signed for this run and this node number, and its prekeys if they are asked for."""
         node = self._node
         with regarding(Reason.SETTINGS), node.memory() as file:
             memory = file.of(node.client)
+            memory.erase_expired(time.time())
+            if hello.rosters:
+                with regarding(Reason.ROSTER):
+                    trust_rosters(node.settings, memory, hello.rosters, hello.vouchers)
+            offer = self._offer(memory, hello) if hello.prekeys else b""
             known = f"roster version {memory.roster.version}" if memory.roster else "no roster yet"
             key = node.identity.public.hex()[:16]
             LOGGER.info("%s: says who it is: identity key %s..., trusts %s", node.settings.name, key, known)
-            said = introduce(node.settings, node.identity, run=run, node=number, run_config=run_config, memory=memory)
-        return msgspec.msgpack.encode(said)
+            said = introduce(
+                node.settings,
+                node.identity,
+                run=hello.run,
+                node=hello.number,
+                run_config=hello.run_config,
+                memory=memory,
+                prekeys=offer,
+            )
+        return said.to_bytes()
 
     def answer(self, request: NodeRequest) -> bytes:
         """Return the answer to a step of a session; the errors it raises are about a word of :class:`Reason`."""
         with regarding(Reason.SESSION):
-            return self._answer(request)
+            try:
+                return self._answer(request)
+            except ConfigError as error:  # the node's disk may be full
+                error.about = error.about or Reason.SETTINGS
+                raise
+
+    def follow(self, request: NodeRequest) -> bytes:
+        """Judge the models that a request shows, outside a session; the answer is empty, whatever is decided."""
+        node = self._node
+        with regarding(Reason.SESSION), node.memory() as file:
+            memory = file.of(node.client)
+            with regarding(Reason.FORM):
+                form = _form(memory, request.task.function)
+            NodeContribution(node.settings, memory, form, request, self._rounding).follow()
+        return b""
 
     def _answer(self, request: NodeRequest) -> bytes:
         node = self._node
+        until = useful_until(request.created_at, request.ttl)
         with node.session(request.task.run) as place, node.memory() as file:
             parked = place.read()
             if parked is not None and parked.request == request.identifier:
@@ -68,36 +103,55 @@ class Responder:
             payload = request.payload()
             if request.notice:
                 LOGGER.warning("%s: the server says: %s", node.settings.name, quoted(request.notice))
-            memory = file.of(node.client)
-            state = parked.state if parked is not None and not is_invitation(payload) else b""
-            if not state:  # the member would enter a session
+            memory = file.of(node.client, Retention(f"{request.task.run:x}", until))
+            memory.erase_expired(time.time())
+            two_trips = is_book(payload) or is_book_message(payload)
+            state = parked.state if parked is not None and not two_trips and not is_invitation(payload) else b""
+            if not state and not is_book_message(payload):  # the member would enter a session
                 with regarding(Reason.ROSTER):
                     trust_rosters(node.settings, memory, request.rosters, request.vouchers)
             with regarding(Reason.FORM):
                 form = _form(memory, request.task.function)
-            member = self._member(memory, form, request)
+            member = self._member(memory, NodeContribution(node.settings, memory, form, request, self._rounding))
             if state:
                 member.resume(state)
-                # Compared when the member is asked to mask: a model, a configuration or a recipe that is not the one
-                # of the session is refused before the app's function is called.
+            if state or two_trips:
+                # Compared before the app's function is called: a model, a configuration or a recipe that is not the
+                # one of the session is refused.
                 member.content = content_digest(request.content(), form, request.run_config, request.task)
             with each_signature_once():  # in a simulation this process plays many nodes
                 reply = member.answer(payload)
-            until = useful_until(request.created_at, request.ttl)
-            with regarding(Reason.SETTINGS):  # the node's disk may be full
+            if not two_trips:
                 place.write(Parked(request.identifier, reply, member.park() if member.waiting else b""), until)
+            elif parked is not None:
+                place.remove()  # a state of the papers' protocol, whose session the server has given up
             return reply
 
-    def _member(self, memory: ClientMemory, form: Form, request: NodeRequest) -> Member:
+    def _offer(self, memory: ClientMemory, hello: Hello) -> bytes:
+        """Return all unused prekeys; nothing if this node cannot tell which population they would be for."""
+        floor = self._node.settings.floor
+        if not hello.rosters and (not memory.knows_population or floor.protocol == SessionProtocol.PAPERS):
+            return b""  # if it has to have prekeys, the server asks again and shows all rosters
+        with regarding(Reason.FLOOR):
+            floor.check_protocol(SessionProtocol.TWO_TRIPS)
+        with regarding(Reason.ROSTER):
+            return self._member(memory, _no_contribution).offer(renew=hello.renew)
+
+    def _member(self, memory: ClientMemory, contribute: Contribute) -> Member:
         node = self._node
         return Member(
             node.settings.name,
-            NodeContribution(node.settings, memory, form, request, self._rounding),
+            contribute,
             memory=memory,
             floor=node.settings.floor,
             identity=node.identity,
             entropy=self._entropy(node.settings.name) if self._entropy else SystemEntropy(),
+            clock=time.time,
         )
+
+
+def _no_contribution(_terms: Terms) -> RingVector:
+    raise LocalProtocolError("nothing is contributed when a node says who it is")
 
 
 def trust_rosters(settings: NodeSettings, memory: ClientMemory, sent: object, vouchers: object) -> None:

@@ -50,9 +50,16 @@ class RosterFolder:
     def since(self, digest: bytes, pin: bytes = b"") -> list[Roster]:
         """Return the versions that a node needs if it trusts the one with this digest.
 
-        A node that trusts none yet gets the latest alone, unless it is pinned to a version: it then gets that one and
-        all after it, so that it can follow the links from there.
+        A node that trusts none yet gets all of them: prekeys are signed for the first. A node that is pinned to a
+        version it has not seen gets that one and all after it, so that it can follow the links from there.
         """
         number = {roster.digest: place for place, roster in enumerate(self.versions)}
-        begin = number[digest] + 1 if digest in number else len(self.versions) - 1
+        begin = number[digest] + 1 if digest in number else 0
         return self.versions[min(begin, number.get(pin, begin)) :]
+
+    @property
+    def population(self) -> bytes:
+        """The digest of the first version, which prekeys are signed for."""
+        if not self.versions or (first := self.versions[0]).version > 1:
+            raise ConfigError(f"{self._folder} lacks the first roster: restore it, or set protocol='papers'")
+        return first.predecessor or first.digest

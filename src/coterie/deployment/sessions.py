@@ -54,6 +54,10 @@ class SessionFile:
         """Replace the file, on disk when this returns; after ``until`` nobody needs its secrets."""
         write_secret(self._path, msgspec.msgpack.encode(parked), until=until)
 
+    def remove(self) -> None:
+        """Delete the file with its secrets."""
+        self._path.unlink(missing_ok=True)
+
 
 @contextlib.contextmanager
 def hold_place(folder: Path, run: int) -> Iterator[SessionFile]:

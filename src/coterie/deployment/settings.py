@@ -6,8 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
-from coterie.deployment.recipe import STATISTICS, VARYING, Metric, RosterRecipe, declared
+from msgspec import structs
+
+from coterie.deployment.confinement import Confinement
+from coterie.deployment.recipe import STATISTICS, VARYING, ConfinedRecipe, Metric, RosterRecipe, declared
 from coterie.errors import ConfigError
+from coterie.secagg.protocols import AUTO, PROTOCOLS
 from coterie.secagg.terms import ThreatMode
 from coterie.settings import Option, Settings
 
@@ -36,9 +40,17 @@ class PrivateSettings(Settings):
     mode: Annotated[
         ThreatMode,
         Option(
-            "`active-server` protects against a malicious server; `honest-but-curious` saves one of five trips.",
+            "`active-server` protects against a malicious server, `honest-but-curious` against one that follows the "
+            "protocol.",
         ),
     ] = ThreatMode.ACTIVE_SERVER
+    protocol: Annotated[
+        str,
+        Option(
+            "How a sum is made: `two-trips` (three if many nodes leave), `papers` (five trips, or four in the mode "
+            "`honest-but-curious`), or `auto`, which takes two trips while they are cheap enough.",
+        ),
+    ] = AUTO
     colluders: Annotated[
         int | None,
         Option(
@@ -99,6 +111,14 @@ class PrivateSettings(Settings):
             "stay as they were when a node first took part. The server, even a malicious one, chooses these values."
         ),
     ] = ()
+    confined: Annotated[
+        Confinement | None,
+        Option(
+            "Nodes train models of their own by confined descent ([below](#models-that-stay-on-their-nodes)), with "
+            "these settings.",
+            default="none: all nodes train the server's model",
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,17 +130,21 @@ class PrivateSettings(Settings):
             raise ConfigError(f"most_examples must be at most {most} with a precision of {self.precision} bits")
         if self.deadline <= 0:
             raise ConfigError(f"deadline must be a number of seconds above 0, not {self.deadline!r}")
+        if self.protocol not in PROTOCOLS:
+            raise ConfigError(f"protocol is one of {', '.join(PROTOCOLS)}, not {self.protocol!r}")
         for name, clip in self.clips:
             if not _within(clip, 1e-30, 1e30):
                 raise ConfigError(f"clips[{name!r}] must be a number from 1e-30 to 1e30, not {clip!r}")
         if not _is_text(self.weight):
             raise ConfigError(f"{self.weight!r} cannot be the name of what replies are weighted by")
+        if self.confined is not None and not isinstance(self.confined, Confinement):
+            raise ConfigError(f"confined is a Confinement(...), not {self.confined!r}")
         _ = self.recipe
 
     @property
     def recipe(self) -> RosterRecipe:
         """How contributions are made, which a roster fixes for good."""
-        return RosterRecipe(
+        recipe = RosterRecipe(
             weight=self.weight,
             most_weight=self.most_examples,
             precision=self.precision,
@@ -130,6 +154,9 @@ class PrivateSettings(Settings):
             evaluate_metrics=self.evaluate_metrics,
             varying=self.varying + VARYING,
         )
+        if self.confined is None:
+            return recipe
+        return ConfinedRecipe(**structs.asdict(recipe), confinement=self.confined)
 
 
 def threat_mode(mode: str) -> ThreatMode:

@@ -7,6 +7,11 @@ the Erdős–Rényi graph G(n, p) (Choi et al. 2020, CCESA) and the Harary graph
 A graph is a pure function of the topology, the number of clients and a public seed. Each client can therefore recompute
 its own neighbourhood instead of trusting the server. All randomness comes from SHAKE-256, so a graph does not depend
 on the platform, library versions or global state.
+
+A client needs its own neighbours, and whether a set of clients is connected. The complete graph and the Harary graph
+compute the neighbours of one client when they are asked for, and do not store edges. An Erdős–Rényi graph stores all of
+its edges: whether client j is a neighbour of client i > j is known to the stream of j only, so the neighbours of one
+client take as long as the whole graph.
 """
 
 import hashlib
@@ -94,7 +99,7 @@ class Graph:
     __slots__ = ("_offsets", "_targets")
 
     def __init__(self, degrees: NDArray[np.int64], targets: NDArray[np.int64]) -> None:
-        self._offsets: list[int] = [0, *np.cumsum(degrees).tolist()]
+        self._offsets = np.concatenate(([0], np.cumsum(degrees, dtype=np.int64)))
         self._targets = targets.astype(np.int32)
 
     def __repr__(self) -> str:
@@ -113,7 +118,11 @@ class Graph:
     def degree(self, node: int) -> int:
         """Return the number of neighbours of ``node``."""
         self._check(node)
-        return self._offsets[node + 1] - self._offsets[node]
+        return int(self._offsets[node + 1] - self._offsets[node])
+
+    def degrees(self) -> NDArray[np.int64]:
+        """Return the number of neighbours of every node."""
+        return np.diff(self._offsets)
 
     def connected(self, members: Collection[int]) -> bool:
         """Return whether the subgraph induced on ``members`` is connected; true for none or one.
@@ -121,25 +130,40 @@ class Graph:
         If the survivor graph is connected, every proper partial sum of the survivors is independent of all messages
         (Choi et al. 2020, Lemma 1).
         """
-        unreached = set(members)
-        if not unreached:
-            return True
-        self._check(min(unreached))
-        self._check(max(unreached))
-        frontier = [unreached.pop()]
-        while frontier and unreached:
-            found = unreached.intersection(self._row(frontier.pop()))
-            unreached -= found
-            frontier.extend(found)
-        return not unreached
+        unreached = self._flags(members)
+        frontier = np.flatnonzero(unreached)[:1]
+        unreached[frontier] = False
+        while frontier.size:
+            found = np.zeros(self.size, np.bool_)
+            found[self._rows(frontier)] = True
+            found &= unreached
+            unreached &= ~found
+            frontier = np.flatnonzero(found)
+        return not unreached.any()
 
     def degrees_within(self, members: Collection[int]) -> NDArray[np.int64]:
         """Return for every node the number of its neighbours among ``members``."""
-        inside = np.zeros(self.size, np.int64)
-        inside[list(members)] = 1
+        inside = self._flags(members)
         counted = np.concatenate(([0], np.cumsum(inside[self._targets])))
         degrees: NDArray[np.int64] = np.diff(counted[self._offsets])
         return degrees
+
+    def _rows(self, nodes: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Return the neighbours of all of these nodes, one row after the other."""
+        starts, lengths = self._offsets[nodes], np.diff(self._offsets)[nodes]
+        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        rows: NDArray[np.int32] = self._targets[np.repeat(starts, lengths) + within]
+        return rows
+
+    def _flags(self, members: Collection[int]) -> NDArray[np.bool_]:
+        """Return for every node whether it is among ``members``."""
+        nodes = np.asarray(members if isinstance(members, np.ndarray) else list(members), np.int64)
+        if nodes.size:
+            self._check(int(nodes.min()))
+            self._check(int(nodes.max()))
+        inside = np.zeros(self.size, np.bool_)
+        inside[nodes] = True
+        return inside
 
     def _row(self, node: int) -> list[int]:
         row: list[int] = self._targets[self._offsets[node] : self._offsets[node + 1]].tolist()
@@ -171,21 +195,89 @@ class CompleteGraph(Graph):
         self._check(node)
         return self._size - 1
 
+    def degrees(self) -> NDArray[np.int64]:
+        """Return the number of all others, for every node."""
+        return np.full(self._size, self._size - 1)
+
     def connected(self, members: Collection[int]) -> bool:
         """Return true."""
-        for member in members:
-            self._check(member)
+        self._flags(members)
         return True
 
     def degrees_within(self, members: Collection[int]) -> NDArray[np.int64]:
         """Return for every node how many of the others are among ``members``."""
-        inside = np.zeros(self._size, np.int64)
-        inside[list(members)] = 1
+        inside = self._flags(members).astype(np.int64)
         others: NDArray[np.int64] = inside.sum() - inside
         return others
 
     def _row(self, node: int) -> list[int]:
         return [*range(node), *range(node + 1, self._size)]
+
+
+class HararyGraph(Graph):
+    """A ring on which every node is joined to the ``degree / 2`` next ones on either side.
+
+    It stores the order of the nodes on the ring, and the place of each node. The neighbours of one node take time in
+    proportion to the degree.
+    """
+
+    __slots__ = ("_half", "_places", "_ring")
+
+    def __init__(self, ring: NDArray[np.int64], degree: int) -> None:
+        """Join the nodes in this order; there are more than ``degree + 1`` of them."""
+        self._ring = ring.astype(np.int32)
+        self._places = np.empty_like(self._ring)
+        self._places[self._ring] = np.arange(ring.size, dtype=np.int32)
+        self._half = degree // 2
+
+    def __repr__(self) -> str:
+        return f"HararyGraph(size={self.size}, degree={2 * self._half})"
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return self._ring.size
+
+    def degree(self, node: int) -> int:
+        """Return the degree, which is the same for every node."""
+        self._check(node)
+        return 2 * self._half
+
+    def degrees(self) -> NDArray[np.int64]:
+        """Return the degree, for every node."""
+        return np.full(self.size, 2 * self._half)
+
+    def connected(self, members: Collection[int]) -> bool:
+        """Return whether the members fall into one arc: at most one gap between them is wider than half the degree.
+
+        Two members on different sides of two wide gaps are not joined, because an edge spans at most half the degree.
+        """
+        places = np.flatnonzero(self._flags(members)[self._ring])
+        if places.size < 2:
+            return True
+        gaps = np.diff(places, append=places[0] + self.size)
+        return int(np.count_nonzero(gaps > self._half)) < 2
+
+    def degrees_within(self, members: Collection[int]) -> NDArray[np.int64]:
+        """Return for every node the number of its neighbours among ``members``."""
+        inside = self._flags(members)[self._ring].astype(np.int64)
+        half, size = self._half, self.size
+        counted = np.concatenate(([0], np.cumsum(np.concatenate((inside[-half:], inside, inside[:half])))))
+        around = counted[2 * half + 1 :] - counted[:size] - inside
+        degrees = np.empty(size, np.int64)
+        degrees[self._ring] = around
+        return degrees
+
+    def _row(self, node: int) -> list[int]:
+        first = int(self._places[node]) - self._half
+        end = first + 2 * self._half + 1
+        row: list[int] = self._ring[max(first, 0) : end].tolist()
+        if first < 0:
+            row += self._ring[first:].tolist()
+        if end > self.size:
+            row += self._ring[: end - self.size].tolist()
+        row.remove(node)
+        return sorted(row)
 
 
 def build(topology: Topology, size: int, seed: bytes) -> Graph:
@@ -233,11 +325,7 @@ def _erdos_renyi(size: int, probability: float, seed: bytes) -> Graph:
 def _harary(size: int, degree: int, seed: bytes) -> Graph:
     # Sorting by independent uniform words permutes uniformly; a stable sort breaks ties in the same way everywhere.
     words = np.frombuffer(_expand("harary", size, 0, seed, 8 * size), dtype="<u8")
-    ring = np.argsort(words, kind="stable")
-    steps = np.concatenate((np.arange(-(degree // 2), 0), np.arange(1, degree // 2 + 1)))
-    rows = np.empty((size, degree), dtype=np.int64)
-    rows[ring] = np.sort(ring[(np.arange(size)[:, None] + steps) % size], axis=1)
-    return Graph(np.full(size, degree), rows.ravel())
+    return HararyGraph(np.argsort(words, kind="stable"), degree)
 
 
 def _expand(name: str, size: int, row: int, seed: bytes, length: int) -> bytes:

@@ -26,8 +26,8 @@ _LOST = Remedy("lost", mention=True)
 class Colluders:
     """How many colluders a session is planned for, how many the roster has, and why.
 
-    ``exceeded_log2`` is log2 of the probability that a session has more; ``-inf`` where it cannot. ``reason`` is a
-    sentence for people.
+    ``exceeded_log2`` is log2 of the probability that a session has more; ``-inf`` if that cannot happen. ``reason`` is
+    a sentence.
     """
 
     number: int
@@ -73,10 +73,10 @@ def count_colluders(
 
 
 def random_colluders(roster: int, colluding: int, drawn: int, bits: float, times: int = 1) -> tuple[int, float]:
-    """Return the least c that ``drawn`` clients exceed with probability ``2^-bits`` at most, and log2 of how often.
+    """Return the least c that ``drawn`` clients exceed with probability at most ``2^-bits``, and log2 of that.
 
     The clients are drawn at random from a ``roster`` with so many ``colluding``. With ``times`` draws, which may depend
-    on each other, the probability is that of any of them exceeding c (union bound).
+    on each other, it is the probability that any of them exceeds c (union bound).
     """
     law = log_hypergeometric(roster, colluding, drawn)
 
@@ -89,10 +89,10 @@ def random_colluders(roster: int, colluding: int, drawn: int, bits: float, times
 
 
 def circle_colluders(roster: int, colluding: int, privacy: int, *, active: bool, bits: float) -> int:
-    """Return how many colluders some circle of T = ``privacy`` may have: T - c honest members are left in each.
+    """Return how many colluders a circle of T = ``privacy`` may have: T - c honest members are left in each.
 
-    Circles are drawn at random. Where the server lies, nothing guarantees that: all colluders may share a circle. (A
-    circle that is larger than T has as many honest members at least: without its extra members it is one of T.)
+    Circles are drawn at random. Against a malicious server this is not guaranteed: all colluders may share a circle. (A
+    circle larger than T has at least as many honest members: without its extra members it is a circle of T.)
     """
     if active:
         return min(colluding, privacy)
@@ -100,20 +100,20 @@ def circle_colluders(roster: int, colluding: int, privacy: int, *, active: bool,
 
 
 def withstood(clients: int, lost: float) -> int:
-    """Return the most colluders of a lying server that a session of so many clients withstands; -1 if it is none.
+    """Return the most colluders that a session of so many clients withstands against a malicious server; -1 if none.
 
-    With ``d = floor(lost n)`` clients lost, which is what a session loses on average, two honest clients must be left
-    beside the colluders, ``c + 2 <= n - d``, and a quorum must be left to sign, ``2 d + c < n``. How often more are
-    lost, a plan says besides.
+    With ``d = floor(lost n)`` clients lost, the average, two honest clients must be left beside the colluders, ``c + 2
+    <= n - d``, and a quorum must be left to sign, ``2 d + c < n``. The plan states separately how often more clients
+    are lost.
     """
     dropped = part_of(lost, clients)
     return max(-1, min(clients - dropped - 2, clients - 2 * dropped - 1)) if clients >= FEWEST_CLIENTS else -1
 
 
 def least_session(colluders: int, lost: float) -> int | None:
-    """Return how many clients are enough: every session with as many withstands so many colluders of a lying server.
+    """Return a number of clients such that every session with at least as many withstands so many colluders.
 
-    Where floor(lost n) happens to be small, a session with some fewer may do as well. None if no number is enough.
+    A smaller session may be enough where floor(lost n) happens to be small. None if no number is enough.
     """
     if lost >= 1 / 2:
         return None
@@ -121,13 +121,13 @@ def least_session(colluders: int, lost: float) -> int | None:
 
 
 def check_lost(lost: float) -> None:
-    """Refuse what is no probability of being lost in a round."""
+    """Refuse a value that is not a probability of being lost in a round."""
     if not 0 <= lost < 1:
         raise ConfigError(_LOST, f" is the probability of being lost in a round; it lies in [0, 1), not at {lost:g}")
 
 
 def check_session(clients: int, colluders: Colluders, lost: float, roster: int) -> None:
-    """Refuse a session too small for the colluders that a lying server may gather in it, and say what would help."""
+    """Refuse a session that is too small for the colluders that a malicious server may gather in it; say what helps."""
     most = withstood(clients, lost)
     if colluders.number <= most:
         return

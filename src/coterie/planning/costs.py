@@ -1,4 +1,4 @@
-"""The costs of a session: its bytes and operations, and what it costs to withstand colluders."""
+"""The costs of a session: its bytes and operations, and the cost of withstanding colluders."""
 
 import math
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ from coterie.secagg import messages
 from coterie.secagg.steps import TABLE, Step
 from coterie.secagg.terms import default_colluders
 
-#: What withstanding colluders costs is shown for clients that leave this often, in every step.
+#: The probabilities of leaving in a step for which the cost of withstanding colluders is shown.
 LEAVING = (0.05, 0.1)
-_LARGEST_VECTOR = 2**32 - 1  # bytes that msgpack can write as one value
-_WRITTEN = 2**16  # bytes of a vector from which on its length is written in as many bytes as that of any larger one
+_LARGEST_VECTOR = 2**32 - 1  # the most bytes of one msgpack value
+_WRITTEN = 2**16  # longer vectors take no more bytes to write their length
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Bytes and X25519 agreements of a session in which nobody drops out.
+    """Bytes and X25519 agreements of a session without dropouts.
 
     The bytes are lengths of real messages, filled with zeros; of a long vector only the beginning is written, and the
-    rest is added. The server also makes an agreement for each pair of a
-    client that dropped out after sharing and a surviving neighbour: ``server_key_agreements`` is their expected number.
+    rest is added. The server also makes an agreement for each pair of a client that dropped out after sharing and a
+    surviving neighbour: ``server_key_agreements`` is their expected number.
     """
 
     client_upload_bytes: int
@@ -49,12 +49,12 @@ class Costs:
 
 @dataclass(frozen=True)
 class Price:
-    """What it costs to withstand a number of colluders: more clients must stay to sign, so more rounds fail."""
+    """The cost of withstanding a number of colluders: more clients must stay to sign, so more rounds fail."""
 
     colluders: int
     quorum: int
     failed_rounds: dict[float, float]
-    """By the probability that a client leaves in a step, that of a round that fails (on the complete graph)."""
+    """The probability of a failed round, by the probability that a client leaves in a step (complete graph)."""
 
 
 def session_costs(
@@ -101,7 +101,7 @@ def session_costs(
         client_download_bytes=down,
         masked_vector_bytes=vector,
         key_agreements=2 * neighbours,
-        # Everybody's keys, the neighbours' statements and everybody's confirmation.
+        # The keys of all clients, the statements of neighbours, and the confirmations of all.
         signature_checks=2 * clients + neighbours if active else 0,
         server_upload_bytes=clients * down,
         server_download_bytes=clients * up,
@@ -114,7 +114,7 @@ def _size(sent: list[messages.Message]) -> int:
 
 
 def price_colluders(clients: int, planned: int) -> tuple[Price, ...]:
-    """Say what several numbers of colluders cost, among them none, the ``planned`` one and the default."""
+    """Return the cost of several numbers of colluders, among them 0, the ``planned`` one and the default."""
     default = default_colluders(clients)
     numbers = sorted({0, default // 2, default, planned})
     return tuple(
@@ -128,10 +128,10 @@ def price_colluders(clients: int, planned: int) -> tuple[Price, ...]:
 
 
 def failed_rounds(clients: int, colluders: int, leaving: float) -> float:
-    """Return the probability that a round against an active server fails on the complete graph.
+    """Return the probability that a round against a malicious server fails on the complete graph.
 
-    Each client leaves with probability ``leaving`` in each step, independently. A quorum must be there to confirm, and
-    of those who confirmed a threshold must be there to reveal.
+    Each client leaves with probability ``leaving`` in each step, independently. A quorum must stay to confirm, and a
+    threshold of those must stay to reveal.
     """
     quorum = quorum_of(clients, colluders)
     threshold = max(majority_threshold(clients), colluders + 1)

@@ -1,9 +1,9 @@
-"""A plan for many rounds: what every choice of T gives and costs a population, before the first round.
+"""A plan for many rounds: the benefit and the cost of every T for a population, before the first round.
 
 C, skipped rounds, clients aggregated and the long-run fairness gap of uniform selection are computed exactly
 (:mod:`coterie.cohorts.theory`), and how many members of a circle may collude (:mod:`coterie.planning.collusion`). The
-fairness gap of the fairness-aware modes has no closed form, so it is measured in a short seeded run; so is that of
-uniform selection, to compare like with like, because after any finite number of rounds chance alone leaves a gap.
+fairness gap of the fairness-aware modes has no closed form, so a short seeded run measures it. The gap of uniform
+selection is measured in the same way, because after any finite number of rounds chance alone leaves a gap.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class PopulationPlan:
     colluders: int
     """The most clients of a session that may collude with the server."""
     colluders_reason: str
-    """Why so many, in a sentence."""
+    """The reason for this number, in a sentence."""
     seed: int
     rounds: int
     choices: tuple[Choice, ...]
@@ -107,14 +107,14 @@ class PopulationPlan:
 
     @property
     def selective(self) -> bool:
-        """Whether only some T were worked out, because there are too many."""
+        """Whether only some T were computed, because there are too many."""
         return self.cohort > _ALL_LEVELS
 
     @property
     def needs(self) -> tuple[int, int, int] | None:
-        """Against a server that lies: the clients of a session, those that its sum needs, those that must confirm it.
+        """Against a malicious server: the clients of a session, of a sum, and of a quorum that confirms it.
 
-        It is a session of the recommended T or, if there is none, of the only T looked at, or of a whole cohort.
+        It is a session of the recommended T or, if there is none, of the only T considered, or of a whole cohort.
         """
         if not self.active:
             return None
@@ -139,7 +139,7 @@ class PopulationPlan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user of this plan has to know besides."""
+        """Limits that a user of this plan has to know."""
         clients = max(choice.expected.most_clients for choice in self.choices)
         if clients <= MOST_CLIENTS:
             return ()
@@ -202,10 +202,10 @@ def plan_population(
     privacy_bits: float = 40.0,
     seed: int = 0,
 ) -> PopulationPlan:
-    """Work out every feasible T, or only T = ``privacy``, for a population whose clients have these levels evenly.
+    """Compute every feasible T, or only T = ``privacy``, for a population whose clients have these levels evenly.
 
-    ``collusion`` is the share of the population that colludes with the server, which lies if it is ``active``: then
-    every session is planned for all of them. A large cohort gets a selection of T only (1, 2, 5, 10, ...). Random
+    ``collusion`` is the share of the population that colludes with the server, which is malicious if ``active``: then
+    every session is planned for all colluders. A large cohort gets a selection of T only (1, 2, 5, 10, ...). Random
     circles are one draw with ``seed``.
     """
     if not absent:
@@ -217,7 +217,7 @@ def plan_population(
         raise ConfigError(f"privacy_bits is a finite number of bits, at least 0, not {privacy_bits}")
     if privacy is not None:
         circles_per_round(circle_sizes(population, privacy), cohort)  # refuses a T that does not fit, and says why
-    # As for the plan of a session, which leaves the other half of the target to its graph.
+    # As in the plan of a session: the other half of the target is for its graph.
     colluders = count_colluders(cohort, population, collusion, active=active, privacy_bits=privacy_bits + 1)
     if active:
         check_session(cohort, colluders, lost, population)
@@ -227,7 +227,7 @@ def plan_population(
     choices: list[Choice] = []
     for composition in compositions:
         compose = partial(_compose, composition, everyone, seed)
-        # Whoever controls clients can steer them into one circle of similar availability, whatever the server does.
+        # An attacker who controls clients can steer them into one circle of similar availability, with any server.
         worst = active or composition == "similar"
         rows = trade_off(
             population,
@@ -276,7 +276,7 @@ def plan_population(
 
 
 def _levels(population: int, cohort: int) -> list[int]:
-    """The T worth showing: those for which N clients do not make larger circles anyway."""
+    """Return the T worth showing: those at which N clients do not form larger circles."""
     if cohort <= _ALL_LEVELS:
         levels = list(range(1, cohort + 1))
     else:
@@ -297,9 +297,10 @@ def _compose(composition: Composition, dropout: Reals, seed: int, privacy: int) 
 
 
 def _gaps(availability: Reals, chosen: int, rounds: int, seed: int) -> dict[Mode, float]:
-    """Fairness gap of each mode after so many rounds, in one seeded run each.
+    """Return the fairness gap of each mode after so many rounds, in one seeded run each.
 
-    The members of a circle take part together, so it is simulated as one client that is available when all of it is.
+    The members of a circle take part together, so a circle is simulated as one client that is available when all of it
+    is.
     """
     circles = single_circles(availability.size)
     gaps: dict[Mode, float] = {}
@@ -313,13 +314,13 @@ def _gaps(availability: Reals, chosen: int, rounds: int, seed: int) -> dict[Mode
 def draw_trade_off(plan: PopulationPlan, path: Path) -> None:
     """Draw the clients aggregated against T (So et al. 2023, Figure 3) to ``path`` as a PNG, the recommended T marked.
 
-    Bars show how many clients fit into a cohort in whole circles: what is above a bar is lost to rounding, what is
+    Bars show how many clients fit into a cohort in whole circles: the part above a bar is lost to rounding, the part
     between a bar and the line to skipped rounds and to loss in the round.
     """
     levels = ", ".join(f"{level:g}" for level in plan.absent)
     subtitle = (
         f"{plan.population:,} clients, cohorts of {plan.cohort:,}; absent {levels}, lost in the round {plan.lost:g}.\n"
-        "Clients aggregated in a round on average, skipped rounds included. T: clients nobody can tell apart."
+        "Clients aggregated in a round on average, skipped rounds included. T: clients that cannot be distinguished."
     )
     rows = [choice.expected for choice in plan.main]
     places = range(len(rows))

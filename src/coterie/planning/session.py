@@ -1,4 +1,4 @@
-"""The plan of a session: the topology to take for a threat model, what it promises, and what it costs."""
+"""The plan of a session: the topology for a threat model, its guarantees, and its costs."""
 
 import math
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ from coterie.planning.collusion import Colluders, check_lost, check_session, cou
 from coterie.planning.costs import Costs, Price, price_colluders, session_costs
 from coterie.secagg.terms import MOST_CLIENTS
 
-#: With fewer clients the complete graph is cheap enough that nothing else is worth a thought.
+#: With fewer clients the complete graph is so cheap that no other is considered.
 FEW_CLIENTS = 20
-#: Against a server that lies, the complete graph is planned up to so many clients unless another is asked for: T holds
+#: Against a server that lies, the complete graph is planned up to so many clients unless another is chosen: T holds
 #: on no other graph there. A client of 1,000 sends and receives 0.62 MB beside its own vector, agrees on 1,998 keys and
 #: checks 2,999 signatures (:func:`~coterie.planning.costs.session_costs`), which is under a second of one core at 0.05
 #: and 0.25 ms each, and expands as many masks as it has neighbours. All of that grows in proportion to the clients of a
@@ -31,12 +31,12 @@ COMPLETE_CLIENTS = 1_000
 
 @dataclass(frozen=True)
 class Plan:
-    """Parameters of a session, the bounds proven for them, and what it costs beside the complete graph."""
+    """The parameters of a session, the bounds proven for them, and its costs beside those of the complete graph."""
 
     clients: int
     """Clients of a session, the largest one if there are several."""
     sessions: int
-    """How many sessions it takes: one, unless there are more clients than a session holds."""
+    """The number of sessions: one, unless there are more clients than a session holds."""
     roster: int
     """Clients in all, from which those of a session are chosen."""
     privacy: int
@@ -49,11 +49,11 @@ class Plan:
     """The share of the roster that colludes with the server."""
     active: bool
     colluders: int
-    """The most clients of a session that may collude with the server; what its terms take."""
+    """The most clients of a session that may collude with the server, as its terms state it."""
     colluders_reason: str
-    """Why so many, in a sentence."""
+    """The reason for this number, in a sentence."""
     quorum: int | None
-    """Clients that must confirm who survived; nobody need where the server follows the protocol."""
+    """Clients that must confirm who survived; None if the server follows the protocol."""
     prices: tuple[Price, ...]
     """Against an active server, what other numbers of colluders would cost."""
     bits: int
@@ -71,23 +71,23 @@ class Plan:
 
     @property
     def graph_title(self) -> str:
-        """What the graph is called in a sentence."""
+        """The name of the graph in a sentence."""
         kind = topology_kind(self.guarantee.topology)
         return (kind.title if kind else "") or type(self.guarantee.topology).__name__
 
     @property
     def cut(self) -> bool:
-        """Whether a server that lies can cut sessions into parts: it can on every graph but the complete one."""
+        """Whether a malicious server can cut sessions into parts: it can on every graph but the complete one."""
         return self.active and not is_complete(self.guarantee.topology, self.clients)
 
     @property
     def holds(self) -> bool:
-        """Whether T holds over many rounds: where there are circles, and no server cuts sessions into parts."""
+        """Whether T holds over many rounds: if there are circles, and sessions cannot be cut into parts."""
         return self.privacy > 1 and not self.cut
 
     @property
     def promise(self) -> str:
-        """What the server learns, in plain words; the table in SECURITY.md has the conditions."""
+        """What the server learns, in words; the table in SECURITY.md has the conditions."""
         if self.cut:
             return (
                 "Weaker promise: T does not hold on this graph. A server that lies can choose who drops out once it "
@@ -96,7 +96,7 @@ class Plan:
                 "independently of the graph."
             )
         sum_only = "The server learns the sum of the clients that are aggregated, and nothing else about them"
-        whoever = ", whoever it makes drop out" if self.active else ""
+        whoever = ", even if it makes clients drop out" if self.active else ""
         sparse = not is_complete(self.guarantee.topology, self.clients)
         chance = ", but for the probability above" if sparse else ""
         return f"{sum_only}{whoever}{chance}. {self._over_rounds}"
@@ -116,7 +116,7 @@ class Plan:
 
 
 def complete_limit(*, active: bool) -> int:
-    """Return up to how many clients a session is on the complete graph unless another is asked for."""
+    """Return the most clients for which a session uses the complete graph by default."""
     return COMPLETE_CLIENTS if active else FEW_CLIENTS
 
 
@@ -135,29 +135,26 @@ def recommend(
     length: int = 100_000,
     precision: int = 16,
 ) -> Plan:
-    """Return the topology to take for a session, or the best parameters of the one asked for.
+    """Return the recommended topology of a session, or the best parameters of a given one.
 
-    ``topology`` is ``auto``, ``cheapest`` or a name in the table of topologies. ``cheapest`` costs a client the fewest
-    bytes of all that meet the failure targets. So does ``auto``; but against an active server it is the complete graph
-    up to :data:`COMPLETE_CLIENTS`, because T holds on no other there. Without targets and circles, a topology whose
-    paper has a rule takes that rule if nobody colludes and the server does not lie (Erdős-Rényi: Choi et al. 2020), and
-    the others take 40 bits of privacy and 20 of reliability.
+    ``topology`` is ``auto``, ``cheapest`` or a name in the table of topologies. ``cheapest`` is the one with the fewest
+    bytes per client that meets the failure targets. ``auto`` is the same, except against an active server: there it is
+    the complete graph up to :data:`COMPLETE_CLIENTS`, because T holds on no other. Without targets and circles, a
+    topology whose paper has a rule takes that rule if nobody colludes and the server follows the protocol (Erdős-Rényi:
+    Choi et al. 2020); the others take 40 bits of privacy and 20 of reliability.
 
     ``lost`` is the probability that a client drops out of the session, independently of the others. ``privacy`` is T:
-    only whole circles of so many clients or more are aggregated, and whoever drops out takes a circle along.
-    ``largest`` is the size of the largest circle; without it, that of a roster that is divided evenly. The plan allows
-    for a number of clients missing from the sum that is rarely exceeded (:mod:`coterie.graphs.losses`), and its clients
-    refuse a sum that misses more. So further losses end a session without a result; they do not make a sum less
-    private. Where a session of this size loses too many too often on any graph, the plan is the complete graph, and
-    says how often a session fails.
+    only whole circles of so many clients or more are aggregated, and a dropout excludes its whole circle. ``largest``
+    is the size of the largest circle; by default, that of a roster that is divided evenly. The plan allows for a number
+    of missing clients that is rarely exceeded (:mod:`coterie.graphs.losses`), and its clients refuse a sum that misses
+    more. So further losses end a session without a result; they do not make a sum less private. If a session of this
+    size loses too many clients too often on any graph, the plan is the complete graph, and states how often a session
+    fails.
 
-    ``collusion`` is the share of the ``roster`` that colludes; without a roster, that is the session's clients.
+    ``collusion`` is the share of the ``roster`` that colludes; without a roster, of the session's clients.
     :mod:`coterie.planning.collusion` says how many of them a session is planned for. Without ``collusion`` nobody
-    colludes with a server that follows the protocol, and with one that lies as many clients as a session's terms
-    assume.
-
-    More clients than a session holds are divided into several sessions, as evenly as can be; the plan is for one of
-    them.
+    colludes with a server that follows the protocol, and with a malicious one as many clients as a session's terms
+    assume. More clients than a session holds are divided evenly into several sessions; the plan is for one of them.
     """
     check_lost(lost)
     known = searches()
@@ -173,7 +170,7 @@ def recommend(
     by_rule = by_rule and privacy == 1
     privacy_bits = 40 if privacy_bits is None else privacy_bits
     reliability_bits = 20 if reliability_bits is None else reliability_bits
-    # Chance has two places where the session is a random part of the roster: half of the target is for each.
+    # If the session is a random part of the roster, the graph and the draw each get half of the target.
     colluders = count_colluders(clients, roster, collusion, active=active, privacy_bits=privacy_bits + 1)
     by_chance = colluders.exceeded_log2 > -math.inf
     if active and roster > clients:
@@ -183,7 +180,7 @@ def recommend(
     search = _Search(law, colluders, privacy_bits + by_chance, reliability_bits, active=active)
     notes: list[str] = []
     if rule and by_rule:
-        # Its bounds are for clients that are each lost with a probability: every number of losses is counted in them.
+        # Its bounds cover every number of losses: each client is lost with a probability.
         found, remark = rule(search.complete)
         candidates = [(found, search.complete)]
         notes.append(remark)
@@ -235,7 +232,7 @@ def recommend(
 
 
 class _Search:
-    """The search for a graph that withstands the losses of a session, and its colluders."""
+    """The search for a graph that withstands the losses and the colluders of a session."""
 
     def __init__(
         self, law: LossLaw, colluders: Colluders, privacy_bits: float, reliability_bits: float, *, active: bool
@@ -263,8 +260,8 @@ class _Search:
     def find(self, name: str) -> tuple[Guarantee, ThreatModel]:
         """Return the cheapest parameters of a topology, and the threat model that they are for.
 
-        On the complete graph nothing is left to chance but how many clients are lost, so that its sums may miss as many
-        as leave two honest clients in them. It is taken where no sparse graph meets the targets.
+        On the complete graph only the number of lost clients is random, so its sums may miss as many as leave two
+        honest clients in them. It is also taken if no sparse graph meets the targets.
         """
         everybody = self.find_complete()
         if TOPOLOGIES[name].complete or self._sparse is None or everybody.reliability_failure_log2 > -self._bits:
@@ -278,7 +275,7 @@ class _Search:
         return found, self._sparse
 
     def find_complete(self) -> Guarantee:
-        """Return a majority, and more shares than colluders hold; a lower threshold if the target needs one."""
+        """Return a majority threshold above the shares of colluders; a lower one if the target needs it."""
         model = self.complete
         usual = assess(model, Complete(), max(majority_threshold(model.clients), model.colluding + 1))
         if usual.reliability_failure_log2 <= -self._bits:
@@ -290,7 +287,7 @@ class _Search:
 
 
 def _too_much_lost(plan: Plan, bits: float) -> str:
-    """Say why sessions fail more often than they should, and what would help."""
+    """Say why sessions fail more often than the target, and what would help."""
     larger = "larger sessions"
     circles = ""
     if plan.privacy > 1:
@@ -322,7 +319,7 @@ def _several(plan: Plan, everybody: int) -> Iterator[str]:
 
 
 def _remarks(plan: Plan, topology: str) -> Iterator[str]:
-    """Say what a user of this plan has to know about its graph and its colluders."""
+    """Return what a user of this plan has to know about its graph and its colluders."""
     if plan.active and plan.roster == plan.clients:
         yield (
             f"c = {plan.colluders:,} must cover the colluders of the whole roster, not only those of one session: a "
@@ -336,7 +333,7 @@ def _remarks(plan: Plan, topology: str) -> Iterator[str]:
             "it costs a client too much to be the default. Smaller sessions, or the complete graph, keep T."
         )
     else:
-        yield "A sparse graph was asked for. The complete graph, or auto in smaller sessions, keeps T."
+        yield "A sparse graph was chosen. The complete graph, or auto in smaller sessions, keeps T."
 
 
 def _worse(one: Guarantee, other: Guarantee) -> Guarantee:

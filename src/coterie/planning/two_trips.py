@@ -1,4 +1,4 @@
-"""The two protocols beside each other for a planned session: trips, bytes and rounds that fail, and which one is taken.
+"""The two protocols beside each other for a planned session: trips, bytes and failed rounds, and which one is used.
 
 The choice is that of :func:`coterie.secagg.protocols.choose_protocol`, which a run uses too.
 """
@@ -38,19 +38,19 @@ _MOMENT = 1 << 31
 
 @dataclass(frozen=True)
 class ProtocolPrice:
-    """What a session costs under one protocol."""
+    """The costs of a session under one protocol."""
 
     trips: int
-    """To every client and back, where few are lost."""
+    """Trips to every client and back, if few are lost."""
     most_trips: int
     costs: Costs
     failed_rounds: dict[float, float]
-    """By the probability that a client is lost on a trip, that of a round that fails, without circles."""
+    """The probability of a failed round, by the probability that a client is lost on a trip, without circles."""
 
 
 @dataclass(frozen=True)
 class ProtocolPlan:
-    """Which protocol a session takes, why, and what each costs; two trips need the complete graph."""
+    """The protocol of a session, the reason, and the costs of both; two trips need the complete graph."""
 
     protocol: SessionProtocol
     reason: str
@@ -60,7 +60,7 @@ class ProtocolPlan:
 
 
 def plan_protocol(plan: Plan, circle: int = 1) -> ProtocolPlan:
-    """Choose the protocol of a planned session with circles of at least this size, and price both."""
+    """Choose the protocol of a planned session with circles of at least this size, and compute the costs of both."""
     clients, topology = plan.clients, plan.guarantee.topology
     complete = is_complete(topology, clients)
     chosen = choose_protocol(AUTO, clients, circle, topology)
@@ -90,7 +90,7 @@ def plan_protocol(plan: Plan, circle: int = 1) -> ProtocolPlan:
 
 
 def two_trip_costs(clients: int, circle: int, bits: int, length: int, *, active: bool = False) -> Costs:
-    """Count the bytes of every message of a session in two trips in which nobody is lost, as lengths of real messages.
+    """Count the bytes of every message of a session in two trips without losses, as lengths of real messages.
 
     The book is counted without the terms, which both protocols send.
     """
@@ -132,7 +132,7 @@ def two_trip_costs(clients: int, circle: int, bits: int, length: int, *, active:
 def failed_two_trips(clients: int, colluders: int, leaving: float, *, active: bool = True) -> float:
     """Return the probability that a round in two trips fails, without circles.
 
-    Each client is lost with probability ``leaving`` on each trip, independently. A quorum must be there to reveal. If
+    Each client is lost with probability ``leaving`` on each trip, independently. A quorum must be left to reveal. If
     too many are lost on the first trip to reveal at once, a quorum must confirm first.
     """
     quorum = quorum_of(clients, colluders) if active else majority_threshold(clients)

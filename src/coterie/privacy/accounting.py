@@ -66,6 +66,15 @@ class Release:
         """The privacy of the sum of ``noise.least`` shares; it holds for larger sums too (post-processing)."""
         return self.noise.distribution.bound(self.noise.least, self.sensitivity)
 
+    @property
+    def for_an_example(self) -> "Release":
+        """The same sum, for one example of a client that is replaced by another, added or left out.
+
+        The update is clipped as a whole, and not the share of each example in it. So another example can turn it
+        around: it moves by up to twice the clipping norm, whatever the client computed it from.
+        """
+        return Release(self.noise, self.sensitivity.replaced)
+
 
 @dataclass(frozen=True)
 class PrivacySpending:

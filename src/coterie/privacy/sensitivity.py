@@ -28,6 +28,11 @@ class Sensitivity:
         """The L2 sensitivity."""
         return math.sqrt(self.l2_squared)
 
+    @property
+    def replaced(self) -> "Sensitivity":
+        """What one client can change if its vector is replaced by another one, not by zeros: twice the norms."""
+        return Sensitivity(4 * self.l2_squared, 2 * self.l1, self.size)
+
     @classmethod
     def of(cls, quantizer: Quantizer, norm: float, size: int) -> "Sensitivity":
         """Return the bound for vectors of ``size`` entries and L2 norm at most ``norm``, after rounding.

@@ -17,13 +17,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+_FEW = 12
 Trace: TypeAlias = dict[str, Any]
 """One line, one set of bars or one map of a figure, in plotly's schema."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: traces and layout in plotly's schema, its height in pixels, and a text for who cannot see it."""
+    """A figure: traces and layout in plotly's schema, its height in pixels, and a text alternative."""
 
     traces: list[Trace]
     layout: dict[str, Any]
@@ -32,12 +33,12 @@ class Figure:
 
 
 def text(value: str) -> str:
-    """Return a string that plotly shows as it is: it reads some tags in its labels, and "@" would name a colour."""
+    """Return a string that plotly shows unchanged: its labels interpret some tags, and "@" would name a colour."""
     return html.escape(value, quote=False).replace("@", "&#64;")
 
 
 def packed(array: NDArray[Any]) -> dict[str, str]:
-    """Return an array in plotly's binary form, a fraction of the size of a list."""
+    """Return an array in plotly's binary form, which is much smaller than a list."""
     codes = {"uint8": "u1", "uint16": "u2", "float32": "f4", "float64": "f8"}
     data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
     return {"dtype": codes[array.dtype.name], "bdata": data, "shape": ", ".join(map(str, array.shape))}
@@ -60,6 +61,11 @@ def make_layout(x: str, y: str, *, xaxis: Mapping[str, Any] | None = None, yaxis
     }
     above = {"showlegend": True, "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}}
     return {**axes, **(above if legend else {}), **more}
+
+
+def whole_ticks(count: int) -> dict[str, Any]:
+    """Return the ticks of an axis with so many whole numbers: one each if they are few, or plotly adds halves."""
+    return {"dtick": 1} if count <= _FEW else {}
 
 
 def reference_line(y: float) -> dict[str, Any]:

@@ -8,7 +8,7 @@ a page of it, and :mod:`coterie.reports.markdown` writes it as Markdown.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Effect(StrEnum):
-    """What a defence does to an attack, with the level that a page shows it at."""
+    """The effect of a defence on an attack, with the level at which a page shows it."""
 
     level: Level
 
@@ -54,7 +54,7 @@ class CardLine:
 
 
 class Judgement(StrEnum):
-    """Whether a claim of a paper holds."""
+    """Whether a claim holds."""
 
     HOLDS = "holds"
     FAILS = "does not hold"
@@ -63,20 +63,23 @@ class Judgement(StrEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of a paper, the statistic that decides it, and the judgement."""
+    """A claim, the statistic that decides it, and the judgement."""
 
     says: str
     statistic: str
     judgement: Judgement
+    ours: bool = False
+    """Whether it is our own check, and not a claim of the paper."""
 
     @property
     def headline(self) -> str:
         """The claim in a sentence."""
-        return f"{self.says}: {self.judgement}, {self.statistic}."
+        return f"{'Our check: ' if self.ours else ''}{self.says}: {self.judgement}, {self.statistic}."
 
     def summary(self) -> dict[str, str]:
         """All of it for JSON."""
-        return {"claim": self.says, "statistic": self.statistic, "judgement": str(self.judgement)}
+        source = "ours" if self.ours else "paper"
+        return {"claim": self.says, "statistic": self.statistic, "judgement": str(self.judgement), "source": source}
 
 
 def judge(interval: tuple[float, float], least: float, most: float) -> Judgement:
@@ -148,13 +151,13 @@ class Findings:
     about: str
     """What was done, with every size that matters, and how to read the tables."""
     level: Level | None = None
-    """How bad it is for the protected configuration; None where this is no question."""
+    """The verdict on the protected configuration; None if the findings have none."""
     claims: Sequence[Claim] = ()
-    """Claims of a paper, judged."""
+    """Claims of a paper and our own checks, judged."""
     claims_note: str = ""
-    """How they were judged."""
+    """How the claims were judged."""
     claims_last: bool = False
-    """Whether claims come after the tables."""
+    """Whether the claims are shown after the tables."""
     tables: Sequence[Table] = ()
     plots: Sequence[Plot] = ()
     pictures: Sequence[Strip] = ()
@@ -170,3 +173,18 @@ class Findings:
     def headline(self) -> str:
         """The verdict in one text."""
         return " ".join(self.headlines)
+
+    @property
+    def claim_tables(self) -> list[Table]:
+        """The claims of the paper, and apart from them our own checks; the note stands below the last table."""
+        sources = {False: "What the paper claims", True: "What we checked beside it"}
+        tables = [
+            Table(
+                title,
+                ("claim", "statistic", "judgement"),
+                [(claim.says, claim.statistic, str(claim.judgement)) for claim in self.claims if claim.ours is ours],
+            )
+            for ours, title in sources.items()
+        ]
+        shown = [table for table in tables if table.rows]
+        return [*shown[:-1], *(replace(last, note=self.claims_note) for last in shown[-1:])]

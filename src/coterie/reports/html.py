@@ -1,10 +1,9 @@
-"""Reports as single HTML files: plots drawn by an inlined plotly.js, and not one request to the network.
+"""Reports as single HTML files: an inlined plotly.js draws the plots, and no request goes to the network.
 
-A page is a template that extends ``page.html.j2``, which brings the styles, the drawing script and a content security
-policy. The policy names the page's own scripts by their digests and forbids everything else, so that even a report made
-from a hostile log can neither run what the log contains nor call home.
-
-Figures are plain data (:mod:`coterie.reports.charts`).
+A page is a template that extends ``page.html.j2``, which has the styles, the drawing script and a content security
+policy. The policy names the page's own scripts by their digests and forbids everything else. So even a report made from
+a hostile log cannot run what the log contains, or send anything. Figures are plain data
+(:mod:`coterie.reports.charts`).
 """
 
 import base64

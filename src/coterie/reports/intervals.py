@@ -1,4 +1,4 @@
-"""Spreads over trials, and intervals of a stated confidence: means by Student, shares by Clopper and Pearson."""
+"""Standard deviations over trials, and confidence intervals: of means by Student, of shares by Clopper and Pearson."""
 
 from collections.abc import Sequence
 from math import inf, sqrt
@@ -12,17 +12,17 @@ CONFIDENCE = 0.95
 
 
 def spread(values: Sequence[float] | npt.NDArray[np.float64]) -> float | None:
-    """Return the standard deviation of what values were drawn from, as a sample tells it: None for a single value."""
+    """Return the sample standard deviation; None for a single value."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 def spread_cell(found: float | None, form: str) -> str:
-    """Write a spread in a column of its own: nothing where there is none."""
+    """Write a standard deviation for a column of its own; empty if there is none."""
     return "" if found is None else f"{found:{form}}"
 
 
 def mean_and_spread(values: Sequence[float] | npt.NDArray[np.float64], form: str, spread_form: str = "") -> str:
-    """Write the mean of values ± their spread; without the latter for a single value."""
+    """Write the mean of values ± their standard deviation; for a single value only the mean."""
     found = spread(values)
     return f"{np.mean(values):{form}}" + ("" if found is None else f" ± {found:{spread_form or form}}")
 
@@ -30,7 +30,7 @@ def mean_and_spread(values: Sequence[float] | npt.NDArray[np.float64], form: str
 def mean_interval(
     values: Sequence[float] | npt.NDArray[np.float64], confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
-    """Return Student's interval for the mean that independent values scatter around; everything for a single value."""
+    """Return Student's confidence interval for the mean of independent values; infinite for a single value."""
     from scipy.stats import t
 
     found = np.asarray(values, np.float64)
@@ -41,7 +41,7 @@ def mean_interval(
 
 
 def write_interval(values: npt.NDArray[np.float64], form: str, unit: str = "") -> str:
-    """Write Student's interval for the mean over trials; for a single trial its value."""
+    """Write Student's confidence interval for the mean over trials; for a single trial its value."""
     if values.size < 2:
         return f"{values.mean():{form}}{unit} in one trial" if values.size else "not measured"
     low, high = mean_interval(values)
@@ -49,7 +49,7 @@ def write_interval(values: npt.NDArray[np.float64], form: str, unit: str = "") -
 
 
 def share_interval(hits: int, tries: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the exact interval (Clopper and Pearson) for the probability of what happened in so many of the tries."""
+    """Return the exact confidence interval (Clopper and Pearson) for a probability, given the hits among the tries."""
     if not tries:
         return 0.0, 1.0
     count, doubt = np.array([hits]), (1 - confidence) / 2
@@ -57,7 +57,7 @@ def share_interval(hits: int, tries: int, confidence: float = CONFIDENCE) -> tup
 
 
 def least_shares(hits: npt.NDArray[np.int64], tries: int, doubt: float) -> npt.NDArray[np.float64]:
-    """Return lower bounds on the probability of what happened so often, each wrong with probability ``doubt`` at most.
+    """Return lower bounds on probabilities, from hits among tries; each is wrong with probability ``doubt`` at most.
 
     Clopper and Pearson (1934): the probability p with P(Binomial(tries, p) >= hits) = doubt, and 0 for no hits.
     """
@@ -67,5 +67,5 @@ def least_shares(hits: npt.NDArray[np.int64], tries: int, doubt: float) -> npt.N
 
 
 def most_shares(hits: npt.NDArray[np.int64], tries: int, doubt: float) -> npt.NDArray[np.float64]:
-    """Return the upper bounds that belong to :func:`least_shares`."""
+    """Return the upper bounds that correspond to :func:`least_shares`."""
     return 1 - least_shares(tries - hits, tries, doubt)

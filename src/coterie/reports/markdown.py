@@ -6,7 +6,7 @@ from coterie.reports.findings import Findings, Table
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Write a table, the first column to the left and the others, numbers, to the right."""
+    """Write a table: the first column is left-aligned, the others, numbers, right-aligned."""
     lines = [headings, ["---"] + ["---:"] * (len(headings) - 1), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -22,7 +22,7 @@ def write_findings(findings: Findings) -> str:
 
 
 def _parts(findings: Findings) -> Iterator[str]:
-    claims = list(_claims(findings))
+    claims = [part for one in findings.claim_tables for part in _table(one)]
     yield bullets(findings.headlines)
     yield findings.about.strip()
     if not findings.claims_last:
@@ -41,14 +41,6 @@ def _parts(findings: Findings) -> Iterator[str]:
         yield "## Figures"
         for drawing in findings.drawings:
             yield f"![{drawing.file.removesuffix('.png').replace('-', ' ')}]({drawing.file})"
-
-
-def _claims(findings: Findings) -> Iterator[str]:
-    if findings.claims:
-        rows = [(claim.says, claim.statistic, str(claim.judgement)) for claim in findings.claims]
-        yield from _table(
-            Table("What the paper claims", ("claim", "statistic", "judgement"), rows, findings.claims_note)
-        )
 
 
 def _table(one: Table) -> Iterator[str]:

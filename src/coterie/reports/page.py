@@ -11,7 +11,7 @@ from coterie.reports.pictures import picture_uri
 
 
 def findings_page(title: str, kicker: str, facts: Sequence[tuple[str, str]], findings: Findings) -> str:
-    """Return the page. ``kicker`` stands above everything, and ``facts`` are questions with answers below it."""
+    """Return the page. ``kicker`` is the line above the title, ``facts`` are questions with answers below it."""
     pictures = [
         (strip, [(label, [picture_uri(picture) for picture in row]) for label, row in strip.rows])
         for strip in findings.pictures

@@ -1,4 +1,4 @@
-"""A page of vectors: each drawn as a picture, and below it its distribution or its course, with a caption."""
+"""Pictures of vectors: each is drawn as pixels, with its histogram or a curve and a caption below."""
 
 import base64
 import io
@@ -21,7 +21,7 @@ _STYLE: dict[Any, Any] = STYLE | {"axes.grid": False, "axes.spines.left": False}
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """How often each value between two limits occurs."""
+    """The frequency of each value between two limits."""
 
     values: npt.NDArray[Any]
     limits: tuple[int, int]
@@ -29,7 +29,7 @@ class Histogram:
 
 @dataclass(frozen=True, eq=False)
 class Overlay:
-    """Two courses that should be one: the first drawn wide and pale, the second thin on top of it."""
+    """Two curves that should coincide: the first is drawn wide and pale, the second thin on top of it."""
 
     under: npt.NDArray[Any]
     over: npt.NDArray[Any]
@@ -37,7 +37,7 @@ class Overlay:
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A vector as pixels between two limits, under a heading, and what is drawn and said below it."""
+    """A vector as pixels between two limits, with a heading, and a diagram and a caption below."""
 
     title: str
     subtitle: str
@@ -49,9 +49,9 @@ class Column:
 
 
 def draw_columns(path: Path, title: str, subtitle: str, shape: tuple[int, int], columns: Sequence[Column]) -> None:
-    """Write the page to ``path`` as a PNG; pixels fill pictures of ``shape`` row by row.
+    """Write the picture to ``path`` as a PNG; pixels fill pictures of ``shape`` row by row.
 
-    :class:`ImportError` where matplotlib is not installed.
+    :class:`ImportError` if matplotlib is not installed.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -112,7 +112,7 @@ def draw_strip(path: Path, rows: Sequence[tuple[str, npt.NDArray[Any]]]) -> None
 def _picture(axes: "Axes", column: Column, shape: tuple[int, int]) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
-    pixels = np.full(shape[0] * shape[1], np.nan)  # what is missing from the last row stays empty
+    pixels = np.full(shape[0] * shape[1], np.nan)  # the rest of the last row stays empty
     pixels[: column.pixels.size] = column.pixels
     ink = LinearSegmentedColormap.from_list("ink", ["white", column.color])
     low, high = column.limits

@@ -1,4 +1,4 @@
-"""The one look of every picture: colours, type and a page with a headline."""
+"""The common style of all PNG figures: colours, fonts, and a page with a headline."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MARGIN, _HEADER = 0.75, 1.4  # inches: at the sides, and above the panels
 
 
 def require_matplotlib() -> None:
-    """Refuse, before any work is done, to promise pictures that cannot be drawn."""
+    """Raise an error before any work is done if pictures cannot be drawn."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -89,7 +89,7 @@ def page(
 
 
 def save_png(figure: Figure, path: Path) -> None:
-    """Write a figure as every picture is written."""
+    """Write a figure with the settings of all pictures."""
     file = io.BytesIO()
     figure.savefig(file, dpi=150, format="png")
     write_output(path, file.getbuffer())
@@ -101,8 +101,25 @@ def draw_band(axes: Axes, xs: Sequence[float], curves: NDArray[np.float64], colo
     axes.plot(xs, curves.mean(axis=0), color=color, linewidth=2, label=label)
 
 
+def draw_heights(
+    axes: Axes, xs: Sequence[float], ys: Sequence[float], heights: NDArray[np.float64], span: tuple[float, float]
+) -> None:
+    """Draw positive heights over a plane as filled contours on a logarithmic scale, with a colour bar.
+
+    ``span`` is the least and the largest height of the scale; panels that are compared should share it.
+    """
+    from matplotlib.colors import LogNorm
+    from numpy import geomspace
+
+    levels, norm = geomspace(*span, 24), LogNorm(*span)
+    filled = axes.contourf(xs, ys, heights, levels=levels, norm=norm, cmap="Blues", alpha=0.75)
+    bar = axes.figure.colorbar(filled, ax=axes, fraction=0.045, pad=0.02)
+    bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:.2g}")
+    bar.ax.set_title("loss", loc="left", fontsize=9, color=QUIET)
+
+
 def foot_legend(*panels: Axes) -> None:
-    """Explain the lines at the foot of the page, where :func:`page` left room: of the panel that has most of them."""
+    """Draw one legend at the foot of the page, where :func:`page` left room, for the panel with the most lines."""
     axes = max(panels, key=lambda one: len(one.get_legend_handles_labels()[1]))
     handles, labels = axes.get_legend_handles_labels()
     style: dict[str, Any] = {"ncols": max(1, len(labels)), "bbox_to_anchor": (0.5, 0.01), "markerscale": 1.3}
@@ -110,14 +127,14 @@ def foot_legend(*panels: Axes) -> None:
 
 
 def count_axis(axes: Axes, *, log: bool = False) -> None:
-    """Write what is counted along these axes in full; ``log`` gives small numbers their room."""
+    """Write counts along these axes in full; ``log`` uses a logarithmic scale."""
     if log:
         axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
 def date_axis(axes: Axes) -> None:
-    """Let a week of hours fill the width of these axes, every other day marked, and write large values in full."""
+    """Scale these axes to a week of hours, mark every other day, and write large values in full."""
     from matplotlib.dates import ConciseDateFormatter, DayLocator
 
     days = DayLocator(interval=2)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Words for sizes, times, counts, strangers' names and verdicts: the same thing looks the same wherever it is shown."""
+"""Sizes, times, counts, names and verdicts in words, so that the same thing looks the same everywhere."""
 
 from enum import StrEnum
 

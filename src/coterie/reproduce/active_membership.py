@@ -1,9 +1,8 @@
-"""Active membership inference: a table is a data set or a number of participants, a row a way to learn.
+"""Active membership inference: a table is a data set or a number of participants, a row is a method of training.
 
-A job trains one method, lets the attackers watch, and lets them attack from the same standing. Trial number i has the
-same examples, targets and random labels in every row, and everything else is equal too: steps, rounds, strength.
-Statistics and tables are those of :mod:`coterie.attacks.active_membership`; the experiment adds trials, the paper's
-numbers and claims.
+A job trains one method, lets the attackers observe, and lets them attack from the same state. Trial number i has the
+same examples, targets and random labels in every row, and the same steps, rounds and strength. Statistics and tables
+are those of :mod:`coterie.attacks.active_membership`; the experiment adds trials, the paper's numbers and claims.
 """
 
 from __future__ import annotations
@@ -22,13 +21,14 @@ from coterie.attacks.active_membership.measure import ActiveMembership
 from coterie.attacks.active_membership.methods import NAMES, MethodName
 from coterie.attacks.active_membership.report import inference_table, utility_table
 from coterie.attacks.active_membership.statistics import AttackPhase, InferenceSuccess, MethodSummary
-from coterie.attacks.active_membership.trial import MethodTrial, know_nothing, play
+from coterie.attacks.active_membership.trial import MethodTrial, infer_without_targets, play
 from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError
-from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
+from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table, judge
 from coterie.reports.intervals import mean_interval, share_interval, write_interval
 from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SLATE, foot_legend, page
 from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, decided, paired_differences
+from coterie.reproduce.verdicts import RULE, Scale, settle
 from coterie.settings import read_table
 
 _EXPLANATION = (
@@ -47,13 +47,13 @@ _COLORS = dict(zip(NAMES, (RUST, SLATE, BLUE, GREEN, OCHRE), strict=True))
 _JUDGED = (
     "The statistic is an interval with a confidence of 95%: for the share of right answers the exact one over the "
     "targets of all trials (Clopper and Pearson); for everything else, and for differences between rows with the same "
-    "examples, Student's for the mean over trials. A claim holds if all of the interval is what the paper says, and "
-    "does not if none of it is."
+    "examples, Student's for the mean over trials. A claim holds if all of the interval is in the range that it names, "
+    f"and does not hold if none of it is. {RULE}"
 )
 
 
 class AttackTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What all rows of a table share: settings of :class:`~coterie.attacks.active_membership.ActiveMembership`."""
+    """The settings of :class:`~coterie.attacks.active_membership.measure.ActiveMembership` for all rows of a table."""
 
     name: str
     settings: dict[str, Any] = msgspec.field(name="set", default={})
@@ -61,15 +61,15 @@ class AttackTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class AttackClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A claim that a number under attack lies in a range; or by how much it exceeds another, trial by trial.
+    """A claim that a number under attack lies in a range; or the difference to another number, trial by trial.
 
-    ``accuracy``, ``utility``, what is ``lost`` of it to the attack, and ``spread`` are in points, ``auc`` from 0 to 1.
-    Attackers infer from their own model, or from ``view``.
+    ``accuracy``, ``utility``, the part of it that is ``lost`` to the attack, and ``spread`` are in points, ``auc`` from
+    0 to 1. Attackers infer from their own model, or from ``view``.
     """
 
     says: str
     tables: tuple[str, ...] = ()
-    """Where it is judged; everywhere if none is named."""
+    """The tables it is judged in; all of them if empty."""
     method: MethodName
     against: Literal["", "watched", "fedavg", "ditto", "confined"] = ""
     """Another method under the same attack; or ``watched``, this one where attackers only watch."""
@@ -79,31 +79,33 @@ class AttackClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Whether it is about attackers who only watch."""
     least: float = float("-inf")
     most: float = float("inf")
+    ours: bool = False
+    """Whether it is our own check, and not a claim of the paper."""
 
 
-class Attacked(msgspec.Struct, frozen=True, kw_only=True):
+class MethodOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """All trials of a method in a table."""
 
     table: str
     method: str
     numbers: tuple[int, ...]
-    """Of the trials."""
+    """The numbers of the trials."""
     trials: tuple[MethodTrial, ...]
     nothing: tuple[Inferred, ...]
-    """What a model that saw no target comes to, in the same trials."""
+    """The result of a model that saw no target, in the same trials."""
 
     @property
     def summary(self) -> MethodSummary:
-        """The trials put together."""
+        """The summary of the trials."""
         return MethodSummary(self.trials[0].method, self.trials)
 
     @property
     def guess(self) -> InferenceSuccess:
-        """What is inferred without information."""
+        """The result of inference without information."""
         return InferenceSuccess(self.nothing)
 
     def values(self, claim: AttackClaim, phase: AttackPhase) -> Reals:
-        """Return what a claim is about, for each trial: in points, but areas from 0 to 1."""
+        """Return the numbers that a claim is about, for each trial: in points; AUCs from 0 to 1."""
         if claim.measure == "lost":
             return _points(self.summary.passive, "mean") - _points(phase, "mean")
         if claim.measure in ("utility", "spread"):
@@ -112,12 +114,12 @@ class Attacked(msgspec.Struct, frozen=True, kw_only=True):
         return np.array(success.aucs) if claim.measure == "auc" else 100 * np.array(success.accuracies)
 
     def inferred(self, claim: AttackClaim, phase: AttackPhase) -> InferenceSuccess:
-        """Return what is inferred from the model that a claim names; from the attackers' own, if it names none."""
+        """Return the inference from the model that a claim names; by default from the attackers' own."""
         views = phase.views
         return views[claim.view or next(iter(views))]
 
 
-class AttackExperiment(Experiment[list[Attacked]], frozen=True, kw_only=True):
+class AttackExperiment(Experiment[list[MethodOutcome]], frozen=True, kw_only=True):
     """The experiment: a part is a table, a case a method."""
 
     attack: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -130,35 +132,42 @@ class AttackExperiment(Experiment[list[Attacked]], frozen=True, kw_only=True):
     """The same for the accuracy under attack."""
     paper_spread: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
     """The same for its standard deviation over participants, in points."""
+    paper_examples: dict[str, int] = msgspec.field(default_factory=dict)
+    """The training examples of all its honest participants together, by table."""
     claims: tuple[AttackClaim, ...] = ()
 
     kept = "outcomes"
-    outcomes = list[Attacked]
+    outcomes = list[MethodOutcome]
 
     def cases(self) -> list[tuple[str, str]]:
         """Each method in each table."""
         return [(table.name, method) for table in self.tables for method in self.methods if method not in table.without]
 
-    def attacked(self, table: str, seed: int, data: Path | None) -> ActiveMembership:
+    def make_attack(self, table: str, seed: int, data: Path | None) -> ActiveMembership:
         """Return the attack of a table."""
         own = next(one.settings for one in self.tables if one.name == table)
         settings = {**self.attack, **own, "seed": seed, "data_dir": str(data) if data else None}
         attack = read_table(ActiveMembership, settings, table)
         if attack.strength is None:
-            raise ConfigError(f"{table}: the strength of the attack is part of the declaration")
+            raise ConfigError(f"{table}: the declaration must set the strength of the attack")
         return attack
 
+    def check(self) -> None:
+        """Refuse settings that the attack refuses, and tables without a strength."""
+        for table in self.tables:
+            self.make_attack(table.name, 0, None)
+
     def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
-        """Watch one method, and attack it."""
-        attack = self.attacked(job.part, seed, context.data)
-        scene = attack.scene(job.trial)
+        """Observe one method, and attack it."""
+        attack = self.make_attack(job.part, seed, context.data)
+        dealt = attack.deal(job.trial)
         strengths = (0.0, attack.strength or 0.0)
         method: MethodName = msgspec.convert(job.case, MethodName)
-        trial = play(method, scene, attack.recipe, attack.schedule, strengths)
-        nothing = know_nothing(scene, attack.recipe, attack.rounds)
+        trial = play(method, dealt, attack.recipe, attack.schedule, strengths)
+        nothing = infer_without_targets(dealt, attack.recipe, attack.rounds)
         return {"trial": asdict(trial), "nothing": asdict(nothing)}
 
-    def collect(self, records: Mapping[Job, Record]) -> list[Attacked]:
+    def collect(self, records: Mapping[Job, Record]) -> list[MethodOutcome]:
         """Return the trials of every method in every table."""
         outcomes = [
             {
@@ -170,9 +179,9 @@ class AttackExperiment(Experiment[list[Attacked]], frozen=True, kw_only=True):
             }
             for (table, method), found in self.group(records).items()
         ]
-        return msgspec.convert(outcomes, list[Attacked])
+        return msgspec.convert(outcomes, list[MethodOutcome])
 
-    def report(self, outcomes: list[Attacked]) -> Findings:
+    def report(self, outcomes: list[MethodOutcome]) -> Findings:
         """Report every table beside the paper's, and judge its claims."""
         claims = list(self._claims({(outcome.table, outcome.method): outcome for outcome in outcomes}))
         tables = {table.name: [one for one in outcomes if one.table == table.name] for table in self.tables}
@@ -186,7 +195,7 @@ class AttackExperiment(Experiment[list[Attacked]], frozen=True, kw_only=True):
             drawings=[Drawing("inference.png", partial(_draw, tables))],
         )
 
-    def _tables(self, name: str, outcomes: Sequence[Attacked]) -> Iterator[Table]:
+    def _tables(self, name: str, outcomes: Sequence[MethodOutcome]) -> Iterator[Table]:
         def printed(paper: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
             return {method: f"{values[name]:.2f}" for method, values in paper.items() if name in values}
 
@@ -195,32 +204,43 @@ class AttackExperiment(Experiment[list[Attacked]], frozen=True, kw_only=True):
         yield inference_table(name, outcomes[0].guess, summaries, printed(self.paper), targets)
         yield utility_table("", summaries, printed(self.paper_utility), printed(self.paper_spread))
 
-    def _claims(self, outcomes: Mapping[tuple[str, str], Attacked]) -> Iterator[Claim]:
-        """Judge every claim in every table that it is about; what was not run is left out."""
+    def _claims(self, outcomes: Mapping[tuple[str, str], MethodOutcome]) -> Iterator[Claim]:
+        """Judge every claim in every table that it is about; what was not run is left out.
+
+        In a table on data that the paper does not have, every claim is our own check.
+        """
         for claim in self.claims:
             for table in claim.tables or [table.name for table in self.tables]:
                 row = outcomes.get((table, claim.method))
                 other = row if claim.against in ("", "watched") else outcomes.get((table, claim.against))
                 if row is not None and other is not None:
-                    yield _judged(table, claim, row, other)
+                    ours = claim.ours or table not in self.paper_examples
+                    missing = [] if ours else self._missing(table)
+                    yield settle(f"{table}: {claim.says}", *_judged(claim, row, other), missing, ours=ours)
+
+    def _missing(self, table: str) -> list[str]:
+        """List how a table falls short of the paper's; what is stated there are the examples."""
+        attack = self.make_attack(table, 0, None)
+        ours = Scale(examples=attack.participants * attack.examples)
+        return ours.shortfalls(Scale(examples=self.paper_examples[table]))
 
 
-def _judged(table: str, claim: AttackClaim, row: Attacked, other: Attacked) -> Claim:
-    says = f"{table}: {claim.says}"
+def _judged(claim: AttackClaim, row: MethodOutcome, other: MethodOutcome) -> tuple[str, Judgement]:
+    """Return the statistic of a claim, and what it says about it."""
     phase = row.summary.passive if claim.watching else row.summary.active
     if claim.measure == "accuracy" and not claim.against:
         found = row.inferred(claim, phase).found
         right, targets = sum(one.right for one in found), sum(one.targets for one in found)
         low, high = (100 * end for end in share_interval(right, targets))
         written = f"{low:.1f}% to {high:.1f}%, {targets:,} targets"
-        return Claim(says, written, judge((low, high), claim.least, claim.most))
+        return written, judge((low, high), claim.least, claim.most)
     values = row.values(claim, phase)
     if claim.against:
         beside = row.summary.passive if claim.against == "watched" else other.summary.active
         values = paired_differences(row.numbers, values, other.numbers, other.values(claim, beside))
     unit, digits = ("", ".3f") if claim.measure == "auc" else (" points", ".1f")
     written = write_interval(values, ("+" if claim.against else "") + digits, unit)
-    return Claim(says, written, judge(mean_interval(values), claim.least, claim.most))
+    return written, judge(mean_interval(values), claim.least, claim.most)
 
 
 def _points(phase: AttackPhase, name: str) -> Reals:
@@ -228,7 +248,7 @@ def _points(phase: AttackPhase, name: str) -> Reals:
     return 100 * np.array([getattr(course.last.utility, name) for course in phase.courses])
 
 
-def _draw(tables: Mapping[str, Sequence[Attacked]], path: Path) -> None:
+def _draw(tables: Mapping[str, Sequence[MethodOutcome]], path: Path) -> None:
     subtitle = (
         "Area under the ROC curve of the loss over the rounds of the attack: common model, or displacement.\n"
         "Mean over trials; dotted: attackers only watch; a guess has 0.5."

@@ -1,12 +1,13 @@
-"""Declarations of experiments: what a paper measured, in a file.
+"""Declarations of experiments: what a paper measured, as a TOML file.
 
 A declaration, ``papers/NAME.toml``, says what is run, at which sizes, and what the paper printed. Its settings and
-remarks are the fields of the kind's class; a name that the class does not have is refused.
+remarks are the fields of the kind's class, with their types and bounds; unknown names are refused.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -15,7 +16,7 @@ from typing import Any
 import msgspec
 
 from coterie.errors import ConfigError
-from coterie.reproduce.experiment import Experiment
+from coterie.reproduce.experiment import Count, Experiment
 
 KINDS = {
     "active-membership": "coterie.reproduce.active_membership:AttackExperiment",
@@ -32,23 +33,25 @@ KINDS = {
 PAPERS: Traversable = resources.files("coterie.reproduce") / "papers"
 """The folder of declarations: a file for each experiment."""
 QUICK, FULL = "quick", "full"
-"""The size of a first look, and that of the paper."""
+"""The smallest size, and the size of the paper."""
 
 
 class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How much of an experiment is run: how often everything is tried, and which settings differ."""
+    """How much of an experiment is run: the number of trials, and the settings that differ."""
 
-    trials: int
+    trials: Count
     note: str = ""
     """What is smaller than in the paper, for the report."""
+    claims: bool = True
+    """Whether claims are judged at this size; not where it measures time and memory only."""
     settings: dict[str, Any] = {}
 
 
 class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An experiment as its file declares it.
 
-    ``settings`` belong to the kind and decide what is found; ``remarks`` belong to it too, but are only reported, such
-    as what the paper found.
+    ``settings`` and ``remarks`` both belong to the kind. Settings decide what is measured; remarks are only reported,
+    such as what the paper found.
     """
 
     title: str
@@ -64,20 +67,23 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             raise ConfigError(f"there is no size {name!r}; this experiment has {', '.join(self.sizes)}")
         return self.sizes[name]
 
-    def settled(self, size: str) -> dict[str, Any]:
+    def settings_for(self, size: str) -> dict[str, Any]:
         """Return the settings at a size."""
         return _merged(self.settings, self.size(size).settings)
 
     def experiment(self, size: str) -> Experiment[Any]:
-        """Return the experiment itself at a size, with checked settings."""
+        """Return the experiment at a size, with checked settings."""
         if self.kind not in KINDS:
             raise ConfigError(f"unknown kind of experiment {self.kind!r}; known are {', '.join(KINDS)}")
         module, name = KINDS[self.kind].split(":")
         kind: type[Experiment[Any]] = getattr(importlib.import_module(module), name)
+        remarks = self.remarks if self.size(size).claims else {**self.remarks, "claims": ()}
+        given = {**self.settings_for(size), **remarks}
         try:
-            experiment: Experiment[Any] = msgspec.convert({**self.settled(size), **self.remarks}, kind)
+            experiment: Experiment[Any] = msgspec.convert(given, kind)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"the settings of this {self.kind} experiment are wrong: {error}") from None
+            raise ConfigError(f"the settings of this {self.kind} experiment are wrong: {_name(error, given)}") from None
+        experiment.check()
         return experiment
 
 
@@ -92,6 +98,18 @@ def read_declaration(file: Traversable) -> Declaration:
         return msgspec.toml.decode(file.read_bytes(), type=Declaration)
     except msgspec.DecodeError as error:
         raise ConfigError(f"{file.name} does not declare an experiment: {error}") from None
+
+
+def _name(error: msgspec.ValidationError, given: Any) -> str:  # noqa: ANN401 - any TOML value
+    """Return what an error says, after the name of the setting and with its value."""
+    expected, _, path = str(error).rpartition(" - at `$")
+    if not expected:
+        return str(error)
+    name = path.rstrip("`").lstrip(".")
+    for part in re.findall(r"[^.\[\]]+", name):
+        given = given[int(part)] if isinstance(given, list) else given[part]
+    shown = "" if isinstance(given, dict | list) else f", not {given!r}"
+    return f"{name}: {expected}{shown}"
 
 
 def _merged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""The base of all experiments: what a kind of experiment declares, and what it need not care about.
+"""The base of all experiments: what a kind of experiment declares, and what the base does for it.
 
-An experiment is a class: its fields are the settings, as a declaration has them, ``measure`` does one job, and
-``report`` turns outcomes into findings. The base owns the rest: how far a job has come, how a training run is resumed,
-what is kept in ``results.json``, and how a report is written again from it.
+An experiment is a class. Its fields are the settings, as a declaration has them, with their bounds; ``measure`` does
+one job, and ``report`` turns outcomes into findings. The base does the rest: the progress of a job, resuming a training
+run, what ``results.json`` keeps, and writing a report again from it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -21,6 +21,7 @@ from coterie.errors import ConfigError
 from coterie.reports.findings import Findings, Judgement
 from coterie.reports.words import count
 from coterie.reproduce.training import RUNS, play_run, share_played
+from coterie.settings import MOST_CLIENTS, MOST_TRIALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,15 +33,20 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 """What one job measured, as plain values for JSON."""
 
+Clients = Annotated[int, msgspec.Meta(ge=1, le=MOST_CLIENTS)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=MOST_TRIALS)]
+Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
+"""Types of settings with their bounds: a declaration with a value outside of them is refused by the setting's name."""
+
 RARE = 0.01
 """The largest share of rounds that a graph called sufficient may lose: what Choi et al. (2020) bound it by."""
 
 Outcomes = TypeVar("Outcomes")
-"""What a report is made of: the records of all jobs, put together by row, case or trial."""
+"""The records of all jobs, grouped by row, case or trial, from which a report is made."""
 
 
 class Job(NamedTuple):
-    """One independent piece of an experiment: a case of one of its parts, tried once."""
+    """One independent part of an experiment: a case of one of its parts, in one trial."""
 
     part: str
     case: str
@@ -48,59 +54,67 @@ class Job(NamedTuple):
 
     @property
     def folder_name(self) -> str:
-        """The name of its folder among the results."""
+        """The name of its folder in the results."""
         return re.sub(r"[^a-z0-9.]+", "-", f"{self.part} {self.case} {self.trial}".lower()).strip("-.")
 
 
 @dataclass(frozen=True)
 class JobContext:
-    """Where a job is done."""
+    """The folders of a job, and a way to stop it."""
 
     folder: Path
-    """The results' folder, for what a long job keeps until it is resumed."""
+    """The folder of the results, where a long job keeps what it needs to resume."""
     data: Path | None
-    """Where data sets are; None: where the environment says."""
+    """The folder of data sets; None: from the environment."""
     stop: Callable[[], bool]
-    """Long jobs call it between two steps: whether to return unfinished."""
+    """Called by long jobs between two steps: whether to stop and return None."""
 
 
 class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A kind of experiment. It must be picklable, because jobs run in worker processes."""
 
     notes: tuple[str, ...] = ()
-    """What a reader of the report should know, above all where the paper is wrong."""
+    """Notes for readers of the report, above all on errors of the paper."""
 
     kept: ClassVar[str] = ""
-    """Where ``results.json`` keeps the outcomes; empty if it does not, so that no report can be made from it."""
+    """The key of the outcomes in ``results.json``; empty if it does not keep them."""
     outcomes: ClassVar[Any] = None
-    """The type of the outcomes, to read them from there."""
+    """The type of the outcomes, to read them from ``results.json``."""
 
     def cases(self) -> list[tuple[str, str]]:
         """List the cases of all parts; each is a job in every trial."""
         raise NotImplementedError
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
-        """Do one job; None if it was asked to stop before the end. The result depends on job and seed alone."""
+        """Do one job; None if it was stopped before the end. The result depends only on job and seed."""
         raise NotImplementedError
 
     def collect(self, records: Mapping[Job, Record]) -> Outcomes:
-        """Turn the records there are, however few, into outcomes."""
+        """Turn the available records into outcomes."""
         raise NotImplementedError
 
     def report(self, outcomes: Outcomes) -> Findings:
-        """Make findings of outcomes; what is kept of them is added by the base."""
+        """Turn outcomes into findings; the base adds the numbers for ``results.json``."""
         raise NotImplementedError
 
     def config(self, job: Job, seed: int, data: Path | None) -> RunConfig | None:
-        """Return the settings of the training run that a job consists of, or None if it does not."""
+        """Return the settings of the training run of a job; None if the job is no training run."""
         return None
 
+    def check(self) -> None:
+        """Raise :class:`~coterie.errors.ConfigError` if settings contradict each other, before any job runs.
+
+        The settings of all training runs are checked; a kind adds what its fields cannot express.
+        """
+        for part, case in self.cases():
+            self.config(Job(part, case, 0), 0, None)
+
     def jobs(self, trials: int) -> list[Job]:
-        """List the jobs of so many trials, all cases of a trial together, so that a part of the list is balanced."""
+        """List the jobs of so many trials, trial by trial, so that an interrupted run is balanced."""
         return [Job(*case, trial) for trial in range(trials) for case in self.cases()]
 
     def group(self, records: Mapping[Job, Record]) -> dict[tuple[str, str], dict[int, Record]]:
-        """Return the records of each case by trial, without the cases that have none."""
+        """Return the records of each case by trial, without cases that have none."""
         grouped: dict[tuple[str, str], dict[int, Record]] = {case: {} for case in self.cases()}
         for job, record in records.items():
             grouped[job.part, job.case][job.trial] = record
@@ -111,15 +125,15 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
         return {self.kept: msgspec.to_builtins(outcomes)}
 
     def progress(self, job: Job, folder: Path) -> float:
-        """Return which share of a job is done: of the rounds of a training run; of anything else 0 until its end."""
+        """Return the share of a job that is done: of the rounds of a training run; of other jobs 0 until the end."""
         config = self.config(job, 0, None)
         return 0.0 if config is None else share_played(folder / RUNS / job.folder_name, config.rounds)
 
     def train(self, job: Job, seed: int, context: JobContext) -> RunResult | None:
-        """Play the training run of a job, or resume it; None if it was asked to stop before the end."""
+        """Play the training run of a job, or resume it; None if it was stopped before the end."""
         config = self.config(job, seed, context.data)
         if config is None:
-            raise ConfigError(f"{job.part}, {job.case}: this job has no settings of a training run")
+            raise ConfigError(f"{job.part}, {job.case}: this job is not a training run")
         return play_run(config, context.folder / RUNS / job.folder_name, context.stop)
 
     def findings(self, records: Mapping[Job, Record]) -> Findings:
@@ -127,9 +141,9 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
         return self._report(self.collect(records))
 
     def retell(self, results: Mapping[str, Any]) -> Findings:
-        """Report again from what ``results.json`` keeps; run nothing."""
+        """Report again from ``results.json``, without running anything."""
         if not self.kept:
-            raise ConfigError("the figures show every trial, which the results do not hold: run it again")
+            raise ConfigError("the figures show every trial, which results.json does not keep: run it again")
         try:
             return self._report(msgspec.convert(results[self.kept], self.outcomes))
         except (KeyError, msgspec.ValidationError) as error:
@@ -142,13 +156,13 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
 
 
 def paired_differences(trials: Sequence[int], values: Reals, other_trials: Sequence[int], others: Reals) -> Reals:
-    """Return by how much values exceed others, in the trials that both have."""
+    """Return the differences of two rows, in the trials that both have."""
     theirs = dict(zip(other_trials, others, strict=False))  # a row may lack a value that the other has
     return np.array([value - theirs[t] for t, value in zip(trials, values, strict=False) if t in theirs])
 
 
 def decided(claims: Sequence[Claim], trials: int) -> Iterator[str]:
-    """Yield the claims that are decided, each in a sentence, and how many are not."""
+    """Yield each judged claim as a sentence, and how many claims are open."""
     yield from (claim.headline for claim in claims if claim.judgement is not Judgement.OPEN)
     undecided = sum(claim.judgement is Judgement.OPEN for claim in claims)
     if undecided:

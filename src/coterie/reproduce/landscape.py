@@ -1,50 +1,72 @@
-"""The landscape around confined models: the loss in a plane of principal components (CGD, Figure 2).
+"""The landscape of the loss around the participants' models, for confined descent and for averaging (CGD, Figure 2).
 
-A job is one descent. The plane is that of the first two principal components of some participants' models at the end.
-In it the loss on the test examples is computed at the points of a square that holds all of them.
-Halfway between two participants' models there is another that nobody has: that the loss is not higher there is what is
-meant by a valley that all of them share.
+A job is one training run by one method. The plane is spanned by the first two principal components of the models that
+were seen on the way. Both directions are normalised filter by filter (Li et al. 2018): the weights into a unit are
+scaled to the norm that this unit has in the model at the centre. Without that, two pictures could not be compared,
+because a network of ReLU units computes the same function at many scales. The loss on the test examples is computed at
+the points of a square around the centre.
+
+Halfway between two participants' models there is a model that no participant has. If the loss is not higher there, the
+two models lie in the same valley.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
 
 from coterie.cohorts.circles import Reals
+from coterie.confined.grid import Grid
+from coterie.confined.network import loss_and_gradient, zero_anchor
+from coterie.confined.offsets import Spread, balanced_start
 from coterie.errors import ConfigError
 from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
 from coterie.reports.intervals import mean_interval
-from coterie.reports.plots import OCHRE, RUST, SLATE, TEXT, page
-from coterie.reproduce.confined_table.grid import GridCase, begin, load_rows, play_iteration
+from coterie.reports.plots import OCHRE, RUST, TEXT, draw_heights, page
+from coterie.reproduce.confined_table.grid import GridCase, Rows, begin, load_rows, play_iteration
 from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
+from coterie.reproduce.verdicts import RULE, settle
 from coterie.training.streams import stream
 
 if TYPE_CHECKING:
     from coterie.confined.offsets import Parameters
 
-_MARGIN = 0.35  # of the square's side beyond the outermost model
+Method = Literal["confined descent", "averaging"]
+METHODS: tuple[Method, ...] = ("confined descent", "averaging")
+_MARGIN = 1.15  # how far the square reaches beyond the outermost model
+_NOTHING = 1e-9  # of a direction: a filter with less of it does not move
 _EXPLANATION = (
-    "The plane is that of the first two principal components of the participants' models shown, at the end; the "
-    "displacement and the paths are projected onto it, and what is drawn around them is the loss on the test examples "
-    "of the models *in* the plane. *Seen*: the share of the models' variance in the plane. *Halfway*: "
-    "the mean loss halfway between two participants' models, beside that of the models themselves."
+    "The plane is that of the first two principal components of all models seen on the way, normalised filter by "
+    "filter: a distance of 1 changes the weights into a unit by as much as they are long. Its centre is the mean of "
+    "the participants' models at the end. Models and paths are projected onto the plane; the loss that is drawn is "
+    "that of the models *in* the plane, on the test examples. *Seen*: the share of the variance of the models at the "
+    "end that lies in the plane. *Halfway*: the mean loss halfway between two participants' models, beside that of the "
+    "models themselves. *Common*: the loss of the public displacement, or of the common model of averaging."
 )
 _JUDGED = (
-    "The statistic is an interval for the mean over trials (Student's t, 95%) of loss halfway less loss of the models."
+    "The statistic is an interval for the mean over trials (Student's t, 95%) of the loss halfway minus the loss of "
+    f"the models. {RULE}"
 )
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The models at one time: those of some participants, and the one that everybody can compute."""
+
+    own: list[Parameters]
+    common: Parameters
 
 
 class Panorama(msgspec.Struct, frozen=True, kw_only=True):
-    """What one descent left to be seen; places are in the plane."""
+    """What one training run left to be seen; places are in the plane."""
 
     grid: str
+    method: Method
     trial: int
     xs: tuple[float, ...]
     ys: tuple[float, ...]
@@ -54,7 +76,7 @@ class Panorama(msgspec.Struct, frozen=True, kw_only=True):
     explained: float
     ends: tuple[float, ...]
     halves: tuple[float, ...]
-    displacement: float
+    common: float
     iterations: int
     participants: int
 
@@ -63,21 +85,30 @@ class Panorama(msgspec.Struct, frozen=True, kw_only=True):
         """By how much the loss is higher halfway between models."""
         return float(np.mean(self.halves) - np.mean(self.ends))
 
+    @property
+    def panel(self) -> str:
+        """What a panel shows."""
+        return f"{self.grid}, {self.method}"
+
 
 class Landscape(Experiment[list[Panorama]], frozen=True, kw_only=True):
-    """The experiment: a case is a grid of participants."""
+    """The experiment: a part is a method, and a case a grid of participants."""
 
     grids: dict[str, dict[str, Any]]
     """Settings of :class:`~coterie.reproduce.confined_table.grid.GridCase` by name; ``sample`` models are seen."""
     points: int
     """Of each side of the square."""
+    reach: float
+    """From the centre of the square to its sides, if no model is further away."""
+    local_steps: int
+    """Steps that a participant takes in a round of averaging; a round then counts as so many iterations."""
 
     kept = "views"
     outcomes = list[Panorama]
 
     def cases(self) -> list[tuple[str, str]]:
-        """One descent for each grid."""
-        return [("landscape", name) for name in self.grids]
+        """One training run for each method on each grid."""
+        return [(method, name) for name in self.grids for method in METHODS]
 
     def case(self, name: str) -> GridCase:
         """Return a grid by its name."""
@@ -87,124 +118,171 @@ class Landscape(Experiment[list[Panorama]], frozen=True, kw_only=True):
             raise ConfigError(f"{name}: {error}") from None
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
-        """Descend, and look around."""
-        case, own = self.case(job.case), seed + job.trial
+        """Train, and compute the loss around the models."""
+        case = self.case(job.case)
         rows = load_rows(case, context.data)
-        groups, rng = begin(case, rows, own), stream(own, "iterations")
-        descent = groups.descent
-        seen = descent.participants[: case.sample]
-        paths, public = [[_flat(descent.confined(name)) for name in seen]], [_flat(descent.public_model)]
-        for number in range(1, case.iterations + 1):
-            play_iteration(groups, rng)
-            if number % case.every == 0 or number == case.iterations:
-                paths.append([_flat(descent.confined(name)) for name in seen])
-                public.append(_flat(descent.public_model))
-            if context.stop() and number < case.iterations:
+        play = _confine if job.part == METHODS[0] else partial(_average, self.local_steps)
+        seen: list[Snapshot] = []
+        for snapshot in play(case, rows, seed + job.trial):
+            if snapshot is not None:
+                seen.append(snapshot)
+            if context.stop():
                 return None
-        like = descent.offsets.anchor
-        plane = Plane.through(paths[-1])
+        return {**self._look(rows, seen), "iterations": case.iterations, "participants": case.groups * case.members}
 
-        def loss(flat: Reals) -> float:
-            return rows.score(_shaped(flat, like))[1]
+    def _look(self, rows: Rows, seen: Sequence[Snapshot]) -> Record:
+        ends = seen[-1].own
+        plane = Plane.through([model for snapshot in seen for model in snapshot.own], ends)
 
-        placed = np.array([[plane.place(model) for model in models] for models in paths])
-        sides = [_side(placed[..., axis], self.points) for axis in (0, 1)]
-        halves = [loss((one + other) / 2) for one, other in combinations(paths[-1], 2)]
+        def loss(model: Parameters) -> float:
+            return rows.score([array.astype(np.float32) for array in model])[1]
+
+        paths = np.array([[plane.place(model) for model in snapshot.own] for snapshot in seen])
+        side = np.linspace(-1, 1, self.points) * max(self.reach, _MARGIN * float(np.abs(paths).max()))
         return {
-            "xs": sides[0].tolist(),
-            "ys": sides[1].tolist(),
-            "losses": [[loss(plane.point(x, y)) for x in sides[0]] for y in sides[1]],
-            "paths": placed.transpose(1, 0, 2).tolist(),
-            "public": [list(plane.place(model)) for model in public],
-            "explained": plane.explained,
-            "ends": [loss(model) for model in paths[-1]],
-            "halves": halves,
-            "displacement": loss(public[-1]),
-            "iterations": case.iterations,
-            "participants": case.groups * case.members,
+            "xs": side.tolist(),
+            "ys": side.tolist(),
+            "losses": [[loss(plane.point(x, y)) for x in side] for y in side],
+            "paths": paths.transpose(1, 0, 2).tolist(),
+            "public": [list(plane.place(snapshot.common)) for snapshot in seen],
+            "explained": plane.explained(ends),
+            "ends": [loss(model) for model in ends],
+            "halves": [loss(_halfway(one, other)) for one, other in combinations(ends, 2)],
+            "common": loss(seen[-1].common),
         }
 
     def collect(self, records: Mapping[Job, Record]) -> list[Panorama]:
-        """Return what each descent left to be seen."""
-        found = [{"grid": job.case, "trial": job.trial, **record} for job, record in records.items()]
+        """Return what each training run left to be seen."""
+        found = [{"grid": job.case, "method": job.part, "trial": job.trial, **one} for job, one in records.items()]
         return msgspec.convert(found, list[Panorama])
 
     def report(self, views: list[Panorama]) -> Findings:
-        """Report the loss between models, with a picture for each grid."""
-        grids = {name: [view for view in views if view.grid == name] for name in self.grids}
-        grids = {name: members for name, members in grids.items() if members}
-        claims = [_claim(name, members) for name, members in grids.items()]
-        first = {name: members[0] for name, members in grids.items()}
+        """Report the loss between models, with a picture for each method on each grid."""
+        panels: dict[str, list[Panorama]] = {}
+        for view in sorted(views, key=lambda view: list(self.grids).index(view.grid)):
+            panels.setdefault(view.panel, []).append(view)
+        claims = [_judge(name, members) for name, members in panels.items()]
+        first = {name: members[0] for name, members in panels.items()}
         return Findings(
             headlines=[claim.headline for claim in claims],
             about=_EXPLANATION,
             claims=claims,
             claims_note=_JUDGED,
-            tables=[_table(grids)],
+            tables=[_table(panels)],
             drawings=[Drawing("landscape.png", partial(_draw, first))],
         )
 
 
 class Plane(msgspec.Struct, frozen=True):
-    """A plane in the space of models."""
+    """A plane in the space of models, spanned by two directions that are normalised filter by filter."""
 
     centre: Reals
     axes: Reals
-    """Two orthonormal directions."""
-    explained: float
-    """The share of the models' variance that lies in the plane."""
+    """The two directions, as rows. They are not orthogonal in general."""
+    shapes: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def through(cls, models: Sequence[Reals]) -> Plane:
-        """Return the plane of the first two principal components."""
-        stacked = np.array(models)
-        centre = stacked.mean(axis=0)
-        _, values, axes = np.linalg.svd(stacked - centre, full_matrices=False)
-        powers = np.square(values)
-        return cls(centre, axes[:2], float(powers[:2].sum() / powers.sum()))
+    def through(cls, models: Sequence[Parameters], ends: Sequence[Parameters]) -> Plane:
+        """Return the plane of the first two principal components of the models; its centre is the mean of the ends."""
+        stacked = np.array([flatten(model) for model in models])
+        centre = np.mean([flatten(model) for model in ends], axis=0)
+        _, _, components = np.linalg.svd(stacked - stacked.mean(axis=0), full_matrices=False)
+        shapes = tuple(array.shape for array in ends[0])
+        middle = shape(centre, shapes)
+        axes = [flatten(normalise_filters(shape(component, shapes), middle)) for component in components[:2]]
+        return cls(centre, np.array(axes), shapes)
 
-    def place(self, model: Reals) -> tuple[float, float]:
-        """Return where a model is seen in the plane."""
-        x, y = self.axes @ (model - self.centre)
+    def place(self, model: Parameters) -> tuple[float, float]:
+        """Return where a model is seen: the nearest point of the plane."""
+        (x, y), *_ = np.linalg.lstsq(self.axes.T, flatten(model) - self.centre)
         return float(x), float(y)
 
-    def point(self, x: float, y: float) -> Reals:
+    def point(self, x: float, y: float) -> Parameters:
         """Return the model at a place in the plane."""
-        found: Reals = self.centre + x * self.axes[0] + y * self.axes[1]
-        return found
+        return shape(self.centre + x * self.axes[0] + y * self.axes[1], self.shapes)
+
+    def explained(self, models: Sequence[Parameters]) -> float:
+        """Return the share of the models' variance around the centre that lies in the plane."""
+        offsets = [flatten(model) - self.centre for model in models]
+        inside = [flatten(self.point(*self.place(model))) - self.centre for model in models]
+        return float(np.sum(np.square(inside)) / np.sum(np.square(offsets)))
 
 
-def _side(placed: Reals, points: int) -> Reals:
-    low, high = float(placed.min()), float(placed.max())
-    reach = _MARGIN * (high - low)
-    return np.linspace(low - reach, high + reach, points)
+def normalise_filters(direction: Parameters, model: Parameters) -> Parameters:
+    """Scale the weights into each unit to their norm in the model; biases do not move (Li et al. 2018)."""
+    scaled = []
+    least = _NOTHING * float(np.linalg.norm(flatten(direction)))  # rounding alone must not become a direction
+    for part, weights in zip(direction, model, strict=True):
+        if weights.ndim < 2:
+            scaled.append(np.zeros_like(part))
+            continue
+        lengths, wanted = (np.linalg.norm(array, axis=0) for array in (part, weights))
+        scaled.append(part * np.divide(wanted, lengths, out=np.zeros_like(lengths), where=lengths > least))
+    return scaled
 
 
-def _flat(model: Parameters) -> Reals:
+def flatten(model: Parameters) -> Reals:
+    """Return all numbers of a model in one vector."""
     return np.concatenate([np.ravel(array) for array in model]).astype(np.float64)
 
 
-def _shaped(flat: Reals, like: Sequence[np.ndarray[Any, np.dtype[Any]]]) -> Parameters:
-    ends = np.cumsum([array.size for array in like])[:-1]
-    parts = np.split(flat, ends)
-    return [part.reshape(array.shape).astype(array.dtype) for part, array in zip(parts, like, strict=True)]
+def shape(flat: Reals, shapes: Sequence[tuple[int, ...]]) -> Parameters:
+    """Return the model with these numbers."""
+    parts = np.split(flat, np.cumsum([int(np.prod(one)) for one in shapes])[:-1])
+    return [part.reshape(one) for part, one in zip(parts, shapes, strict=True)]
 
 
-def _claim(name: str, views: Sequence[Panorama]) -> Claim:
+def _confine(case: GridCase, rows: Rows, seed: int) -> Iterator[Snapshot | None]:
+    """Train by confined descent."""
+    groups, rng = begin(case, rows, seed), stream(seed, "iterations")
+    descent = groups.descent
+    names = descent.participants[: case.sample]
+    yield Snapshot([descent.confined(name) for name in names], descent.public_model)
+    for number in range(1, case.iterations + 1):
+        play_iteration(groups, rng)
+        due = number % case.every == 0 or number == case.iterations
+        yield Snapshot([descent.confined(name) for name in names], descent.public_model) if due else None
+
+
+def _average(local_steps: int, case: GridCase, rows: Rows, seed: int) -> Iterator[Snapshot | None]:
+    """Train by federated averaging: each group takes some steps from the common model, and models are averaged."""
+    grid, alpha = Grid(case.groups, case.members), case.step_size(1)
+    each = grid.rows_each(len(rows.y))
+    held = [slice(each * number, each * number + each) for number in range(grid.groups)]
+    anchor = zero_anchor(rows.x.shape[1], case.hidden, rows.classes)
+    common = balanced_start(anchor, Spread(case.spread, case.most), stream(seed, "offset", grid.names[0]))
+    yield Snapshot([common] * case.sample, common)
+    for number in range(local_steps, case.iterations + 1, local_steps):
+        own = [_descend(common, rows, part, alpha, local_steps) for part in held]
+        common = [np.mean(arrays, axis=0, dtype=arrays[0].dtype) for arrays in zip(*own, strict=True)]
+        last = number + local_steps > case.iterations
+        due = last or number // case.every > (number - local_steps) // case.every
+        yield Snapshot(own[: case.sample], common) if due else None
+
+
+def _descend(model: Parameters, rows: Rows, part: slice, alpha: float, steps: int) -> Parameters:
+    for _ in range(steps):
+        _, gradient = loss_and_gradient(rows.x[part], rows.y[part], model)
+        model = [np.asarray(one - alpha * by, one.dtype) for one, by in zip(model, gradient, strict=True)]
+    return model
+
+
+def _halfway(one: Parameters, other: Parameters) -> Parameters:
+    return [(a + b) / 2 for a, b in zip(one, other, strict=True)]
+
+
+def _judge(name: str, views: Sequence[Panorama]) -> Claim:
     barriers = np.array([view.barrier for view in views])
     low, high = mean_interval(barriers)
     written = (
         f"{low:+.3f} to {high:+.3f}, trials: {len(views)}" if len(views) > 1 else f"{barriers[0]:+.3f} in one trial"
     )
-    return Claim(
-        f"{name}: participants' models lie in one valley, no higher halfway than at its sides",
-        written,
-        judge((low, high), -np.inf, 0.0),
-    )
+    says = f"{name}: participants' models lie in one valley, no higher halfway than at its sides"
+    return settle(says, written, judge((low, high), -np.inf, 0.0), ours=True)
 
 
-def _table(grids: Mapping[str, Sequence[Panorama]]) -> Table:
-    headings = ("grid", "participants", "iterations", "seen", "loss of models", "halfway", "displacement", "trials")
+def _table(panels: Mapping[str, Sequence[Panorama]]) -> Table:
+    headings = ("", "participants", "iterations", "seen", "loss of models", "halfway", "common", "trials")
     rows = [
         (
             name,
@@ -213,34 +291,34 @@ def _table(grids: Mapping[str, Sequence[Panorama]]) -> Table:
             f"{np.mean([view.explained for view in views]):.0%}",
             f"{np.mean([view.ends for view in views]):.3f}",
             f"{np.mean([view.halves for view in views]):.3f}",
-            f"{np.mean([view.displacement for view in views]):.3f}",
+            f"{np.mean([view.common for view in views]):.3f}",
             str(len(views)),
         )
-        for name, views in grids.items()
+        for name, views in panels.items()
     ]
     return Table("Between models", headings, rows)
 
 
 def _draw(views: Mapping[str, Panorama], path: Path) -> None:
     subtitle = (
-        "Loss on the test examples in a plane among the participants' models (first trial).\n"
-        "Open: starts. Full: ends. Cross: the displacement. All are projected onto the plane, and may lie far from it."
+        "Loss on the test examples around the participants' models (first trial), in filter-normalised directions.\n"
+        "Open circles: starts. Full circles: ends. Cross: the public displacement, or the common model of averaging."
     )
-    with page(
-        path, "The landscape around confined models", subtitle, list(views), (3.5 + 5.5 * len(views), 6.6)
-    ) as axes:
+    lines = -(-len(views) // len(METHODS))
+    size = (13.0, 1.9 + 5.2 * lines)
+    line: dict[str, Any] = {"linewidth": 1.4, "zorder": 3}
+    marker: dict[str, Any] = {"marker": "o", "linestyle": "", "color": RUST, "zorder": 4}
+    with page(path, "The landscape around the models", subtitle, list(views), size, columns=len(METHODS)) as axes:
         for one, view in zip(axes, views.values(), strict=True):
-            losses = np.log(np.array(view.losses))
-            one.contourf(view.xs, view.ys, losses, levels=14, cmap="Blues", alpha=0.6)
-            lines = one.contour(view.xs, view.ys, np.exp(losses), levels=8, colors=SLATE, linewidths=0.7)
-            one.clabel(lines, fontsize=8, fmt="%.2g", colors=TEXT)
+            compared = np.array([other.losses for other in views.values() if other.grid == view.grid])
+            draw_heights(one, view.xs, view.ys, np.array(view.losses), (compared.min(), compared.max()))
             for places in view.paths:
                 xs, ys = np.array(places).T
-                one.plot(xs, ys, color=RUST, linewidth=1.2)
-                one.plot(xs[0], ys[0], "o", color=RUST, markerfacecolor="white")
-                one.plot(xs[-1], ys[-1], "o", color=RUST)
+                one.plot(xs, ys, color=RUST, **line)
+                one.plot(xs[0], ys[0], **marker, markersize=12, markerfacecolor="white")
+                one.plot(xs[-1], ys[-1], **marker, markersize=7, markeredgecolor="white")
             xs, ys = np.array(view.public).T
-            one.plot(xs, ys, color=OCHRE, linewidth=1.2)
-            one.plot(xs[-1], ys[-1], "x", color=TEXT, markersize=9)
-            one.set(xlabel="first component", ylabel="second component")
+            one.plot(xs, ys, color=OCHRE, **line)
+            one.plot(xs[-1], ys[-1], "x", color=TEXT, markersize=10, markeredgewidth=2.5, zorder=5)
+            one.set(xlabel="first component", ylabel="second component", aspect="equal")
             one.grid(visible=False)

@@ -1,7 +1,7 @@
-"""Attacks that draw pictures: their similarity to the originals, trial by trial.
+"""Attacks that reconstruct pictures: the similarity to the originals, trial by trial.
 
-A job is one trial of an attack of :mod:`coterie.attacks`, with the settings of ``coterie attack``. The readings are the
-attack's own, and so is the table of them; the experiment adds trials and claims.
+A job is one trial of an attack of :mod:`coterie.attacks`, with the settings of ``coterie attack``. The measurements and
+their table are the attack's own; the experiment adds trials and claims.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import msgspec
 import numpy as np
 
 from coterie.attacks.reconstructions import Reading, Readings, Trial, readings_table
-from coterie.reports.findings import Claim, Drawing, Findings, judge
+from coterie.reports.findings import Drawing, Findings, Judgement, judge
 from coterie.reports.intervals import mean_interval
 from coterie.reports.pictures import draw_strip
-from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
+from coterie.reproduce.experiment import Count, Experiment, Job, JobContext, Record
+from coterie.reproduce.verdicts import RULE, Scale, settle
 from coterie.settings import read_table
 
 if TYPE_CHECKING:
@@ -33,20 +34,22 @@ _DIGITS = {"psnr": 2, "mse": 4, "ssim": 3, "recognised": 2}
 
 
 class DrawingAttack(Protocol):
-    """An attack that draws pictures."""
+    """An attack that reconstructs pictures."""
 
     def trial(self, number: int) -> Trial:
-        """Try once."""
+        """Run one trial."""
         ...
 
 
 class RowClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A claim that what is drawn from one source is, on average, liker to the originals than from another."""
+    """A claim that reconstructions from one source are more similar to the originals than those from another."""
 
     says: str
     row: str
     above: str
     measure: Literal["psnr", "mse", "ssim", "recognised"] = "psnr"
+    ours: bool = False
+    """Whether it is our own check, and not a claim of the paper."""
 
 
 class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
@@ -54,10 +57,13 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
 
     attack: Literal["faces", "inversion"]
     settings: dict[str, Any]
-    """Those of the attack."""
-    shown: int = 8
-    """How many pictures the figure has, of as many trials as it takes."""
+    """The settings of the attack."""
+    shown: Count = 8
+    """The number of pictures in the figure, taken from the first trials."""
     claims: tuple[RowClaim, ...] = ()
+    paper_rounds: int = 0
+    fewer: str = ""
+    """How the attack falls short of the paper's where that is not counted."""
 
     kept = "trials"
     outcomes = list[Record]
@@ -66,9 +72,13 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
         """The attack, once in a trial."""
         return [("pictures", self.attack)]
 
+    def check(self) -> None:
+        """Refuse settings that the attack refuses."""
+        self.make_attack(0, None)
+
     def measure(self, job: Job, seed: int, context: JobContext) -> Record:
-        """Try once; the first trials keep their pictures, as bytes in hexadecimal."""
-        trial = self.prepared(seed, context.data).trial(job.trial)
+        """Run one trial; the first trials keep their pictures, as bytes in hexadecimal."""
+        trial = self.make_attack(seed, context.data).trial(job.trial)
         record: Record = {"rows": {row: trial.reading(row)._asdict() for row in trial.drawn}}
         if job.trial * len(trial.originals) < self.shown:
             pictures = {"original": trial.originals, **trial.drawn}
@@ -76,7 +86,7 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
             record["shape"] = list(trial.originals[: self.shown].shape)
         return record
 
-    def prepared(self, seed: int, data: Path | None) -> DrawingAttack:
+    def make_attack(self, seed: int, data: Path | None) -> DrawingAttack:
         """Return the attack with its settings."""
         from coterie.attacks.faces.measure import Faces
         from coterie.attacks.inversion.measure import Inversion
@@ -87,13 +97,15 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
         return read_table(kinds[self.attack], table, f"settings of the attack {self.attack}")
 
     def collect(self, records: Mapping[Job, Record]) -> list[Record]:
-        """Return the trials in order, with no more pictures than are shown."""
+        """Return the trials in order, with only as many pictures as are shown."""
         return [_cut(records[job], self.shown) for job in sorted(records)]
 
     def report(self, trials: list[Record]) -> Findings:
-        """Report the readings by what the pictures were drawn from."""
+        """Report the similarity by the source of the reconstruction."""
         found = {row: Readings(row, [Reading(**trial["rows"][row]) for trial in trials]) for row in trials[0]["rows"]}
-        claims = [_judge(claim, found) for claim in self.claims]
+        missing = Scale(self.settings.get("rounds", 0)).shortfalls(Scale(self.paper_rounds))
+        missing += [self.fewer] if self.fewer else []
+        claims = [settle(claim.says, *_judge(claim, found), missing, ours=claim.ours) for claim in self.claims]
         shown = [trial for trial in trials if "pictures" in trial]
         draw = partial(_draw, trials=shown, most=self.shown)
         return Findings(
@@ -101,13 +113,14 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
             about=_EXPLANATION,
             tables=[readings_table(found)],
             claims=claims,
+            claims_note=RULE,
             claims_last=True,
             drawings=[Drawing("pictures.png", draw)] if shown else [],
         )
 
 
 def _cut(trial: Record, most: int) -> Record:
-    """Return a record with no more pictures than are shown."""
+    """Return a record with only as many pictures as are shown."""
     if "pictures" not in trial:
         return trial
     kept, *shape = trial["shape"]
@@ -119,14 +132,14 @@ def _cut(trial: Record, most: int) -> Record:
     }
 
 
-def _judge(claim: RowClaim, found: Mapping[str, Readings]) -> Claim:
-    """Judge by the differences between two rows of the same trials."""
+def _judge(claim: RowClaim, found: Mapping[str, Readings]) -> tuple[str, Judgement]:
+    """Return the difference between two rows of the same trials, and what it says about a claim."""
     gain = found[claim.row].of(claim.measure) - found[claim.above].of(claim.measure)
     low, high = mean_interval(gain)
     digits = _DIGITS[claim.measure]
     spread = f" ({low:+.{digits}f} to {high:+.{digits}f})" if low > -inf else ""
     statistic = f"{claim.measure} of “{claim.row}” less that of “{claim.above}”: {gain.mean():+.{digits}f}{spread}"
-    return Claim(claim.says, statistic, judge((low, high), 0.0, inf))
+    return statistic, judge((low, high), 0.0, inf)
 
 
 def _draw(path: Path, trials: Sequence[Record], most: int) -> None:

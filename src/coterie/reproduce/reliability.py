@@ -1,14 +1,14 @@
 """Reliability on sparse graphs: how often a round fails, by the paper's rule and by ours (Choi et al. 2020).
 
-A job is one graph with the clients that drop out of it, in each of four steps independently. Two rules decide on it:
+A job is one random graph, and clients that drop out of it in each of four steps independently. Two rules judge it:
 
-* The paper's, Theorem 1: the round is reliable if and only if everybody whose sum is to be revealed, and everybody who
-  left a mask on somebody's input, has at least t holders of its shares among those who stay to the end. One client with
-  too few makes the round fail for all.
-* Ours: a client that sees too few holders of its own shares does not send its input; it leaves, and the others go on.
-  A real session is played, with real cryptography, on the very graph and with the very dropouts.
+* The paper's, Theorem 1: the round is reliable if and only if every client whose sum is to be revealed, and every
+  client that left a mask on another's input, has at least t holders of its shares among those who stay to the end. One
+  client with too few makes the round fail for all.
+* Ours: a client that sees too few holders of its own shares does not send its input; it leaves, and the others
+  continue. A real session is played, with real cryptography, on the same graph and with the same dropouts.
 
-Nothing is trained. The sum of a round that succeeds is exact on any graph, so rounds are all that a graph can lose.
+Nothing is trained. The sum of a successful round is exact on any graph, so a graph can only lose rounds.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from coterie.crypto.context import bind, digest
-from coterie.errors import RoundAborted
+from coterie.errors import ConfigError, RoundAborted
 from coterie.graphs.guarantees import step_dropout
 from coterie.graphs.topology import ErdosRenyi, Graph
 from coterie.reports.findings import Claim, Findings, Judgement, Table, judge
 from coterie.reports.intervals import share_interval
-from coterie.reproduce.experiment import RARE, Experiment, Job, JobContext, Record
+from coterie.reproduce.experiment import RARE, Clients, Count, Experiment, Job, JobContext, Probability, Record
+from coterie.reproduce.verdicts import settle
 from coterie.rounds import one_off
 from coterie.secagg import rules
 from coterie.secagg.server import Step
@@ -33,10 +34,10 @@ from coterie.transports.memory import Carrier, Session
 
 _EXPLANATION = (
     "Each graph is judged twice, with the same clients dropping out of the same steps. *Paper:* Theorem 1 calls the "
-    "round unreliable, and nothing is learnt from it. *Ours:* a client with too few holders of its shares leaves, the "
-    "others go on, and the session is aborted only if a secret that is needed then cannot be opened. *Saved* are the "
-    "sessions that Theorem 1 calls unreliable and that were completed, with so many clients in the sum. Intervals hold "
-    "the probability with a confidence of 95% (Clopper and Pearson)."
+    "round unreliable, and it has no result. *Ours:* a client with too few holders of its shares leaves, the others "
+    "continue, and the session is aborted only if a secret that is then needed cannot be reconstructed. *Saved*: "
+    "sessions that Theorem 1 calls unreliable and that were completed, with so many clients in the sum. Intervals are "
+    "confidence intervals of 95% for the probability (Clopper and Pearson)."
 )
 
 
@@ -44,10 +45,10 @@ class GraphSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """Clients, the graph between them, and how many drop out of a round (``q_total``)."""
 
     name: str
-    clients: int
-    connection: float
-    threshold: int
-    dropout: float
+    clients: Clients
+    connection: Probability
+    threshold: Count
+    dropout: Probability
     played: bool = False
     """Whether sessions are played too, beside counting by Theorem 1."""
 
@@ -57,13 +58,15 @@ class GraphClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     says: str
     setting: str
+    ours: bool = False
+    """Whether it is our own check, and not a claim of the paper."""
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of the graphs of one setting; of the sessions, None where none was played.
+    """The results of the graphs of one setting; those of sessions are None if none were played.
 
-    ``saved`` has the number of clients in each sum that Theorem 1 had given up, and ``refused`` counts sessions that
-    were aborted though the round was reliable.
+    ``saved`` has the number of clients in each sum of a round that Theorem 1 calls unreliable. ``refused`` counts
+    sessions that were aborted although the round was reliable.
     """
 
     setting: GraphSetting
@@ -103,8 +106,21 @@ class Reliability(Experiment[list[Counts]], frozen=True, kw_only=True):
         """One graph for each setting."""
         return [("graphs", setting.name) for setting in self.settings]
 
+    def check(self) -> None:
+        """Refuse thresholds that no client can reach, and claims about settings that do not exist."""
+        for setting in self.settings:
+            if setting.threshold > setting.clients:
+                raise ConfigError(
+                    f"{setting.name}: threshold must be at most {setting.clients}, the number of clients, not "
+                    f"{setting.threshold}"
+                )
+        names = [setting.name for setting in self.settings]
+        for claim in self.claims:
+            if claim.setting not in names:
+                raise ConfigError(f"claims: there is no setting {claim.setting!r}; known are {', '.join(names)}")
+
     def measure(self, job: Job, seed: int, context: JobContext) -> Record:
-        """Draw a graph and who drops out, and apply both rules."""
+        """Draw a graph and its dropouts, and apply both rules."""
         setting = self._named(job.case)
         terms = Terms(
             session=digest(bind("reliability", job.case.encode(), seed, job.trial)),
@@ -126,7 +142,12 @@ class Reliability(Experiment[list[Counts]], frozen=True, kw_only=True):
     def report(self, counts: list[Counts]) -> Findings:
         """Report both rules on the same graphs."""
         claims = [
-            Claim(f"{claim.says} ({one.setting.name})", f"{_lost(one.unreliable, one.graphs)} unreliable", _judge(one))
+            settle(
+                f"{claim.says} ({one.setting.name})",
+                f"{_lost(one.unreliable, one.graphs)} unreliable",
+                _judge(one),
+                ours=claim.ours,
+            )
             for claim in self.claims
             for one in counts
             if claim.setting == one.setting.name
@@ -144,7 +165,7 @@ class Reliability(Experiment[list[Counts]], frozen=True, kw_only=True):
 
 
 def present(terms: Terms, faults: Faults) -> tuple[set[int], set[int], set[int]]:
-    """Return whose shares, whose masked inputs and whose revelations arrive if nobody leaves on its own: V2, V3, V4."""
+    """Return whose shares, masked inputs and revelations arrive if no client leaves by itself: V2, V3, V4."""
     there = set(range(len(terms.clients)))
     after: dict[Step, set[int]] = {}
     for step in (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL):
@@ -154,7 +175,7 @@ def present(terms: Terms, faults: Faults) -> tuple[set[int], set[int], set[int]]
 
 
 def reliable(graph: Graph, threshold: int, sharers: set[int], survivors: set[int], revealers: set[int]) -> bool:
-    """Tell whether Theorem 1 of Choi et al. (2020) calls a round reliable."""
+    """Return whether a round is reliable by Theorem 1 of Choi et al. (2020)."""
     return all(
         len(revealers & {client, *graph.neighbours(client)}) >= threshold
         for client in sharers
@@ -163,7 +184,7 @@ def reliable(graph: Graph, threshold: int, sharers: set[int], survivors: set[int
 
 
 def _run_session(terms: Terms, faults: Faults) -> Record:
-    """Play a session; ``aggregated`` is how many clients its sum is over, 0 where it was aborted."""
+    """Play a session; ``aggregated`` is the number of clients in its sum, 0 if it was aborted."""
     zeros = terms.ring.zeros(terms.length)
     try:
         result = Session(terms, one_off(terms, lambda _client: zeros.copy()), Carrier(faults, workers=1)).run()

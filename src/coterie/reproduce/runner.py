@@ -1,7 +1,7 @@
-"""The runner of declared experiments: what a paper measured, run again by one command.
+"""The runner of declared experiments.
 
-A finished job is written to a journal at once, so that an interrupted run goes on where it stopped. Training runs keep
-what they have done in a folder, and lose only their last round. A report can be made from whatever is there.
+A finished job is appended to a journal at once, so that an interrupted run continues where it stopped. Training runs
+keep their state in a folder, and lose at most one round. A report can be made from any number of finished jobs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, Remedy
 from coterie.files import write_output
 from coterie.host import cores
 from coterie.reports import markdown
@@ -33,11 +33,11 @@ from coterie.runs.storage.lock import locked
 from coterie.version import __version__
 
 JOURNAL, REPORT, RESULTS = "jobs.jsonl", "README.md", "results.json"
-_POLL = 0.5  # seconds between two looks at how far the jobs have come
+_POLL = 0.5  # seconds between two updates of the progress
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """The contents of ``results.json``: which run it was, and every number of its report."""
+    """The contents of ``results.json``: the identity of the run, and every number of its report."""
 
     experiment: str
     title: str
@@ -63,7 +63,7 @@ class Run:
     folder: Path
     size: str = FULL
     trials: int = 0
-    """How often everything is tried; 0: as declared for the size."""
+    """The number of trials; 0: as declared for the size."""
     seed: int = 0
     data: Path | None = None
 
@@ -76,17 +76,17 @@ class Run:
 
     @cached_property
     def experiment(self) -> Experiment[Any]:
-        """What is run."""
+        """The experiment at this size."""
         return self.declaration.experiment(self.size)
 
     @cached_property
     def jobs(self) -> list[Job]:
-        """All that is to be done."""
+        """All jobs."""
         return self.experiment.jobs(self._trials)
 
     @property
     def command(self) -> str:
-        """The command line that does the same again."""
+        """The command line that repeats this run."""
         size = "" if self.size == FULL else f" --size {self.size}"
         return f"coterie reproduce {self.name}{size} --trials {self._trials} --seed {self.seed}"
 
@@ -95,10 +95,9 @@ class Run:
         return self.trials or self.declaration.size(self.size).trials
 
     def work(self, workers: int = 1, watch: Callable[[float], None] = lambda _done: None) -> None:
-        """Do the jobs that are not in the journal yet; tell ``watch`` now and then how many are done.
+        """Do the jobs that are not in the journal yet; call ``watch`` now and then with the number of finished jobs.
 
-        However many workers there are, the results are the same. After an interrupt, what was finished is in the
-        journal.
+        The results do not depend on the number of workers. After an interrupt, finished jobs are in the journal.
         """
         with self._open_journal() as (journal, file):
             waiting = [job for job in self.jobs if job not in journal]
@@ -142,7 +141,7 @@ class Run:
         context = get_context("spawn")
         stop = context.Event()
         with ProcessPoolExecutor(workers, context, _prepare_worker, (stop,)) as pool:
-            with _threads(max(1, cores() // workers)):  # workers start with the first job, and read it then
+            with _threads(max(1, cores() // workers)):  # workers start with the first job, and read the limit then
                 running = {
                     pool.submit(_run, self.experiment, job, self.seed, self.folder, self.data): job for job in jobs
                 }
@@ -159,7 +158,7 @@ class Run:
                 pool.shutdown(cancel_futures=True)
 
     def write_report(self) -> Findings:
-        """Write the report on what the journal has: Markdown, JSON and pictures."""
+        """Write the report on the jobs in the journal: Markdown, JSON and figures."""
         journal = self._read_journal()
         records = {job: journal[job] for job in self.jobs if job in journal}
         if not records:
@@ -167,12 +166,12 @@ class Run:
         return self._write(self.experiment.findings(records), len(records), __version__)
 
     def rewrite_report(self) -> Findings:
-        """Write the report again from the results that are there, in the words of this version; run nothing."""
+        """Write the report again from ``results.json``, with the texts of this version; run nothing."""
         try:
             stored = msgspec.json.decode((self.folder / RESULTS).read_bytes(), type=Results)
         except (OSError, msgspec.DecodeError) as error:
             raise ConfigError(f"cannot read the results in {self.folder}: {error}") from None
-        ours = (self.name, self.size, self.seed, self._trials, self.declaration.settled(self.size))
+        ours = (self.name, self.size, self.seed, self._trials, self.declaration.settings_for(self.size))
         if ours != (stored.experiment, stored.size, stored.seed, stored.trials, stored.settings):
             raise ConfigError(
                 f"{self.folder / RESULTS} is of another run: {stored.command}, or the settings have changed since"
@@ -193,7 +192,7 @@ class Run:
             trials=self._trials,
             jobs=len(self.jobs),
             finished=finished,
-            settings=self.declaration.settled(self.size),
+            settings=self.declaration.settings_for(self.size),
             headlines=list(report.headlines),
             results=dict(report.numbers),
         )
@@ -214,10 +213,9 @@ class Run:
 
     @contextmanager
     def _open_journal(self) -> Iterator[tuple[dict[Job, Record], TextIO]]:
-        """Lock the folder, and read and open the journal, or begin one.
+        """Lock the folder, and open the journal or create one.
 
-        A last line that was cut off while it was written is removed. Without the lock, it might be one that another
-        process is still writing.
+        An incomplete last line is removed. The lock guarantees that no other process is still writing it.
         """
         path = self.folder / JOURNAL
         with ExitStack() as stack:
@@ -232,21 +230,22 @@ class Run:
             yield journal, file
 
     def _read_journal(self) -> dict[Job, Record]:
-        """Read what the journal has of this run; a last line that is not whole is left out."""
+        """Read the jobs of this run from the journal; an incomplete last line is left out."""
         path = self.folder / JOURNAL
         data = self._journal_bytes()
         first, *lines = _whole_lines(data).splitlines() or [self._head]
         if first != self._head:
             raise ConfigError(
-                f"{path} holds the jobs of another run: another experiment, size, seed or version. "
-                "Give another folder with --out, or remove that file."
+                f"{path} is of another run: another experiment, size, seed or version. Use another folder (",
+                Remedy("out", mention=True),
+                "), or remove that file.",
             )
         return {Job(*entry[:3]): entry[3] for entry in map(json.loads, lines)}
 
     @property
     def _head(self) -> bytes:
-        """The first line of the journal: which run it is of."""
-        settings = json.dumps(self.declaration.settled(self.size), sort_keys=True).encode()
+        """The first line of the journal, which identifies the run."""
+        settings = json.dumps(self.declaration.settings_for(self.size), sort_keys=True).encode()
         identity = {
             "experiment": self.name,
             "settings": hashlib.sha256(settings).hexdigest(),
@@ -274,7 +273,7 @@ def _whole_lines(data: bytes) -> bytes:
 
 @contextmanager
 def _threads(each: int) -> Iterator[None]:
-    """Let processes that are started meanwhile multiply matrices in so many threads, unless the user said otherwise."""
+    """Limit the threads of processes that start within the block, unless the user set a limit."""
     names = [name for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if name not in os.environ]
     os.environ.update(dict.fromkeys(names, str(each)))
     try:
@@ -290,7 +289,7 @@ _stop: Event  # in a worker process: set when the run is interrupted
 def _prepare_worker(stop: Event) -> None:
     global _stop  # a pool can pass an event to its workers in no other way
     _stop = stop
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and tells
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and sets the event
 
 
 def _run(experiment: Experiment[Any], job: Job, seed: int, folder: Path, data: Path | None) -> Record | None:

@@ -1,4 +1,4 @@
-"""Training runs of experiments: exactly what ``coterie run`` does with the same settings."""
+"""Training runs of experiments: the same as ``coterie run`` with the same settings."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from coterie.runs.settings.config import RunConfig
 
 RUNS = "runs"
-"""The folder for runs among the results."""
+"""The folder of runs in the results."""
 
 
 def make_run_config(name: str, seed: int, data: Path | None, settings: Mapping[str, Any]) -> RunConfig:
-    """Return the settings of a run, keyed like ``"cohort.size"``, with what every run of an experiment has."""
+    """Return the settings of a run, with keys like ``"cohort.size"``, and those common to all experiments."""
     own = {
         "name": name,
         "seed": seed,
@@ -31,7 +31,7 @@ def make_run_config(name: str, seed: int, data: Path | None, settings: Mapping[s
 
 
 def play_run(config: RunConfig, folder: Path, stop: Callable[[], bool]) -> RunResult | None:
-    """Train, or go on training, in a folder; None if it was asked to stop before the end."""
+    """Start or resume a training run in a folder; None if it was stopped before the end."""
     from coterie.runs.engine.run import TrainingRun
     from coterie.runs.records.record import RoundRecord
     from coterie.runs.report.observers import Observer
@@ -47,7 +47,7 @@ def play_run(config: RunConfig, folder: Path, stop: Callable[[], bool]) -> RunRe
         run = TrainingRun.open(RunFolder.open(folder), observers=[Stopper()])
         moved = run.config.data.model_copy(update={"folder": config.data.folder})
         if run.config.model_copy(update={"data": moved}) != with_schedule_length(config):
-            raise ConfigError(f"{folder} holds a run with other settings; remove it or give another folder")
+            raise ConfigError(f"{folder} has a run with other settings; remove it or use another folder")
     else:
         run = TrainingRun.begin(folder, config, observers=[Stopper()])
     result = run.play()
@@ -55,7 +55,7 @@ def play_run(config: RunConfig, folder: Path, stop: Callable[[], bool]) -> RunRe
 
 
 def share_played(folder: Path, rounds: int) -> float:
-    """Return which share of its rounds a run has played."""
+    """Return the share of its rounds that a run has played."""
     metrics = folder / "metrics.jsonl"
     played = metrics.read_bytes().count(b"\n") if metrics.exists() else 0
     return min(1.0, played / rounds)

@@ -1,9 +1,9 @@
-"""Tables of trained models: some ways to train, each in some settings, several times (the papers' accuracy tables).
+"""Tables of trained models: several ways to train, each in several settings and trials (the papers' accuracy tables).
 
-A job is one training run, exactly what ``coterie run`` does with the same settings: real secure aggregation in every
-round, cohorts, ledger and all. Trial number i has the seed ``seed + i`` in every case, so that all schemes of a trial
-start from the same model and meet the same clients, with the same data and the same absences. The run folder stays with
-the results; an interrupted run goes on in it.
+A job is one training run, the same as ``coterie run`` with the same settings: real secure aggregation in every round,
+with cohorts and ledger. Trial number i has the seed ``seed + i`` in every case, so that all schemes of a trial start
+from the same model and have the same clients, data and absences. The run folder stays in the results; an interrupted
+run is resumed from it.
 """
 
 from __future__ import annotations
@@ -23,37 +23,40 @@ from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SKY, SLATE, draw_ban
 from coterie.reports.words import count
 from coterie.reproduce.experiment import RARE, Experiment, Job, JobContext, Record, paired_differences
 from coterie.reproduce.training import make_run_config
+from coterie.reproduce.verdicts import RULE, Scale, settle
 
 if TYPE_CHECKING:
     from coterie.runs.engine.run import RunResult
     from coterie.runs.settings.config import RunConfig
 
 CURVES = "accuracy.png"
-SAME = 2.0  # points of accuracy: differences this close to each other are taken for the same
+SAME = 2.0  # points of accuracy: differences this close count as equal
 _COLORS = (RUST, OCHRE, SLATE, BLUE, SKY, GREEN)
 _MEANS = ("exposed", "cardinality", "fairness_gap", "skipped", "aborted", "clipped", "upload_bytes")
 _JUDGED = (
     "The statistic is the difference to the baseline over runs with the same seed, in points: an interval for its mean "
     f"(Student's t, 95%). A claim holds if all of it lies within {SAME:g} points of what the paper has, and does not "
-    "if none of it does. Fewer rounds than the paper's decide nothing. Where rounds are counted, the interval is "
-    f"that of Clopper and Pearson, and at most {RARE:.0%} may be aborted."
+    "hold if none of it does. Where rounds are counted, the interval is that of Clopper and Pearson, and at most "
+    f"{RARE:.0%} may be aborted. {RULE}"
 )
 
 
 class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What one row or one table has of its own: settings of a run, keyed like ``"cohort.size"``."""
+    """The settings of one row or one table, with keys like ``"cohort.size"``."""
 
     name: str
     settings: dict[str, Any] = msgspec.field(name="set", default={})
 
 
 class TableClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A claim in words that a scheme does as well as the baseline in a table: in accuracy, or in rounds not aborted."""
+    """A claim that a scheme is as good as the baseline in a table: in accuracy, or in rounds not aborted."""
 
     says: str
     table: str
     scheme: str
     measure: Literal["accuracy", "rounds"] = "accuracy"
+    ours: bool = False
+    """Whether it is our own check, and not a claim of the paper."""
 
 
 class Evaluations(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +67,7 @@ class Evaluations(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """All runs of one scheme in one setting: what a report shows of them, and what its results hold.
+    """All runs of one scheme in one setting, as ``results.json`` keeps them.
 
     Tuples have an entry for each run, in the order of ``trials``; single numbers are means over the runs.
     """
@@ -109,11 +112,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lost(self) -> bool:
-        """Whether every round that was played was aborted, so that there is no sum to speak of."""
+        """Whether every round was aborted, so that no sum was revealed."""
         return self.aborted > 0 and self.aborted + self.skipped == self.rounds
 
     def gain(self, other: Row) -> Reals:
-        """Return by how much this is better than another scheme, in the trials that both have."""
+        """Return the differences to another scheme, in the trials that both have."""
         return paired_differences(self.trials, self.final, other.trials, other.final)
 
 
@@ -121,7 +124,7 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
     """The experiment: a part is a table and a case a row."""
 
     common: dict[str, Any]
-    """The settings of all runs; those of a table go before these, and those of a row before both."""
+    """The settings of all runs; those of a table override these, and those of a row override both."""
     tables: tuple[Variant, ...]
     schemes: tuple[Variant, ...]
     baseline: str
@@ -129,9 +132,13 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
     paper: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
     """What the paper printed, in percent: by scheme, then by table."""
     paper_rounds: int = 0
-    """How many rounds the paper played; what it claims is not judged by fewer."""
+    """How many rounds the paper played."""
+    paper_clients: int = 0
+    """How many clients it has."""
+    paper_examples: int = 0
+    """How many training examples they have together."""
     claims: tuple[TableClaim, ...] = ()
-    """What it says without numbers."""
+    """Claims of the paper without numbers."""
 
     kept = "rows"
     outcomes = list[Row]
@@ -147,7 +154,7 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
         return make_run_config(job.folder_name, seed + job.trial, data, settings)
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
-        """Train, or go on training, in the job's folder."""
+        """Train in the job's folder, or resume training."""
         result = self.train(job, seed, context)
         return _record(result) if result else None
 
@@ -156,7 +163,7 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
         return [Row.of(*case, found) for case, found in self.group(records).items()]
 
     def keep(self, rows: list[Row]) -> Record:
-        """Keep the rows, and for readers of the file what follows from them."""
+        """Keep the rows, and numbers derived from them for readers of the file."""
         baselines = {row.table: row for row in rows if row.scheme == self.baseline}
         return {
             "rows": [
@@ -213,7 +220,7 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
         return Table(name, headings, [list(cells(row)) for row in rows])
 
     def _claims(self, rows: Sequence[Row]) -> Iterator[Claim]:
-        """Judge what the paper says about the rows of one table: in numbers, and in words."""
+        """Judge the claims of the paper about the rows of one table: with numbers, and without."""
         baseline = next((row for row in rows if row.scheme == self.baseline), None)
         if baseline is None:
             return
@@ -230,35 +237,38 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
                 if (claim.table, claim.scheme) == (row.table, row.scheme):
                     says = f"{row.table}, {row.scheme}: {claim.says}"
                     if claim.measure == "rounds":
-                        yield _judged_rounds(says, row)
+                        yield settle(says, *_judged_rounds(row), self._shortfalls(row), ours=claim.ours)
                     else:
-                        yield self._judged(says, row, baseline, 0.0)
+                        yield self._judged(says, row, baseline, 0.0, ours=claim.ours)
 
-    def _judged(self, says: str, row: Row, baseline: Row, difference: float) -> Claim:
+    def _judged(self, says: str, row: Row, baseline: Row, difference: float, *, ours: bool = False) -> Claim:
         gain = row.gain(baseline)
         low, high = mean_interval(gain)
         statistic = f"{low:+.2f} to {high:+.2f}, {count(gain.size, 'run')}" if gain.size > 1 else "one run"
-        if row.rounds < self.paper_rounds:
-            return Claim(says, f"{statistic}, {self._part(row)}", Judgement.OPEN)
-        return Claim(says, statistic, judge((low, high), difference - SAME, difference + SAME))
+        judgement = judge((low, high), difference - SAME, difference + SAME)
+        return settle(says, statistic, judgement, self._shortfalls(row), ours=ours)
 
     def _headlines(self, rows: Sequence[Row], claims: Sequence[Claim]) -> Iterator[str]:
-        """Say what was decided about a table, or that nothing could be."""
+        """Say what was judged about a table, or that nothing could be."""
         decided = [claim for claim in claims if claim.judgement is not Judgement.OPEN]
         for claim in decided:
             yield claim.headline
         table, least = rows[0].table, min(rows, key=lambda row: row.rounds)
         runs = count(min(len(row.trials) for row in rows), "run")
-        size = f"{self._part(least)}, {runs}" if least.rounds < self.paper_rounds else runs
-        if not claims and least.rounds >= self.paper_rounds:
+        missing = self._shortfalls(least)
+        size = ", ".join([*missing, runs])
+        if not claims and not missing:
             yield f"{table}: no number of the paper to compare with ({runs})."
         elif not decided:
             yield f"{table}: {Judgement.OPEN} ({size})."
         elif len(decided) < len(claims):
             yield f"{table}: {count(len(claims) - len(decided), 'more claim')} {Judgement.OPEN} ({size})."
 
-    def _part(self, row: Row) -> str:
-        return f"{row.rounds:,} of the paper's {self.paper_rounds:,} rounds"
+    def _shortfalls(self, row: Row) -> list[str]:
+        """List what a row has less of than the paper; tables and schemes do not differ in their clients and data."""
+        pictures = self.common.get("data.options", {}).get("train_rows", 0)
+        ours = Scale(row.rounds, pictures, self.common.get("clients.count", 0))
+        return ours.shortfalls(Scale(self.paper_rounds, self.paper_examples, self.paper_clients))
 
 
 def _record(result: RunResult) -> Record:
@@ -283,11 +293,12 @@ def _named(variants: tuple[Variant, ...], name: str) -> Variant:
     return next(variant for variant in variants if variant.name == name)
 
 
-def _judged_rounds(says: str, row: Row) -> Claim:
+def _judged_rounds(row: Row) -> tuple[str, Judgement]:
+    """Return how many rounds were aborted, and what that says about the claim that next to none is."""
     tries = round((row.rounds - row.skipped) * len(row.trials))
     lost = round(row.aborted * len(row.trials))
     low, high = share_interval(lost, tries)
-    return Claim(says, f"{lost} of {tries} rounds aborted ({low:.1%} to {high:.1%})", judge((low, high), 0.0, RARE))
+    return f"{lost} of {tries} rounds aborted ({low:.1%} to {high:.1%})", judge((low, high), 0.0, RARE)
 
 
 def _explanation(rows: Sequence[Row]) -> str:

@@ -50,7 +50,8 @@ TOO_FEW = "too few clients are available"
 def too_few(selected: int, minimum: int, without_prekeys: int = 0) -> str:
     """Say why a round with so many selected clients is skipped, and what it would need."""
     why = f"{count(selected, 'client')} selected, and a sum needs {minimum:,} or more" if selected else TOO_FEW
-    return f"{why}; {count(without_prekeys, 'client')} sit out without prekeys" if without_prekeys else why
+    sit = "sits" if without_prekeys == 1 else "sit"
+    return f"{why}; {count(without_prekeys, 'client')} {sit} out without prekeys" if without_prekeys else why
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from coterie.graphs.losses import LossLaw
 from coterie.graphs.table import assess, is_complete
 from coterie.graphs.tails import either_log2
 from coterie.secagg.messages import SERVER
+from coterie.secagg.protocols import AUTO, MOST_SHARES, PROTOCOLS, SessionProtocol
 from coterie.secagg.terms import Terms, ThreatMode
 
 SECONDS_A_DAY = 86_400
@@ -61,6 +62,13 @@ class Floor:
     """The longest vector, in ring elements."""
     prekey_days: float | None = 90.0
     """In two trips, the age of the oldest prekey in a session; None accepts any age, and needs no clock."""
+    protocol: str = AUTO
+    """One of :data:`~coterie.secagg.protocols.PROTOCOLS`; ``auto`` accepts both protocols."""
+    most_shares: int | None = MOST_SHARES
+    """In two trips, the most shares that this client deals: a client of n, in k circles, deals n * k. None: any number.
+
+    The server chooses who is invited, and so how much a client computes and sends.
+    """
 
     def __post_init__(self) -> None:
         # Asked so that NaN, which is neither below nor above anything, is refused too.
@@ -72,6 +80,10 @@ class Floor:
             raise ConfigError("with these limits on clients, bits and length there is no session to take part in")
         if self.prekey_days is not None and not self.prekey_days > 0:
             raise ConfigError(f"prekeys may be some days old, more than 0, not {self.prekey_days}")
+        if self.protocol not in PROTOCOLS:
+            raise ConfigError(f"the protocol is {', '.join(PROTOCOLS)}, not {self.protocol!r}")
+        if self.most_shares is not None and not self.most_shares >= 1:
+            raise ConfigError(f"a client deals one share at least in two trips, not {self.most_shares}")
         if self.sparse_bits is not None and not self.sparse_bits >= 0:
             raise ConfigError(f"a sparse graph may fail with probability 2^-{self.sparse_bits} at most: give 0 or more")
 
@@ -91,6 +103,13 @@ class Floor:
             raise _refusal(f"{terms.length} elements of {terms.bits} bits are more than this client sends")
         self._check_secrets(terms)
         self._check_circles(terms, roster)
+
+    def check_protocol(self, protocol: SessionProtocol, shares: int = 0) -> None:
+        """Refuse a protocol that this client takes no part in, or one in which it would deal too many shares."""
+        if self.protocol not in (AUTO, protocol):
+            raise _refusal(f"the session is by the protocol {protocol}; this client takes part in {self.protocol} only")
+        if self.most_shares is not None and shares > self.most_shares:
+            raise _refusal(f"this client would deal {shares:,} shares; the most is {self.most_shares:,}")
 
     def oldest_prekey(self, clock: Callable[[], float] | None) -> int:
         """Return the moment before which no prekey of a session may have been made, in seconds since 1970."""

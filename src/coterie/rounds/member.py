@@ -24,7 +24,7 @@ from coterie.crypto.entropy import Entropy, SystemEntropy
 from coterie.crypto.signing import Identity
 from coterie.errors import LocalProtocolError, PeerProtocolError, regarding
 from coterie.graphs.table import read_topology
-from coterie.rounds.floor import Floor
+from coterie.rounds.floor import SECONDS_A_DAY, Floor
 from coterie.secagg import client as protocol
 from coterie.secagg import messages
 from coterie.secagg.invitation import is_invitation, read_invitation
@@ -33,13 +33,14 @@ from coterie.secagg.prekeys import client as prekey_protocol
 from coterie.secagg.prekeys.book import PrekeyBook, is_book, is_book_message
 from coterie.secagg.prekeys.client import AnyParked, BookState, Contributed, Done, Signed
 from coterie.secagg.prekeys.messages import PREKEYS, Prekey, PrekeyOffer
+from coterie.secagg.protocols import SessionProtocol
 from coterie.secagg.states import park, read_state
 from coterie.secagg.terms import MOST_CLIENTS, Terms
 
 Contribute: TypeAlias = Callable[[Terms], RingVector]
 """Makes a client's input for a session, when it is needed."""
 
-ANY_TERMS = Floor(threshold=1, sparse_bits=0.0, most_clients=MOST_CLIENTS, prekey_days=None)
+ANY_TERMS = Floor(threshold=1, sparse_bits=0.0, most_clients=MOST_CLIENTS, prekey_days=None, most_shares=None)
 """The floor of a client whose caller made the terms itself."""
 
 # How often a client has answered after it entered, once it answers from this state. Against an active server, the
@@ -125,14 +126,17 @@ class Member:
     def offer(self, *, renew: bool = False) -> bytes:
         """Return all unused prekeys, as many as a client keeps, for the server; make those that are missing.
 
+        Those that others would soon refuse because of their age are erased, and new ones made in their place.
+
         With ``renew`` those made before are erased, and the states of all sessions with them. An operator does that
         after the client's disk was restored from a backup or copied: a prekey in it may have been used since, and a
         session in it may have been answered.
         """
         if renew:
             self._state = None
-        made = self._make_prekeys(PREKEYS if renew else PREKEYS - len(self._prekeys.prekeys()))
-        offered = self._prekeys.keep_prekeys(made, renew=renew)
+        young, old = self._prekeys_by_age()
+        made = self._make_prekeys(PREKEYS if renew else PREKEYS - len(young))
+        offered = self._prekeys.keep_prekeys(made, discard=[prekey.key for prekey in old], renew=renew)
         return messages.encode(PrekeyOffer(self._population, _read_prekeys(offered)))
 
     def leave(self) -> None:
@@ -156,7 +160,7 @@ class Member:
 
     def _enter(self, message: bytes) -> tuple[protocol.AnyState, bytes]:
         terms = read_invitation(message)
-        self._check_terms(terms)
+        self._check_terms(terms, SessionProtocol.PAPERS)
         entered = protocol.join(terms, self.name, self._entropy, self._identity)
         if self._memory:
             self._memory.enter(terms.session, terms.roster)
@@ -164,11 +168,15 @@ class Member:
             self._scratch.erase_states()
         return entered
 
-    def _check_terms(self, terms: Terms) -> None:
-        """Refuse what is below the floor, about something else than this client works on, or under a foreign key."""
+    def _check_terms(self, terms: Terms, protocol: SessionProtocol, shares: int = 0) -> None:
+        """Refuse what is below the floor, about something else than this client works on, or under a foreign key.
+
+        ``shares`` is the number of shares that this client would deal in two trips.
+        """
         if self._memory and self._memory.roster is None:
             raise PeerProtocolError(SERVER, f"invited {self.name}, who was never shown a roster")
         with regarding("floor"):
+            self._floor.check_protocol(protocol, shares)
             self._floor.check(terms, self.name, self._memory.roster if self._memory else None)
         self._check_content(terms)
         own = self._identity.public if self._identity else None
@@ -212,6 +220,13 @@ class Member:
     def _population(self) -> bytes:
         return self._memory.population if self._memory else NO_POPULATION
 
+    def _prekeys_by_age(self) -> tuple[list[Prekey], list[Prekey]]:
+        """Return the unused prekeys: those that can be offered, and those older than half of what the floor allows."""
+        unused, days = _read_prekeys(self._prekeys.prekeys()), self._floor.prekey_days
+        oldest = self._clock() - days / 2 * SECONDS_A_DAY if self._clock and days is not None else 0
+        young = [prekey for prekey in unused if prekey.issued >= oldest]
+        return young, [prekey for prekey in unused if prekey.issued < oldest]
+
     def _make_prekeys(self, number: int) -> list[KeptPrekey]:
         population, now = self._population, int(self._clock()) if self._clock else 0
         made = []
@@ -226,16 +241,17 @@ class Member:
         if (before := self._prekeys.last_answer(book.digest)) is not None:
             return self._repeat(before, seen)
         terms = book.terms
-        self._check_terms(terms)
+        self._check_terms(terms, SessionProtocol.TWO_TRIPS, len(terms.clients) * len(book.circles))
         prekey = book.prekeys[terms.index[self.name]]
         secret = self._prekeys.prekey_secret(prekey.key)
         oldest = self._floor.oldest_prekey(self._clock)
         invited = prekey_protocol.accept(book, self.name, secret, self._population, oldest=oldest)
-        vector = self._contribute(terms)
-        unused = [kept for kept in _read_prekeys(self._prekeys.prekeys()) if kept.key != prekey.key]
+        # The input is not kept here: it may be as large as all else that a client has in memory.
+        inputs = [self._contribute(terms)]
+        unused = [kept for kept in self._prekeys_by_age()[0] if kept.key != prekey.key]
         fresh = self._make_prekeys(PREKEYS - len(unused))
         offered = (*unused, *_read_prekeys([kept.body for kept in fresh]))
-        state, reply = invited.contribute(vector, self._entropy, self._identity, prekeys=offered)
+        state, reply = invited.contribute(inputs.pop(), self._entropy, self._identity, prekeys=offered)
         self._prekeys.contribute(
             terms.session, terms.roster, book.digest, prekey.key, Answered(seen, reply, park(state)), fresh
         )

@@ -5,7 +5,7 @@ store.offer(name, message)          # what Member.offer() returned, when a clien
 Coordinator(..., prekeys=store)     # contributions bring more from then on
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -15,6 +15,7 @@ from coterie.cohorts.prekey_stock import PrekeyStock
 from coterie.cohorts.roster import Roster
 from coterie.crypto.agreement import check_public
 from coterie.errors import ConfigError, PeerProtocolError, PrekeyRefused, VerificationError
+from coterie.rounds.floor import SECONDS_A_DAY
 from coterie.secagg import messages
 from coterie.secagg.prekeys import rules
 from coterie.secagg.prekeys.book import PrekeyBook
@@ -25,6 +26,10 @@ from coterie.secagg.terms import Terms
 
 MOST_OFFERED = 4 * PREKEYS
 """The most that a server takes from one client."""
+OLDEST_DAYS = 60.0
+"""The age of the oldest prekey in a book. Clients replace theirs before that, and refuse a book only later."""
+EARLY_DAYS = 1.0
+"""How far a client's clock may be ahead of the server's."""
 
 
 def population_of(roster: Roster) -> bytes:
@@ -38,7 +43,13 @@ class PrekeyStore:
     """Prekeys of a roster's clients, on the server."""
 
     def __init__(
-        self, roster: Roster, stock: PrekeyStock, *, population: bytes | None = None, signed: bool = True
+        self,
+        roster: Roster,
+        stock: PrekeyStock,
+        *,
+        population: bytes | None = None,
+        signed: bool = True,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         """Take up a stock.
 
@@ -47,11 +58,14 @@ class PrekeyStore:
             stock: where the prekeys are kept.
             population: the digest of the first roster, which prekeys are signed for; needed from its third version on.
             signed: whether clients sign their prekeys, as they must against a malicious server.
+            clock: the seconds since 1970, to check dates of prekeys. Without it, dates are not checked: one client
+                that offers old prekeys then ends every round it is invited to, because the others refuse the book.
 
         """
         self.population = population_of(roster) if population is None else population
         self._identities = {client.name: client.identity for client in roster.clients}
-        self._stock, self._signed = stock, signed
+        self._stock, self._signed, self._clock = stock, signed, clock
+        self._unused: dict[str, frozenset[bytes]] = {}  # of each client when it was invited last
 
     def offer(self, client: str, message: bytes) -> None:
         """Take in all unused prekeys of an authenticated client: they replace those that were there.
@@ -63,10 +77,54 @@ class PrekeyStore:
         offered = messages.decode(message, PrekeyOffer, client, None)
         if offered.terms != self.population:
             raise PeerProtocolError(client, "offered prekeys for another population")
-        self.refill(client, offered.prekeys)
+        if refused := self.refill({client: offered.prekeys}):
+            raise refused[client]
 
-    def refill(self, client: str, prekeys: Sequence[Prekey]) -> None:
-        """The same for prekeys that came with a contribution."""
+    def refill(
+        self, offers: Mapping[str, Sequence[Prekey]], excused: Mapping[str, frozenset[bytes]] | None = None
+    ) -> dict[str, PeerProtocolError]:
+        """The same for prekeys that came with contributions; return why some were not taken in, by client.
+
+        Those in ``excused`` are left out if they were used, and nothing is made of it: a session that another run
+        played at the same time may have used them after the contribution was made.
+        """
+        stocks: dict[str, dict[bytes, bytes]] = {}
+        refused: dict[str, PeerProtocolError] = {}
+        for client, prekeys in offers.items():
+            try:
+                stocks[client] = self._checked(client, prekeys, (excused or {}).get(client, frozenset()))
+            except PrekeyRefused as error:
+                refused[client] = error
+                stocks[client] = {}  # so that it is left out until it has made new ones
+            except PeerProtocolError as error:
+                refused[client] = error
+        self._stock.replace(stocks)
+        return refused
+
+    def stocked(self, names: Iterable[str]) -> NDArray[np.bool_]:
+        """Tell who has a prekey left; the others sit out until they have offered new ones."""
+        self._discard_old()
+        counts = self._stock.counts()
+        return np.array([name in counts for name in names], bool)
+
+    def take_book(self, terms: Terms) -> PrekeyBook:
+        """Make the book of a session: one prekey of each of its clients."""
+        self._unused = self._stock.unused_keys(terms.clients)
+        taken = self._stock.take(terms.clients)
+        if missing := [name for name in terms.clients if name not in taken]:
+            raise ConfigError(f"no prekeys of {', '.join(missing[:3])} are left: these clients cannot be invited")
+        return PrekeyBook(terms, tuple(msgspec.msgpack.decode(taken[name], type=Prekey) for name in terms.clients))
+
+    def restock(self, server: PrekeyServer) -> None:
+        """Note which prekeys were used in a session, and keep those that came with the contributions."""
+        contributed = {name: server.book.prekeys[server.terms.index[name]].key for name in server.survivors}
+        self._stock.mark_used(contributed)
+        excused = {name: self._unused.get(name, frozenset()) - {key} for name, key in contributed.items()}
+        for name, error in self.refill(server.refills, excused).items():
+            server.rejected.append(Rejected(name, server.step, error.reason))
+
+    def _checked(self, client: str, prekeys: Sequence[Prekey], excused: frozenset[bytes]) -> dict[bytes, bytes]:
+        """Return what is stored of an offer, bodies by key, if all of it checks out."""
         if client not in self._identities:
             raise PeerProtocolError(client, "is not on the roster")
         if len(prekeys) > MOST_OFFERED:
@@ -75,6 +133,7 @@ class PrekeyStore:
         try:
             for prekey in prekeys:
                 check_public(prekey.key)
+                self._check_date(client, prekey)
                 if self._signed:
                     rules.check_prekey(identity, self.population, client, prekey)
         except VerificationError as error:
@@ -82,33 +141,36 @@ class PrekeyStore:
         bodies = {prekey.key: msgspec.msgpack.encode(prekey) for prekey in prekeys}
         if len(bodies) < len(prekeys) or self._stock.held_by_others(client, bodies.keys()):
             raise PeerProtocolError(client, "offered one key twice, or a key that another client offered")
-        if not self._stock.used(client).isdisjoint(bodies):
-            self._stock.replace(client, {})  # so that it is left out until it has made new ones
+        used = self._stock.used(client)
+        if not (used - excused).isdisjoint(bodies):
             raise PrekeyRefused(
                 client,
                 "offered a prekey that it used before: its disk was restored from a backup or cloned, and it must "
                 "make new ones",
             )
-        self._stock.replace(client, bodies)
+        return {key: body for key, body in bodies.items() if key not in used}
 
-    def stocked(self, names: Iterable[str]) -> NDArray[np.bool_]:
-        """Tell who has a prekey left; the others sit out until they have offered new ones."""
-        counts = self._stock.counts()
-        return np.array([name in counts for name in names], bool)
+    def _check_date(self, client: str, prekey: Prekey) -> None:
+        """Refuse a date that other clients would refuse, and one that would make a prekey last for ever."""
+        if self._clock is None:
+            return
+        days = (self._clock() - prekey.issued) / SECONDS_A_DAY
+        if not -EARLY_DAYS <= days <= OLDEST_DAYS:
+            raise PeerProtocolError(
+                client,
+                f"offered a prekey that was made {days:.1f} days ago by its date; between {-EARLY_DAYS:g} and "
+                f"{OLDEST_DAYS:g} are accepted. Is its clock right?",
+            )
 
-    def take_book(self, terms: Terms) -> PrekeyBook:
-        """Make the book of a session: one prekey of each of its clients."""
-        taken = self._stock.take(terms.clients)
-        if missing := [name for name in terms.clients if name not in taken]:
-            raise ConfigError(f"no prekeys of {', '.join(missing[:3])} are left: these clients cannot be invited")
-        return PrekeyBook(terms, tuple(msgspec.msgpack.decode(taken[name], type=Prekey) for name in terms.clients))
-
-    def restock(self, server: PrekeyServer) -> None:
-        """Note which prekeys were used in a session, and keep those that came with the contributions."""
-        numbers = {name: server.terms.index[name] for name in server.survivors}
-        self._stock.mark_used({name: server.book.prekeys[number].key for name, number in numbers.items()})
-        for name, prekeys in server.refills.items():
-            try:
-                self.refill(name, prekeys)
-            except PeerProtocolError as error:
-                server.rejected.append(Rejected(name, server.step, error.reason))
+    def _discard_old(self) -> None:
+        """Delete prekeys that became too old here."""
+        if self._clock is None:
+            return
+        oldest = self._clock() - OLDEST_DAYS * SECONDS_A_DAY
+        old = [
+            (client, key)
+            for client, key, body in self._stock.unused()
+            if msgspec.msgpack.decode(body, type=Prekey).issued < oldest
+        ]
+        if old:
+            self._stock.discard(old)

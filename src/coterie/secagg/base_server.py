@@ -1,6 +1,6 @@
-"""What the servers of both protocols have in common: they collect messages step by step, and add up masked vectors.
+"""The common part of the servers of both protocols: they collect messages step by step, and add masked vectors.
 
-A protocol's server gives a :class:`Stage` for each of its steps, and says which step follows. It never raises on bad
+A protocol's server has a :class:`Stage` for each of its steps, and knows which step follows. It never raises on bad
 input: a message that is not accepted becomes a :class:`Rejected` value.
 """
 
@@ -117,7 +117,9 @@ class BaseServer:
             raise LocalProtocolError("the session is over: there is nothing to close")
         outgoing = self._stages[self.step].close()
         self.step = self._following()
-        return {self.terms.clients[client]: messages.encode(message) for client, message in outgoing.items()}
+        distinct = {id(message): message for message in outgoing.values()}  # many clients may get the same one
+        encoded = {key: messages.encode(message) for key, message in distinct.items()}
+        return {self.terms.clients[client]: encoded[id(message)] for client, message in outgoing.items()}
 
     def _following(self) -> Step:
         """Return the step after the one that was just closed."""

@@ -12,6 +12,7 @@ gives away both kinds of share.
 """
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import cast
 
 import msgspec
@@ -27,6 +28,7 @@ from coterie.graphs.table import read_topology
 from coterie.secagg import messages, rules
 from coterie.secagg.envelopes import open_shares, seal_shares, sealing_keys
 from coterie.secagg.masking import Map, adds, mask_vector, pair_seed
+from coterie.secagg.members import Members
 from coterie.secagg.messages import SERVER
 from coterie.secagg.states import SecretPart, State, own_identity, park, read_state
 from coterie.secagg.terms import Terms
@@ -78,7 +80,8 @@ class Joined(State, frozen=True, tag=True):
         self._check_book(book, messages.Advertisement(terms.digest, me, sealing_key.public, masking_key.public))
         seed = rules.graph_seed(terms, book)
         neighbours = terms.graph(seed).neighbours(me)
-        peers = [entry for entry in book if entry.sender in neighbours]
+        near = frozenset(neighbours)
+        peers = [entry for entry in book if entry.sender in near]
         if not terms.active and len(peers) != len(book):
             raise PeerProtocolError(SERVER, "sent the keys of a client that is not a neighbour")
         shares = len(neighbours) + 1
@@ -124,13 +127,20 @@ class Joined(State, frozen=True, tag=True):
             raise PeerProtocolError(SERVER, f"sent a key book in which {error}") from None
         if not self.terms.active:
             return
+        mine = [
+            entry
+            for entry in book
+            if entry.sender == own.sender and msgspec.structs.replace(entry, signature=None) == own
+        ]
         for entry in book:
+            if entry in mine:
+                continue  # this client made these keys, and needs no signature to know it
             try:
                 rules.check_advertisement(self.terms, entry)
             except VerificationError:
                 name = self.terms.clients[entry.sender]
                 raise PeerProtocolError(SERVER, f"sent keys that client {name} did not sign") from None
-        if not any(msgspec.structs.replace(entry, signature=None) == own for entry in book):
+        if not mine:
             raise PeerProtocolError(SERVER, "left this client's own keys out")
 
 
@@ -143,7 +153,7 @@ class Shared(State, frozen=True, tag=True):
     own: Holding
 
     def check(self, message: bytes) -> tuple[messages.Envelope, ...]:
-        """Return what was delivered, if it may be answered: to be asked before an input is made for it."""
+        """Check and return what was delivered. Call this before an input is made, which may take long."""
         envelopes = messages.decode(message, messages.Deliveries, SERVER, self.terms.digest).envelopes
         messages.check_order([envelope.peer for envelope in envelopes], SERVER)
         if not {envelope.peer for envelope in envelopes} <= {peer.client for peer in self.peers}:
@@ -197,18 +207,18 @@ class Masked(State, frozen=True, tag=True):
     held: tuple[Holding, ...]
     sharers: tuple[int, ...]
     distrusted: tuple[int, ...]
-    """Neighbours whose shares were mauled on the way or never fitted together."""
+    """Neighbours whose shares were altered on the way, or differ from those that they committed to."""
 
     def consider(self, message: bytes) -> frozenset[str]:
-        """Return the clients that answering an announcement would aggregate; sign and reveal nothing.
+        """Return the clients that would be aggregated if this announcement were answered; sign and reveal nothing.
 
-        The announcement is checked as far as that takes no signatures; those are checked before it is answered.
+        The announcement is checked, except for signatures, which are checked when it is answered.
         """
-        told = self._survivors(self._read(message))
-        return frozenset(self.terms.clients[client] for client in self.terms.aggregated(told))
+        aggregated = self.terms.summed(self._survivors(self._read(message)))
+        return frozenset(compress(self.terms.clients, aggregated.flags.tolist()))
 
     def confirm(self, message: bytes, identity: Identity | None) -> tuple["Confirmed", bytes]:
-        """Check what the others said of their masks, then sign the survivors (consistency step, active server only)."""
+        """Check the neighbours' statements of their masks, then sign the survivors (active server only)."""
         terms = self.terms
         if not terms.active:
             raise LocalProtocolError("survivors are confirmed only against an active server")
@@ -218,9 +228,9 @@ class Masked(State, frozen=True, tag=True):
         sharers = messages.decode_members(announcement.sharers, len(terms.clients), SERVER)
         messages.check_order([entry.client for entry in announcement.statements], SERVER)
         peers = terms.graph(self.seed).neighbours(self.me)
-        rules.check_statements(terms, self.seed, peers, terms.aggregated(told), sharers, announcement.statements)
+        rules.check_statements(terms, self.seed, peers, terms.summed(told), sharers, announcement.statements)
         signature = identity.sign(rules.survivors_context(terms, self.seed, told))
-        state = Confirmed(terms, self.me, self.seed, self.held, tuple(sorted(told)))
+        state = Confirmed(terms, self.me, self.seed, self.held, told.bits)
         return state, messages.encode(messages.Confirmation(terms.digest, self.me, signature))
 
     def reveal(self, message: bytes) -> tuple["Finished", bytes]:
@@ -232,7 +242,7 @@ class Masked(State, frozen=True, tag=True):
     def _read(self, message: bytes) -> messages.Announcement:
         return messages.decode(message, messages.Announcement, SERVER, self.terms.digest)
 
-    def _survivors(self, announcement: messages.Announcement) -> frozenset[int]:
+    def _survivors(self, announcement: messages.Announcement) -> Members:
         told = messages.decode_members(announcement.survivors, len(self.terms.clients), SERVER)
         rules.check_survivors(self.terms, self.seed, self.me, self.sharers, told)
         return told
@@ -243,22 +253,23 @@ class Confirmed(State, frozen=True, tag=True):
 
     seed: bytes
     held: tuple[Holding, ...]
-    survivors: tuple[int, ...]
+    survivors: bytes | tuple[int, ...]
+    """As a bitmap. States that were parked by earlier versions have a list."""
 
     def reveal(self, message: bytes) -> tuple["Finished", bytes]:
         """Check that a quorum signed the same survivors, then give one share for each neighbour (step 3)."""
         testimony = messages.decode(message, messages.Testimony, SERVER, self.terms.digest).confirmations
         messages.check_order([entry.sender for entry in testimony], SERVER)
-        survivors = frozenset(self.survivors)
-        rules.check_testimony(self.terms, self.seed, survivors, testimony)
+        survivors = _read_members(self.survivors, len(self.terms.clients))
+        rules.check_testimony(self.terms, self.seed, survivors, testimony, self.me)
         return _reveal(self, survivors, self.held)
 
 
 class Finished(State, frozen=True, tag=True):
-    """Everything is said; no message is answered any more."""
+    """The session is over for this client; it answers no further message."""
 
-    aggregated: tuple[int, ...]
-    """The clients whose sum this client helped to open."""
+    aggregated: bytes | tuple[int, ...]
+    """The clients whose sum this client helped to open, as a bitmap. States of earlier versions have a list."""
 
 
 AnyState = Joined | Shared | Masked | Confirmed | Finished
@@ -311,9 +322,13 @@ def resume(data: bytes) -> AnyState:
     return read_state(data, _DECODER)
 
 
-def _reveal(state: State, survivors: frozenset[int], held: Sequence[Holding]) -> tuple[Finished, bytes]:
+def _read_members(members: bytes | tuple[int, ...], size: int) -> Members:
+    return Members(members, size) if isinstance(members, bytes) else Members.of(members, size)
+
+
+def _reveal(state: State, survivors: Members, held: Sequence[Holding]) -> tuple[Finished, bytes]:
     terms = state.terms
-    aggregated = terms.aggregated(survivors)
+    aggregated = terms.summed(survivors)
     held = sorted(held, key=lambda holding: holding.dealer)
     opens_self, opens_key = rules.kinds_of_share([holding.dealer for holding in held], aggregated)
     reply = messages.Revelation(
@@ -322,4 +337,4 @@ def _reveal(state: State, survivors: frozenset[int], held: Sequence[Holding]) ->
         tuple(messages.SelfShareOf(h.dealer, h.self_share) for h in held if h.dealer in opens_self),
         tuple(messages.KeyShareOf(h.dealer, h.key_share) for h in held if h.dealer in opens_key),
     )
-    return Finished(terms, state.me, tuple(sorted(aggregated))), messages.encode(reply)
+    return Finished(terms, state.me, aggregated.bits), messages.encode(reply)

@@ -1,4 +1,4 @@
-"""Envelopes: a dealer's shares on their way to one holder, through a server that can neither read nor redirect them."""
+"""Envelopes: a dealer's shares, sealed for one holder. The server can neither read nor redirect them."""
 
 from coterie.crypto.agreement import KEY_BYTES, PrivateKey
 from coterie.crypto.entropy import Entropy

@@ -1,4 +1,4 @@
-"""Masks as both sides compute them: which seeds, which signs, over which slices of a vector."""
+"""Masks, as clients add them and the server removes them: their seeds, their signs, and slices of long vectors."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any

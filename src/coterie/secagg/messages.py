@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import Annotated, TypeVar
 
 import msgspec
-import numpy as np
 
 from coterie.crypto.agreement import KEY_BYTES
 from coterie.crypto.context import FINGERPRINT_BYTES
@@ -20,6 +19,7 @@ from coterie.crypto.sealing import OVERHEAD_BYTES
 from coterie.crypto.shamir import share_size
 from coterie.crypto.signing import SIGNATURE_BYTES
 from coterie.errors import PeerProtocolError
+from coterie.secagg.members import Members
 
 SERVER = "server"
 CHECKSUM_BYTES = 16
@@ -42,8 +42,12 @@ Sealed = Annotated[bytes, _exactly(SEALED_BYTES)]
 Signature = Annotated[bytes, _exactly(SIGNATURE_BYTES)]
 
 
-class Part(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A message, or part of one."""
+class Part(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A message, or part of one.
+
+    The garbage collector skips these: they are immutable and refer to nothing that could refer back. A session holds
+    millions of them, and looking at each of them again and again would take longer than the protocol.
+    """
 
 
 class Message(Part, frozen=True):
@@ -243,14 +247,11 @@ def check_order(clients: Iterable[int], peer: str) -> None:
 
 def encode_members(members: Iterable[int], size: int) -> bytes:
     """One bit for each of ``size`` clients, the first in the lowest bit of the first byte."""
-    flags = np.zeros(size, np.bool_)
-    flags[list(members)] = True
-    return np.packbits(flags, bitorder="little").tobytes()
+    return Members.of(members, size).bits
 
 
-def decode_members(data: bytes, size: int, peer: str) -> frozenset[int]:
+def decode_members(data: bytes, size: int, peer: str) -> Members:
     """Read what :func:`encode_members` wrote; there is one encoding for each set."""
-    flags = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
-    if len(data) != (size + 7) // 8 or flags[size:].any():
+    if len(data) != (size + 7) // 8 or int.from_bytes(data, "little") >> size:
         raise PeerProtocolError(peer, "sent a malformed set of clients")
-    return frozenset(np.flatnonzero(flags).tolist())
+    return Members(data, size)

@@ -1,16 +1,19 @@
-"""The rules a client insists on before it answers: every refusal that protects it, each under its own name.
+"""The rules that a client checks before it answers. Each refusal that protects a client is one function here.
 
-The server is not trusted with any of this; it computes the same things only to fail early. Each rule
-here is one line of defence against one attack, and the adversary tests switch them off one by one.
+The server is not trusted with any of this. It computes the same only to fail early. Each rule prevents one attack, and
+the adversary tests switch the rules off one by one.
 """
 
-from collections.abc import Collection, Set
+from collections.abc import Collection, Container, Set
 from functools import lru_cache
+
+import numpy as np
 
 from coterie.crypto import signing
 from coterie.crypto.context import bind, digest, fingerprint
 from coterie.errors import PartialSumRisk, PeerProtocolError, ThresholdError, VerificationError
 from coterie.graphs.topology import Topology, build
+from coterie.secagg.members import Members
 from coterie.secagg.messages import (
     SERVER,
     Advertisement,
@@ -24,12 +27,12 @@ from coterie.secagg.terms import Terms
 
 
 def advertisement_context(terms: Terms, client: int, sealing_key: bytes, masking_key: bytes) -> bytes:
-    """What a client signs when it advertises its keys."""
+    """Return what a client signs when it advertises its keys."""
     return bind("advertise", terms.digest, client, sealing_key, masking_key)
 
 
 def check_advertisement(terms: Terms, advertisement: Advertisement) -> None:
-    """Keys must be signed by the client they are said to belong to (against a server that swaps keys)."""
+    """Refuse keys that their owner did not sign: the server may have replaced them."""
     context = advertisement_context(terms, advertisement.sender, advertisement.sealing_key, advertisement.masking_key)
     if advertisement.signature is None:
         raise VerificationError("an advertisement is not signed")
@@ -37,9 +40,9 @@ def check_advertisement(terms: Terms, advertisement: Advertisement) -> None:
 
 
 def check_distinct(advertisements: Collection[Advertisement], known: Set[bytes] = frozenset()) -> None:
-    """No key is advertised twice: whoever advertises another client's key as its own wants their masks to cancel.
+    """Refuse a key that is advertised twice. A colluder may copy another client's key, so that their masks cancel.
 
-    They would not (:func:`pair_context`); this refuses the attempt where it shows.
+    The masks would not cancel (:func:`pair_context`); this rule refuses the attempt.
     """
     keys = [key for entry in advertisements for key in (entry.sealing_key, entry.masking_key)]
     if len(set(keys)) != len(keys) or not known.isdisjoint(keys):
@@ -47,12 +50,11 @@ def check_distinct(advertisements: Collection[Advertisement], known: Set[bytes] 
 
 
 def graph_seed(terms: Terms, advertisements: Collection[Advertisement]) -> bytes:
-    """The seed of the assignment graph.
+    """Return the seed of the assignment graph.
 
-    Against an active server it depends on every signed advertisement, so that neither the server nor any client
-    can fix who is whose neighbour before all keys are on the table. It is also a name for the whole key book, and
-    whatever clients derive, seal or sign from then on is bound to it: what was said under one book does not count
-    under another.
+    Against an active server it depends on every signed advertisement. So neither the server nor a client can choose
+    neighbours before all keys are known. The seed also names the whole key book. Everything that clients derive, seal
+    or sign afterwards is bound to it, and is worthless under another book.
     """
     signed = sorted(advertisements, key=lambda entry: entry.sender) if terms.active else []
     parts = [advertisement_context(terms, entry.sender, entry.sealing_key, entry.masking_key) for entry in signed]
@@ -60,113 +62,117 @@ def graph_seed(terms: Terms, advertisements: Collection[Advertisement]) -> bytes
 
 
 def pair_context(purpose: str, terms: bytes, seed: bytes, client: int, peer: int) -> bytes:
-    """What two clients agree on a key for: the purpose, the session, the key book, and both of them.
+    """Return what a key between two clients is bound to: the purpose, the session, the key book, and both clients.
 
-    Their numbers keep apart what one client agrees on with two peers that advertise one key, the book what it agrees on
-    with a peer that joined twice.
+    With their numbers, one client derives different keys with two peers that advertise the same key. With the book, it
+    derives different keys with a peer that joined twice.
     """
     return bind(purpose, terms, seed, *sorted((client, peer)))
 
 
 def envelope_context(terms: bytes, seed: bytes, dealer: int, holder: int) -> bytes:
-    """What an envelope is sealed for."""
+    """Return what an envelope is bound to."""
     return bind("share", terms, seed, dealer, holder)
 
 
 def self_share_mark(terms: bytes, dealer: int, holder: int, share: bytes) -> bytes:
-    """The fingerprint by which anyone recognises the self share that ``dealer`` gave to ``holder``."""
+    """Return the fingerprint of the self share that ``dealer`` gave to ``holder``; anyone can compare it."""
     return fingerprint(bind("self-share", terms, dealer, holder), share)
 
 
 def key_share_mark(terms: bytes, dealer: int, holder: int, share: bytes) -> bytes:
-    """The same for the share of the dealer's masking key."""
+    """Return the fingerprint of the share of the dealer's masking key."""
     return fingerprint(bind("key-share", terms, dealer, holder), share)
 
 
 def share_marks(terms: bytes, dealer: int, holder: int, self_share: bytes, key_share: bytes) -> Fingerprints:
-    """Both fingerprints together."""
+    """Return both fingerprints."""
     return Fingerprints(
         self_share_mark(terms, dealer, holder, self_share), key_share_mark(terms, dealer, holder, key_share)
     )
 
 
 def self_seed_mark(terms: bytes, dealer: int, seed: bytes) -> bytes:
-    """The fingerprint by which the server recognises a client's self seed."""
+    """Return the fingerprint of a client's self seed, which the server compares."""
     return fingerprint(bind("self-seed", terms, dealer), seed)
 
 
 def check_enough(terms: Terms, present: int, shares: int, what: str) -> None:
-    """A client goes on only if its own secrets could be recovered from the holders still there.
+    """Refuse to continue if too few share holders are left to recover this client's own secrets.
 
-    It also means that at least a threshold of neighbours really share a mask with it: a server that pretends
-    everybody else has left cannot strip a client's pairwise masks.
+    Then at least a threshold of neighbours share a mask with it. A server that pretends that everybody else has dropped
+    out cannot remove a client's pairwise masks.
     """
     needed = terms.threshold_for(shares)
     if present < needed:
         raise ThresholdError(f"only {present} of {shares} share holders {what}; {needed} are needed")
 
 
-def check_survivors(terms: Terms, seed: bytes, client: int, sharers: Collection[int], told: frozenset[int]) -> None:
-    """An announced survivor set must be one that this client can answer to without harm.
+def check_survivors(terms: Terms, seed: bytes, client: int, sharers: Collection[int], told: Members) -> None:
+    """Refuse a survivor set that this client must not answer.
 
-    It contains the client itself; no neighbour that never shared a mask with it; enough clients to hide among;
-    and a connected graph of those aggregated, without which a partial sum would come to light.
+    The set must contain the client itself, and no neighbour that never shared a mask with it. The clients to be
+    aggregated must be enough, and their graph connected: otherwise a partial sum would be revealed.
     """
     if client not in told:
         raise PeerProtocolError(SERVER, "announced survivors without this client")
-    if not told.intersection(terms.graph(seed).neighbours(client)) <= set(sharers):
+    if not told.among(terms.graph(seed).neighbours(client)) <= set(sharers):
         raise PeerProtocolError(SERVER, "announced a survivor that never shared its keys")
-    check_aggregate(terms, seed, terms.aggregated(told))
+    check_aggregate(terms, seed, terms.summed(told))
 
 
-def check_aggregate(terms: Terms, seed: bytes, aggregated: frozenset[int]) -> None:
-    """Enough clients to hide among, in one piece, and none of them among colluders only."""
+def check_aggregate(terms: Terms, seed: bytes, aggregated: Set[int]) -> None:
+    """Refuse a sum over too few clients, over a graph that is not connected, or with a client among colluders only."""
     if len(aggregated) < terms.minimum:
         raise ThresholdError(f"{len(aggregated)} clients would be aggregated; the minimum is {terms.minimum}")
-    check_company(terms, seed, aggregated)
-    size = len(terms.clients)
-    if not _connected(terms.topology, size, seed, encode_members(aggregated, size)):
+    members = Members.of(aggregated, len(terms.clients))
+    check_company(terms, seed, members)
+    if not _connected(terms.topology, members.size, seed, members.bits):
         raise PartialSumRisk("the graph of the clients to be aggregated falls apart; a partial sum would be exposed")
 
 
-def check_company(terms: Terms, seed: bytes, aggregated: frozenset[int]) -> None:
-    """Against an active server, every aggregated client has an honest neighbour among them.
+def check_company(terms: Terms, seed: bytes, aggregated: Members) -> None:
+    """Against an active server, refuse a sum in which a client may have no honest neighbour.
 
-    At most ``c`` of its neighbours collude, and fewer than ``threshold``, or its secrets were theirs already. On the
-    complete graph this is ``|aggregated| >= c + 2``: a sum of one honest input and the colluders' own is that input.
+    At most ``c`` of a client's neighbours collude, and fewer than its threshold: otherwise they would hold its secrets.
+    On the complete graph the rule is ``|aggregated| >= c + 2``, because a sum of one honest input and the colluders'
+    inputs reveals the honest one.
     """
     if not terms.active:
         return
-    graph = terms.graph(seed)
-    beside = graph.degrees_within(aggregated)
-    for client in sorted(aggregated):
-        colluding = min(terms.tolerated, terms.threshold_for(graph.degree(client) + 1) - 1)
-        if beside[client] <= colluding:
-            raise PartialSumRisk(
-                f"client {terms.clients[client]} would be aggregated with {beside[client]} neighbours, "
-                f"and {colluding} may collude"
-            )
+    graph, inside = terms.graph(seed), aggregated.flags
+    beside = graph.degrees_within(np.flatnonzero(inside))
+    degrees, places = np.unique(graph.degrees(), return_inverse=True)
+    most = [min(terms.tolerated, terms.threshold_for(degree + 1) - 1) for degree in degrees.tolist()]
+    colluding = np.array(most)[places]
+    lonely = np.flatnonzero(inside & (beside <= colluding))
+    if lonely.size:
+        client = int(lonely[0])
+        raise PartialSumRisk(
+            f"client {terms.clients[client]} would be aggregated with {beside[client]} neighbours, "
+            f"and {colluding[client]} may collude"
+        )
 
 
 @lru_cache(maxsize=4)
 def _connected(topology: Topology, size: int, seed: bytes, members: bytes) -> bool:
-    number = int.from_bytes(members, "little")
-    return build(topology, size, seed).connected([node for node in range(size) if number >> node & 1])
+    """Return whether the clients of a bitmap are connected; in one process many clients ask for the same."""
+    return build(topology, size, seed).connected(np.flatnonzero(Members(members, size).flags))
 
 
 def masks_context(terms: Terms, seed: bytes, client: int, carried: Collection[int]) -> bytes:
-    """What a client signs when it sends its masked input: which neighbours' masks the input carries."""
+    """Return what a client signs with its masked input: which neighbours' masks the input carries."""
     return bind("masks", terms.digest, seed, client, encode_members(carried, len(terms.clients)))
 
 
-def check_statement(terms: Terms, seed: bytes, client: int, sharers: Collection[int], signature: bytes | None) -> bytes:
-    """A masked input must carry the masks of exactly those neighbours that shared their keys, and its owner say so.
+def check_statement(terms: Terms, seed: bytes, client: int, sharers: Container[int], signature: bytes | None) -> bytes:
+    """Refuse a masked input unless its owner signed that it carries the masks of exactly the neighbours that shared.
 
-    Returns the signature that says it.
+    Returns the signature.
     """
     if signature is None:
         raise VerificationError("a masked input comes without a statement of its masks")
-    carried = set(sharers).intersection(terms.graph(seed).neighbours(client))
+    carried = [peer for peer in terms.graph(seed).neighbours(client) if peer in sharers]
     signing.verify(terms.identities[client], signature, masks_context(terms, seed, client, carried))
     return signature
 
@@ -175,24 +181,25 @@ def check_statements(
     terms: Terms,
     seed: bytes,
     peers: Collection[int],
-    aggregated: frozenset[int],
-    sharers: frozenset[int],
+    aggregated: Members,
+    sharers: Members,
     statements: Collection[Statement],
 ) -> None:
-    """Nobody helps to open the self mask of a client without its own word on which masks lie beneath it.
+    """Refuse to open self masks unless their owners signed which pairwise masks their inputs carry.
 
     Each of the ``peers``, this client's neighbours, that is to be aggregated must have signed that its input carries
-    the masks of all its aggregated neighbours. Otherwise a server that delivers too few envelopes, then says
-    that those who sent them were lost, has every mask of an input but the self mask, and the holders open that.
+    the masks of all its aggregated neighbours. Otherwise a server could deliver too few envelopes, and then announce
+    that their senders dropped out. It would have every mask of an input except the self mask, which the holders open.
 
-    Peers whose shares this client does not hold are asked for their word too: one that gives none under this key book
-    may not be there at all, and its key may be known from another session or another book.
+    The statement is also needed from peers whose shares this client does not hold. A peer that signed nothing under
+    this key book may be absent, and its key may be known from another session or another book.
     """
     graph = terms.graph(seed)
     signed = {entry.client: entry.signature for entry in statements}
-    for peer in sorted(aggregated.intersection(peers)):
+    covered = sharers.covers(aggregated)  # then so is everybody's neighbourhood
+    for peer in sorted(aggregated.among(peers)):
         name = terms.clients[peer]
-        if not aggregated.intersection(graph.neighbours(peer)) <= sharers:
+        if not covered and not aggregated.among(graph.neighbours(peer)) <= sharers:
             raise PeerProtocolError(SERVER, f"aggregates client {name} with neighbours whose masks it does not carry")
         try:
             check_statement(terms, seed, peer, sharers, signed.get(peer))
@@ -201,24 +208,39 @@ def check_statements(
 
 
 def survivors_context(terms: Terms, seed: bytes, survivors: Collection[int]) -> bytes:
-    """What a client signs when it is told who survived."""
+    """Return what a client signs when the survivors are announced to it."""
     return bind("survivors", terms.digest, seed, encode_members(survivors, len(terms.clients)))
 
 
 def check_testimony(
-    terms: Terms, seed: bytes, survivors: frozenset[int], confirmations: Collection[Confirmation]
+    terms: Terms, seed: bytes, survivors: Members, confirmations: Collection[Confirmation], own: int
 ) -> None:
-    """A quorum of the roster must have signed the very survivor set this client was told of."""
-    check_quorum(terms, survivors_context(terms, seed, survivors), survivors, confirmations)
+    """Refuse unless a quorum of all clients signed the survivor set that was announced to this client, ``own``."""
+    check_quorum(terms, survivors_context(terms, seed, survivors), survivors, confirmations, own)
 
 
 def check_quorum(
-    terms: Terms, context: bytes, survivors: Collection[int], confirmations: Collection[SignedMessage]
+    terms: Terms,
+    context: bytes,
+    survivors: Container[int],
+    confirmations: Collection[SignedMessage],
+    own: int | None = None,
 ) -> None:
-    """Enough survivors, each once, must have signed ``context``, which names one survivor set."""
+    """Refuse unless a quorum of survivors, each counted once, signed ``context``, which names one survivor set.
+
+    ``own`` is this client, if it signed the context itself. Its signature is then not verified: it made it, and signs
+    one set only. Of the others, as many are verified as a quorum takes. Two survivor sets that both have a quorum have
+    an honest signer in common, whoever else signed either of them; so a signature beyond the quorum, true or forged,
+    proves nothing that the quorum does not. Without ``own``, all are verified.
+    """
+    if not all(entry.sender in survivors for entry in confirmations):
+        raise PeerProtocolError(SERVER, "forwarded the confirmation of a client that did not survive")
+    signed = {entry.sender for entry in confirmations if entry.sender == own}
     for entry in confirmations:
-        if entry.sender not in survivors:
-            raise PeerProtocolError(SERVER, "forwarded the confirmation of a client that did not survive")
+        if own is not None and len(signed) >= terms.quorum:
+            return
+        if entry.sender == own:
+            continue
         try:
             signing.verify(terms.identities[entry.sender], entry.signature, context)
         except VerificationError:
@@ -226,14 +248,16 @@ def check_quorum(
                 SERVER,
                 f"told client {terms.clients[entry.sender]} of other survivors, or forged its confirmation",
             ) from None
-    if len({entry.sender for entry in confirmations}) < terms.quorum:
+        signed.add(entry.sender)
+    if len(signed) < terms.quorum:
         raise ThresholdError(f"{len(confirmations)} clients confirmed the survivors; {terms.quorum} are needed")
 
 
-def kinds_of_share(dealers: Collection[int], aggregated: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
-    """The dealers whose *self* share may be opened, and those whose *key* share may; nobody is ever among both.
+def kinds_of_share(dealers: Collection[int], aggregated: Container[int]) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the dealers whose *self* share may be opened, and those whose *key* share may; no dealer is in both.
 
-    Decided by the client alone from the survivors and the circle map: a stranded survivor of a broken circle is
-    treated as dropped, so its self mask stays on and its input stays hidden.
+    The client decides this alone, from the survivors and the circle map. A survivor whose circle is broken is treated
+    as dropped: its self mask is never removed, and its input stays hidden.
     """
-    return aggregated.intersection(dealers), frozenset(dealers) - aggregated
+    opens_self = frozenset(dealer for dealer in dealers if dealer in aggregated)
+    return opens_self, frozenset(dealers) - opens_self

@@ -12,7 +12,7 @@ never harms the round. Masked inputs are added up as they arrive: memory holds o
 The order of the steps stands in :mod:`coterie.secagg.steps`, what happens in each in this class.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from types import MappingProxyType
 
 from coterie.crypto import signing
@@ -123,18 +123,14 @@ class Server(BaseServer):
         self._check_remaining(self._advertisements, "advertised their keys")
         self._seed = rules.graph_seed(self.terms, self._advertisements.values())
         everybody = sorted(self._advertisements)
+        if self.terms.active:
+            return dict.fromkeys(everybody, self._key_book(everybody))
         graph = self.terms.graph(self._seed)
-        return {
-            client: messages.KeyBook(
-                self.terms.digest,
-                tuple(
-                    self._advertisements[peer]
-                    for peer in (everybody if self.terms.active else graph.neighbours(client))
-                    if peer in self._advertisements
-                ),
-            )
-            for client in everybody
-        }
+        return {client: self._key_book(graph.neighbours(client)) for client in everybody}
+
+    def _key_book(self, clients: Iterable[int]) -> messages.KeyBook:
+        there = tuple(self._advertisements[client] for client in clients if client in self._advertisements)
+        return messages.KeyBook(self.terms.digest, there)
 
     # Step 1: shares.
 

@@ -14,8 +14,11 @@ from coterie.secagg import messages
 from coterie.secagg.terms import Terms
 
 
-class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What every state knows: the terms, and which client this is."""
+class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """What every state knows: the terms, and which client this is.
+
+    The garbage collector skips states and their parts, as it skips messages (:class:`~coterie.secagg.messages.Part`).
+    """
 
     terms: Terms
     me: int
@@ -27,7 +30,7 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 S = TypeVar("S", bound=State)
 
 
-class SecretPart(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class SecretPart(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """Part of a state; its representation shows nothing of it."""
 
     def __repr__(self) -> str:

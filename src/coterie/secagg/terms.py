@@ -14,37 +14,38 @@ from coterie.errors import ConfigError
 from coterie.graphs.guarantees import majority_threshold, quorum_of
 from coterie.graphs.table import is_complete, read_topology, topology_name
 from coterie.graphs.topology import Complete, Graph, Topology, build
-from coterie.secagg.circles import whole_circles
+from coterie.secagg.circles import CircleMap
+from coterie.secagg.members import Members
 
 MOST_CLIENTS = PRIME - 1
 LEAST_SESSION_BYTES = 16
 
 
 class ThreatMode(enum.StrEnum):
-    """Against whom the session protects its clients."""
+    """The adversary that the session protects its clients from."""
 
     HONEST_BUT_CURIOUS = "honest-but-curious"
     """The server follows the protocol and tries to learn from what it sees."""
     ACTIVE_SERVER = "active-server"
-    """The server may lie and clients may collude with it; clients sign what they say and check each other's word."""
+    """The server may lie, and clients may collude with it. Clients sign their messages and check each other's."""
 
 
 def default_colluders(clients: int) -> int:
-    """Colluders that a session on the complete graph withstands unless told otherwise: just under a third."""
+    """Return the default number of colluders that a session on the complete graph withstands: just under a third."""
     return (clients - 1) // 3
 
 
 class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, kw_only=True):
     """The terms of one session of secure aggregation.
 
-    A client is named by ``clients`` and, on the wire, numbered by its position there. All parties must hold equal
-    terms: whoever holds others derives other keys and is refused.
+    A client is named by ``clients`` and, on the wire, numbered by its position there. All parties must have the same
+    terms: a party with other terms derives other keys, and is refused.
     """
 
     session: bytes
     """Random bytes that no other session of these clients has used."""
     clients: tuple[str, ...]
-    """The names of all who may take part; nobody else can join later."""
+    """The names of all clients that may take part; no other client can join later."""
     bits: int
     """Ring elements are integers modulo ``2 ** bits``."""
     length: int
@@ -62,7 +63,7 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
     colluders: int | None = None
     """The most clients that may collude with a server that lies; ``None`` takes ``(n - 1) // 3`` on the complete graph.
 
-    On a sparse graph there is no safe number but the one that degree and threshold were planned for: give that.
+    On a sparse graph, give the number that degree and threshold were planned for.
     """
     identities: tuple[bytes, ...] = ()
     """The clients' Ed25519 public keys, in order; required against an active server."""
@@ -96,7 +97,7 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
     def _check_active(self) -> None:
         size, complete = len(self.clients), is_complete(self.topology, len(self.clients))
         distinct = len(set(self.identities)) == len(self.identities) == size
-        if not distinct or any(len(key) != IDENTITY_BYTES for key in self.identities):
+        if not distinct or set(map(len, self.identities)) != {IDENTITY_BYTES}:
             raise ConfigError("against an active server every client needs its own 32-byte identity key")
         if self.colluders is None and not complete:
             raise ConfigError("against an active server a sparse graph is planned for a number of colluders: give it")
@@ -144,7 +145,7 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
     @cached_property
     def index(self) -> dict[str, int]:
         """The number of each client."""
-        return {name: number for number, name in enumerate(self.clients)}
+        return dict(zip(self.clients, range(len(self.clients)), strict=True))
 
     @property
     def tolerated(self) -> int:
@@ -189,23 +190,23 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
         """The circle that this client is in; without a circle map all are in one that may lose members."""
         return 0 if self.circles is None else self.circles[client]
 
-    def aggregated(self, survivors: Collection[int]) -> frozenset[int]:
+    def summed(self, survivors: Members) -> Members:
         """The clients to aggregate: all survivors, or those whose whole circle survived.
 
         A circle is summed whole or not at all. The survivors of a broken circle are treated as dropped, so that
         the set of sums over many rounds never separates those of one circle.
         """
         if self.circles is None:
-            return frozenset(survivors)
-        return whole_circles(self._members.values(), survivors)
+            return survivors
+        return Members.flagged(self._circle_map.whole(survivors.flags))
+
+    def aggregated(self, survivors: Collection[int]) -> frozenset[int]:
+        """The same as :meth:`summed`, of any collection of survivors."""
+        return frozenset(self.summed(Members.of(survivors, len(self.clients))))
 
     @cached_property
-    def _members(self) -> dict[int, list[int]]:
-        """The members of each circle."""
-        members: dict[int, list[int]] = {}
-        for client, circle in enumerate(self.circles or ()):
-            members.setdefault(circle, []).append(client)
-        return members
+    def _circle_map(self) -> CircleMap:
+        return CircleMap(self.circles or ())
 
 
 @lru_cache(maxsize=4)

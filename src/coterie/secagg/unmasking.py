@@ -1,9 +1,9 @@
-"""The end of a session: secrets are put together from revealed shares, and the masks of the sum come off.
+"""The end of a session: the server recovers secrets from revealed shares, and removes the masks of the sum.
 
-It takes nothing but a :class:`View`, all that a server holds: what cannot be computed from it, no server can compute.
+Everything is computed from a :class:`View`, which has all that a server holds.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from coterie.arithmetic.ring import RingVector
@@ -53,6 +53,12 @@ class View:
         """How many shares open this client's secrets."""
         return self.terms.threshold_for(self.graph.degree(client) + 1)
 
+    def thresholds(self, clients: Collection[int]) -> dict[int, int]:
+        """How many shares open the secrets of each of these clients."""
+        degrees = self.graph.degrees().tolist()
+        needed = {degree: self.terms.threshold_for(degree + 1) for degree in set(degrees)}
+        return {client: needed[degrees[client]] for client in clients}
+
     def opened(self, shares: SharesOf, client: int) -> bool:
         """Whether enough shares of one of this client's secrets are there."""
         return len(shares.get(client, ())) >= self.threshold(client)
@@ -62,17 +68,16 @@ def remove_masks(view: View, parallel: Map | None = None) -> RingVector:
     """Return the sum of the aggregated inputs.
 
     Raises :class:`ThresholdError`, naming every client concerned, where a client that is aggregated, or one that left a
-    mask on somebody who is, has fewer revealed shares than its threshold: exactly when Theorem 1 of Choi et al. (2020)
-    says that the sum cannot be had.
+    mask on somebody who is, has fewer revealed shares than its threshold. By Theorem 1 of Choi et al. (2020) the sum
+    cannot be computed in exactly these cases.
     """
     terms, graph, aggregated = view.terms, view.graph, view.aggregated
     marked = {client: aggregated.intersection(graph.neighbours(client)) for client in view.sharers - aggregated}
     left = {client: peers for client, peers in marked.items() if peers}
     _check_informative(view, aggregated, left)
     added: list[bytes] = []
-    subtracted = [_recover_seed(view, client) for client in aggregated]
-    for client, peers in left.items():
-        key = _recover_key(view, client)
+    subtracted = list(_recover_seeds(view, aggregated))
+    for key, (client, peers) in zip(_recover_keys(view, left), left.items(), strict=True):
         for peer in peers:
             seeds = subtracted if adds(peer, client) else added
             seeds.append(pair_seed(key, client, view.advertisements[peer], terms.digest, view.seed))
@@ -81,32 +86,56 @@ def remove_masks(view: View, parallel: Map | None = None) -> RingVector:
 
 def _check_informative(view: View, aggregated: Collection[int], left: Collection[int]) -> None:
     shortfall = {
-        view.terms.clients[client]: (len(shares.get(client, ())), view.threshold(client))
+        view.terms.clients[client]: (len(shares.get(client, ())), threshold)
         for clients, shares in ((aggregated, view.self_shares), (left, view.key_shares))
-        for client in clients
-        if not view.opened(shares, client)
+        for client, threshold in view.thresholds(clients).items()
+        if len(shares.get(client, ())) < threshold
     }
     if shortfall:
         raise ThresholdError(f"too few shares were revealed to remove the masks of {len(shortfall)} clients", shortfall)
 
 
-def _recover_seed(view: View, client: int) -> bytes:
-    seed = _combine(view, client, view.self_shares[client])
-    if rules.self_seed_mark(view.terms.digest, client, seed) != view.seed_marks[client]:
-        raise PeerProtocolError(view.terms.clients[client], "dealt shares of its self seed that do not fit together")
-    return seed
+def _recover_seeds(view: View, clients: Collection[int]) -> Iterator[bytes]:
+    for client, seed in zip(clients, _combine(view, clients, view.self_shares), strict=True):
+        if rules.self_seed_mark(view.terms.digest, client, seed) != view.seed_marks[client]:
+            raise PeerProtocolError(
+                view.terms.clients[client], "dealt shares of its self seed that do not fit together"
+            )
+        yield seed
 
 
-def _recover_key(view: View, client: int) -> PrivateKey:
-    key = PrivateKey(_combine(view, client, view.key_shares[client]))
-    if key.public != view.advertisements[client].masking_key:
-        raise PeerProtocolError(view.terms.clients[client], "dealt shares of another key than it advertised")
-    return key
+def _recover_keys(view: View, clients: Collection[int]) -> Iterator[PrivateKey]:
+    for client, secret in zip(clients, _combine(view, clients, view.key_shares), strict=True):
+        key = PrivateKey(secret)
+        if key.public != view.advertisements[client].masking_key:
+            raise PeerProtocolError(view.terms.clients[client], "dealt shares of another key than it advertised")
+        yield key
 
 
-def _combine(view: View, client: int, shares: Mapping[int, bytes]) -> bytes:
-    holders = sorted(shares)[: view.threshold(client)]
-    try:
-        return shamir.combine([holder + 1 for holder in holders], [shares[holder] for holder in holders])
-    except VerificationError as error:
-        raise PeerProtocolError(view.terms.clients[client], str(error)) from None
+def _combine(view: View, clients: Collection[int], shares: SharesOf) -> list[bytes]:
+    """Return the secrets of these clients, in order; those with the same threshold are recovered together."""
+    alike: dict[int, list[int]] = {}
+    for client, threshold in view.thresholds(clients).items():
+        alike.setdefault(threshold, []).append(client)
+    secrets: dict[int, bytes] = {}
+    for threshold, some in alike.items():
+        holders = [sorted(shares[client])[:threshold] for client in some]
+        points = [[holder + 1 for holder in chosen] for chosen in holders]
+        opened = [[shares[client][holder] for holder in chosen] for client, chosen in zip(some, holders, strict=True)]
+        try:
+            secrets |= zip(some, shamir.combine_many(points, opened), strict=True)
+        except VerificationError:
+            _blame(view, some, points, opened)
+            raise
+    return [secrets[client] for client in clients]
+
+
+def _blame(
+    view: View, clients: Sequence[int], points: Sequence[Sequence[int]], shares: Sequence[Sequence[bytes]]
+) -> None:
+    """Name the first client whose shares do not combine; the holders sent what it committed to."""
+    for client, at, opened in zip(clients, points, shares, strict=True):
+        try:
+            shamir.combine(at, opened)
+        except VerificationError as error:
+            raise PeerProtocolError(view.terms.clients[client], str(error)) from None

@@ -1,8 +1,8 @@
-"""Fault injection: dropouts, delays, duplicates, reordering and tampering, reproducible from a seed."""
+"""Fault injection: dropouts, delays, duplicates, reordering, tampering, cut connections; reproducible from a seed."""
 
 import enum
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from coterie.errors import ConfigError
@@ -22,6 +22,8 @@ class FaultKind(enum.StrEnum):
     """The messages of the step arrive in another order."""
     TAMPER = "tamper"
     """One bit of the message is flipped."""
+    CUT = "cut"
+    """All messages from and to the client are lost for the whole round: a network adversary drops its packets."""
 
 
 class Direction(enum.StrEnum):
@@ -37,6 +39,7 @@ class Fault:
 
     kind: FaultKind
     step: Step
+    """The step; a connection that is cut is lost in all steps, whatever this is."""
     clients: tuple[str, ...] | None = None
     probability: float = 1.0
     direction: Direction = Direction.UP
@@ -58,6 +61,8 @@ class Faults:
 
     seed: int = 0
     rules: tuple[Fault, ...] = ()
+    prompt: frozenset[str] = frozenset()
+    """Clients that need not compute anything, and so are never late."""
 
     def strikes(self, kind: FaultKind, step: Step, client: str, direction: Direction = Direction.UP) -> bool:
         """Return whether this kind of fault hits the client's message in this step.
@@ -75,7 +80,23 @@ class Faults:
             for direction in Direction
         )
 
+    def cut_off(self, clients: Iterable[str]) -> tuple[str, ...]:
+        """Return the clients that no message comes from or gets to."""
+        return tuple(name for name in clients if self._is_cut_off(name))
+
+    def _is_cut_off(self, client: str) -> bool:
+        return any(
+            rule.kind is FaultKind.CUT
+            and (rule.clients is None or client in rule.clients)
+            and self._uniform(number, rule.step, client) < rule.probability
+            for number, rule in enumerate(self.rules)
+        )
+
     def _strikes(self, kind: FaultKind, step: Step, client: str, direction: Direction) -> bool:
+        if kind is FaultKind.DELAY and client in self.prompt:
+            return False
+        if kind is FaultKind.DROP and self._is_cut_off(client):
+            return True
         return any(
             rule.kind is kind
             and rule.step is step
@@ -108,3 +129,12 @@ def dropouts(rate: float, seed: int = 0, steps: Sequence[Step] | None = None) ->
     """Return faults that drop each client independently with probability ``rate`` in each step (default: all four)."""
     steps = steps or (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL)
     return Faults(seed, tuple(Fault(FaultKind.DROP, step, probability=rate) for step in steps))
+
+
+def packet_drops(victims: Sequence[str], probability: float = 1.0) -> Fault:
+    """Return the fault of a network adversary that drops all packets of its victims, in each round with a probability.
+
+    This is the fairness threat of CGD. The adversary sees no content; it chooses whose data are not learnt from, and
+    who does not receive the sums.
+    """
+    return Fault(FaultKind.CUT, Step.ADVERTISE, tuple(victims), probability)

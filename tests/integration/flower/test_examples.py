@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.support.loopback import ROOT, HookedFederation, hooked_app
 
+from coterie.deployment.confined import own_model, own_place
+
 EXAMPLES = ROOT / "examples" / "flower"
 MOST_CHANGED_LINES = 15
 
@@ -20,16 +22,26 @@ def files(folder: Path) -> dict[str, list[str]]:
     }
 
 
-def test_few_lines_make_an_app_private() -> None:
-    plain, private = files(EXAMPLES / "plain"), files(EXAMPLES / "private")
+def changed_lines(one: str, other: str, *without: str) -> list[str]:
+    plain, private = files(EXAMPLES / one), files(EXAMPLES / other)
     assert plain.keys() == private.keys()
-    changed = [
+    return [
         line
         for name, lines in plain.items()
+        if name not in without
         for line in difflib.unified_diff(lines, private[name], n=0, lineterm="")
         if re.match(r"[+-](?![+-]{2} )", line)
     ]
-    assert 0 < len(changed) <= MOST_CHANGED_LINES
+
+
+def test_few_lines_make_an_app_private() -> None:
+    assert 0 < len(changed_lines("plain", "private")) <= MOST_CHANGED_LINES
+
+
+def test_few_lines_confine_an_app() -> None:
+    """But for the task itself, which takes one step on all examples, and numbers of the configuration."""
+    apart = ("digits/task.py", "pyproject.toml")
+    assert 0 < len(changed_lines("plain", "confined", *apart)) <= MOST_CHANGED_LINES
 
 
 def accuracies(log: str) -> list[float]:
@@ -51,6 +63,22 @@ def test_both_run_in_simulation(tmp_path: Path) -> None:
         assert reached["private"][-1] > reached["private"][0] + 0.3
         assert reached["private"][-1] == pytest.approx(reached["plain"][-1], abs=0.1)
         assert len(federation.check_history()) == 3
+
+
+@pytest.mark.slow
+def test_confined_nodes_in_simulation(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs coterie[simulation]")
+    with HookedFederation(tmp_path / "federation", simulation=True) as federation:
+        app = shutil.copytree(EXAMPLES / "confined", tmp_path / "confined")
+        run = federation.run(app, "--federation-config", "num-supernodes=6", **{"num-server-rounds": 10})
+        federation.finish(run, 550)
+        reached = accuracies(run.log)
+        assert reached[-1] > reached[0] + 0.3
+        assert len(federation.check_history()) == 10
+        folders = sorted((federation.folder / "coterie" / "nodes").iterdir())
+        models = [own_model(folder) for folder in folders]
+        assert len({model["0.weight"].tobytes() for model in models}) == 6, "nodes have the same model"
+        assert {own_place(folder).judged for folder in folders} == {11}
 
 
 @pytest.mark.slow

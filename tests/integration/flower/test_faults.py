@@ -1,7 +1,8 @@
 """Faults of real processes: after each, a sum over the right nodes or none, the promise kept, and training goes on.
 
 Four nodes are two circles of two. A node that leaves before its input is in takes its circle along; one that leaves
-later takes nobody, because three of four are enough to open the sum.
+later takes nobody, because three of four are enough to open the sum. In two trips, places are named after what nodes
+are sent: the request to contribute, the list of survivors and, if a node left before it contributed, the proof of it.
 """
 
 import os
@@ -56,13 +57,21 @@ def sums(federation: HookedFederation) -> list[set[str]]:
     return [set(noted["clients"]) for noted in federation.rounds() if noted["outcome"]]
 
 
-@pytest.mark.parametrize("steps", [("advertise", "share"), ("mask",), ("confirm", "reveal")], ids="-".join)
+KILLED = [
+    ("two-trips", ("contribute", "survivors")),
+    ("papers", ("advertise", "share")),
+    ("papers", ("mask",)),
+    ("papers", ("confirm", "reveal")),
+]
+
+
+@pytest.mark.parametrize(("protocol", "steps"), KILLED, ids=["-".join(steps) for _, steps in KILLED])
 def test_node_killed_after_it_made_its_answer(
-    federation: HookedFederation, tmp_path: Path, steps: tuple[str, ...]
+    federation: HookedFederation, tmp_path: Path, protocol: str, steps: tuple[str, ...]
 ) -> None:
     """The worst moment: the answer is on its disk and has not left. Started again, the node takes part again."""
     holds = [federation.hold("node-0", step, "after") for step in steps]
-    run = federation.run(hooked_app(tmp_path), rounds=len(steps) + 1, deadline=DEADLINE)
+    run = federation.run(hooked_app(tmp_path), rounds=len(steps) + 1, deadline=DEADLINE, protocol=protocol)
     for hold in holds:
         hold.reached(LONGEST)
         federation.nodes["node-0"].kill()
@@ -70,14 +79,14 @@ def test_node_killed_after_it_made_its_answer(
         federation.start_node(0, NODES)
     federation.finish(run, LONGEST)
     others = without_circle_of(federation, "node-0")
-    early = {"advertise", "share", "mask"}
+    early = {"advertise", "share", "mask", "contribute"}
     assert sums(federation) == [*(others if step in early else ALL for step in steps), ALL]
     check_sums(federation)
     federation.check_history()
 
 
 def test_slow_node(federation: HookedFederation, tmp_path: Path) -> None:
-    hold = federation.hold("node-1", "mask", "before")
+    hold = federation.hold("node-1", "contribute", "before")
     run = federation.run(hooked_app(tmp_path), rounds=2, deadline=DEADLINE)
     hold.reached(LONGEST)
     until(lambda: len(sums(federation)) == 1, LONGEST, "a round without the slow node")
@@ -88,12 +97,18 @@ def test_slow_node(federation: HookedFederation, tmp_path: Path) -> None:
     federation.check_history()
 
 
-@pytest.mark.parametrize("steps", [("advertise", "share", "mask"), ("confirm", "reveal")], ids="-".join)
-def test_server_killed_and_run_again(federation: HookedFederation, tmp_path: Path, steps: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "steps"),
+    [("two-trips", ("contribute", "survivors")), ("papers", ("share", "mask")), ("papers", ("confirm", "reveal"))],
+    ids=["contribute-survivors", "share-mask", "confirm-reveal"],
+)
+def test_server_killed_and_run_again(
+    federation: HookedFederation, tmp_path: Path, protocol: str, steps: tuple[str, ...]
+) -> None:
     """The next run goes on after the last round that was finished; what may have been revealed stays in the ledger."""
     app, rounds = hooked_app(tmp_path), 2
     hold = federation.hold("server", "round", "1")
-    run = federation.run(app, rounds=rounds, deadline=DEADLINE)
+    run = federation.run(app, rounds=rounds, deadline=DEADLINE, protocol=protocol)
     hold.reached(LONGEST)
     for step in steps:
         following = federation.hold("server", step, "after")
@@ -104,13 +119,13 @@ def test_server_killed_and_run_again(federation: HookedFederation, tmp_path: Pat
         hold = following
         if step == steps[-1]:
             hold.release()
-        run = federation.run(app, rounds=rounds, deadline=DEADLINE)
+        run = federation.run(app, rounds=rounds, deadline=DEADLINE, protocol=protocol)
     federation.finish(run, LONGEST)
     assert "it goes on after round 1" in run.log
     assert [noted["round"] for noted in federation.rounds()] == [0, 1, *[1] * len(steps), 2]
     assert sums(federation) == [ALL, ALL]
     check_sums(federation)
-    assert len(federation.check_history()) == (3 if "reveal" in steps else 2)
+    assert len(federation.check_history()) == (3 if {"reveal", "survivors"} & set(steps) else 2)
 
 
 def test_superlink_restarted(federation: HookedFederation, tmp_path: Path) -> None:
@@ -119,7 +134,7 @@ def test_superlink_restarted(federation: HookedFederation, tmp_path: Path) -> No
     noted = federation.hold("server", "round", "1")
     run = federation.run(app, rounds=2, deadline=DEADLINE)
     noted.reached(LONGEST)
-    hold = federation.hold("server", "confirm", "after")
+    hold = federation.hold("server", "contribute", "after")
     noted.release()
     hold.reached(LONGEST)
     federation.superlink.kill()
@@ -133,9 +148,9 @@ def test_superlink_restarted(federation: HookedFederation, tmp_path: Path) -> No
     assert len(federation.check_history()) == 2
 
 
-def hold_in_share(federation: HookedFederation, app: Path, *, retries: bool) -> tuple[Hold, LocalProcess]:
-    """Start a run of one round, and hold its server once its requests to share are sent and all answers are there."""
-    hold = federation.hold("server", "share", "after")
+def hold_answered(federation: HookedFederation, app: Path, *, retries: bool) -> tuple[Hold, LocalProcess]:
+    """Start a run of one round, and hold its server when its requests to contribute are sent and answered."""
+    hold = federation.hold("server", "contribute", "after")
     run = federation.run(app, rounds=1, deadline=PATIENT, retries=retries)
     hold.reached(LONGEST)
     until(lambda: federation.replies == NODES, LONGEST, "every node's answer is at the SuperLink")
@@ -148,8 +163,8 @@ def wait_for_error(run: LocalProcess) -> None:
 
 def test_superlink_fails_in_a_round(federation: HookedFederation, tmp_path: Path) -> None:
     """It answers with HTTP 500 after it took the replies, which are lost; then where it should take requests."""
-    hold, run = hold_in_share(federation, hooked_app(tmp_path), retries=True)
-    following = federation.hold("server", "mask", "before")
+    hold, run = hold_answered(federation, hooked_app(tmp_path), retries=True)
+    following = federation.hold("server", "survivors", "before")
     with federation.failing("DELETE ON message_ins"):
         hold.release()
         wait_for_error(run)
@@ -160,13 +175,13 @@ def test_superlink_fails_in_a_round(federation: HookedFederation, tmp_path: Path
     federation.finish(run, LONGEST)
     assert run.log.count("the SuperLink answers again") == 2
     assert sums(federation) == [ALL]
-    assert all(federation.answers(name, "share") > 1 for name in ALL), "some node was not asked again"
+    assert all(federation.answers(name, "contribute") > 1 for name in ALL), "some node was not asked again"
     check_sums(federation)
     assert len(federation.check_history()) == 1
 
 
 def test_superlink_fails_and_retries_are_off(federation: HookedFederation, tmp_path: Path) -> None:
-    hold, run = hold_in_share(federation, hooked_app(tmp_path), retries=False)
+    hold, run = hold_answered(federation, hooked_app(tmp_path), retries=False)
     with federation.failing("DELETE ON message_ins"):
         hold.release()
         wait_for_error(run)
@@ -184,7 +199,7 @@ def test_superlink_unreachable_in_a_round(tmp_path: Path, retries: bool) -> None
     with HookedFederation(tmp_path / "federation", proxied=True) as federation:
         for number in range(NODES):
             federation.start_node(number, NODES)
-        hold, run = hold_in_share(federation, hooked_app(tmp_path), retries=retries)
+        hold, run = hold_answered(federation, hooked_app(tmp_path), retries=retries)
         federation.proxy.lose_responses("/pull-messages")
         hold.release()
         assert federation.proxy.lost.wait(LONGEST)
@@ -201,15 +216,15 @@ def test_superlink_unreachable_in_a_round(tmp_path: Path, retries: bool) -> None
             assert federation.status() == ["finished:failed"]
             assert "its message was lost" in run.log
             assert sums(federation) == [set()], "the round has a result"
-        assert {federation.answers(name, "share") for name in ALL} == {2 if retries else 1}
+        assert {federation.answers(name, "contribute") for name in ALL} == {2 if retries else 1}
 
 
 def test_nodes_that_misbehave(federation: HookedFederation, tmp_path: Path) -> None:
     """Garbage, errors, a floor that refuses, a stranger and an impostor: nobody stops the others."""
     turns: list[dict[str, str | int]] = [
-        {"garbage": "share"},
-        {"nonsense": "mask"},
-        {"error": "confirm"},
+        {"garbage": "contribute"},
+        {"nonsense": "contribute"},
+        {"error": "survivors"},
         {"coterie-privacy": 3},
         {},
     ]
@@ -239,7 +254,7 @@ def test_node_killed_comes_back_within_the_round(tmp_path: Path) -> None:
     with HookedFederation(tmp_path / "federation", authenticated=True) as federation:
         for number in range(NODES):
             federation.start_node(number, NODES)
-        hold = federation.hold("node-0", "mask", "after")
+        hold = federation.hold("node-0", "contribute", "after")
         run = federation.run(hooked_app(tmp_path), rounds=1, deadline=300.0)
         hold.reached(LONGEST)
         federation.nodes["node-0"].kill()
@@ -254,7 +269,7 @@ def test_node_killed_comes_back_within_the_round(tmp_path: Path) -> None:
         assert sums(federation) == [ALL]
         check_sums(federation)
         federation.check_history()
-        assert federation.answers("node-0", "mask") == 2
+        assert federation.answers("node-0", "contribute") == 2
 
 
 def restart_those_that_ended(federation: HookedFederation) -> None:

@@ -466,3 +466,16 @@ def test_decode_refuses_a_vector_that_does_not_fit_the_layout() -> None:
 def test_layouts_are_complete_and_floating_point(shapes: tuple[tuple[int, ...], ...], dtypes: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match="float16, float32, float64"):
         Layout(shapes, dtypes)
+
+
+@given(quantizers(), st.lists(hnp.arrays(np.float64, st.integers(0, 40), elements=st.floats(-2, 2)), min_size=1))
+def test_entries_that_come_in_pieces_are_rounded_like_those_that_are_there(
+    quantizer: Quantizer, arrays: list[FloatArray]
+) -> None:
+    whole = np.concatenate(arrays)
+    pieces = quantizer.encode_pieces(iter(arrays), whole.size, generator())
+    assert np.array_equal(pieces.vector, quantizer.encode(whole, generator()).vector)
+    with pytest.raises(InputError, match="NaN or infinite"):
+        quantizer.encode_pieces([np.array([np.nan])], 1, generator())
+    with pytest.raises((InputError, ValueError)):
+        quantizer.encode_pieces(iter(arrays), whole.size + 1, generator())

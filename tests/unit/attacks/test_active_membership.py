@@ -24,12 +24,18 @@ from coterie.attacks.active_membership.methods import (
     crafted,
     outputs,
 )
-from coterie.attacks.active_membership.records import MembershipScene
+from coterie.attacks.active_membership.records import DealtRecords
 from coterie.attacks.active_membership.report import outcome_against
 from coterie.attacks.active_membership.settings import PRESETS
 from coterie.attacks.active_membership.statistics import InferenceSuccess, MethodSummary
 from coterie.attacks.active_membership.tasks import Classification, Regression
-from coterie.attacks.active_membership.trial import AttackSchedule, HonestUtility, MethodTrial, know_nothing, play
+from coterie.attacks.active_membership.trial import (
+    AttackSchedule,
+    HonestUtility,
+    MethodTrial,
+    infer_without_targets,
+    play,
+)
 from coterie.attacks.attack import run_attack
 from coterie.attacks.federation import play_round, public_model
 from coterie.attacks.ranking import area_under_curve
@@ -50,8 +56,8 @@ HONEST, MALICIOUS, EXAMPLES = 3, 2, 12
 
 
 @pytest.fixture(scope="module")
-def scene() -> MembershipScene:
-    return MembershipScene.deal("digits", HONEST, MALICIOUS, EXAMPLES, seed=0, tests=200)
+def dealt() -> DealtRecords:
+    return DealtRecords.deal("digits", HONEST, MALICIOUS, EXAMPLES, seed=0, tests=200)
 
 
 def flat(parameters: list[np.ndarray]) -> np.ndarray:
@@ -90,35 +96,35 @@ class TestInference:
 
 
 class TestScene:
-    def test_members_are_trained_on_and_others_are_in_no_other_part(self, scene: MembershipScene) -> None:
+    def test_members_are_trained_on_and_others_are_in_no_other_part(self, dealt: DealtRecords) -> None:
         def rows(x: np.ndarray) -> list[bytes]:
             return [row.tobytes() for row in x]
 
-        trained, targets = set(rows(scene.honest.x)), rows(scene.targets.x)
-        assert scene.members.sum() * 2 == len(targets) == 24
-        assert [row in trained for row in targets] == scene.members.tolist()
-        aside = [row for row, member in zip(targets, scene.members, strict=True) if not member]
-        assert not set(aside) & (set(rows(scene.cover.x)) | set(rows(scene.test.x)))
-        assert not trained & (set(rows(scene.cover.x)) | set(rows(scene.test.x)))
+        trained, targets = set(rows(dealt.honest.x)), rows(dealt.targets.x)
+        assert dealt.members.sum() * 2 == len(targets) == 24
+        assert [row in trained for row in targets] == dealt.members.tolist()
+        aside = [row for row, member in zip(targets, dealt.members, strict=True) if not member]
+        assert not set(aside) & (set(rows(dealt.cover.x)) | set(rows(dealt.test.x)))
+        assert not trained & (set(rows(dealt.cover.x)) | set(rows(dealt.test.x)))
 
-    def test_random_labels_are_never_the_true_ones(self, scene: MembershipScene) -> None:
-        assert (scene.decoys != scene.targets.y).all()
-        assert ((scene.decoys >= 0) & (scene.decoys < scene.task.outputs)).all()
+    def test_random_labels_are_never_the_true_ones(self, dealt: DealtRecords) -> None:
+        assert (dealt.decoys != dealt.targets.y).all()
+        assert ((dealt.decoys >= 0) & (dealt.decoys < dealt.task.outputs)).all()
 
-    def test_a_scene_depends_on_its_seed_alone(self, scene: MembershipScene) -> None:
+    def test_dealing_depends_on_its_seed_alone(self, dealt: DealtRecords) -> None:
         again, other = (
-            MembershipScene.deal("digits", HONEST, MALICIOUS, EXAMPLES, seed=seed, tests=200) for seed in (0, 1)
+            DealtRecords.deal("digits", HONEST, MALICIOUS, EXAMPLES, seed=seed, tests=200) for seed in (0, 1)
         )
-        assert (again.honest.x == scene.honest.x).all()
-        assert (again.decoys == scene.decoys).all()
-        assert (other.honest.x != scene.honest.x).any()
+        assert (again.honest.x == dealt.honest.x).all()
+        assert (again.decoys == dealt.decoys).all()
+        assert (other.honest.x != dealt.honest.x).any()
 
     @pytest.mark.parametrize(
         ("honest", "examples", "refused"), [(1, 12, "at least"), (3, 1, "at least"), (3, 900, "left to test with")]
     )
     def test_too_little_is_refused(self, honest: int, examples: int, refused: str) -> None:
         with pytest.raises(ConfigError, match=refused):
-            MembershipScene.deal("digits", honest, MALICIOUS, examples, seed=0)
+            DealtRecords.deal("digits", honest, MALICIOUS, examples, seed=0)
 
 
 class TestRegression:
@@ -172,20 +178,20 @@ class TestRegression:
 
     def test_what_attackers_send_pushes_every_answer_by_its_distance_alone(self) -> None:
         """The same push whatever the error is: squared errors by themselves would be climbed ever faster."""
-        scene = MembershipScene.deal("energy", HONEST, MALICIOUS, EXAMPLES, seed=0, tests=50)
-        (model,) = AttackedDescent("fedavg", scene, Recipe(step=0.02)).honest_models(1)
-        x, y = scene.targets.x, scene.targets.y
+        dealt = DealtRecords.deal("energy", HONEST, MALICIOUS, EXAMPLES, seed=0, tests=50)
+        (model,) = AttackedDescent("fedavg", dealt, Recipe(step=0.02)).honest_models(1)
+        x, y = dealt.targets.x, dealt.targets.y
         sent = []
         for shift in (0.0, 5.0):  # of the true numbers and the wrong ones together
-            true, decoys = (loss_and_gradient(x, to + np.float32(shift), model)[1] for to in (y, scene.decoys))
+            true, decoys = (loss_and_gradient(x, to + np.float32(shift), model)[1] for to in (y, dealt.decoys))
             sent.append(flat(crafted(true, decoys, 1.0)))
         assert np.allclose(sent[0], sent[1], atol=1e-4)
 
     def test_every_method_learns_to_forecast(self) -> None:
-        scene = MembershipScene.deal("energy", HONEST, MALICIOUS, EXAMPLES, seed=0, tests=200)
+        dealt = DealtRecords.deal("energy", HONEST, MALICIOUS, EXAMPLES, seed=0, tests=200)
         schedule = AttackSchedule(threshold=0.8, patience=100, rounds=20, looks=1)
         for method in METHODS:
-            (watched,) = play(method, scene, Recipe(step=0.02), schedule, (0.0,)).courses
+            (watched,) = play(method, dealt, Recipe(step=0.02), schedule, (0.0,)).courses
             assert watched.last.utility.mean > 0.5
 
     def test_the_command_speaks_of_forecasts(self) -> None:
@@ -228,22 +234,22 @@ class GivenStarts(Offsets):
 
 
 class TestMethods:
-    def test_in_fedavg_everybody_has_the_common_model_after_every_round(self, scene: MembershipScene) -> None:
-        descent = AttackedDescent("fedavg", scene, Recipe())
+    def test_in_fedavg_everybody_has_the_common_model_after_every_round(self, dealt: DealtRecords) -> None:
+        descent = AttackedDescent("fedavg", dealt, Recipe())
         for _ in range(3):
             descent.train()
             (common,) = descent.honest_models(9)
-            assert (descent.answers()[COMMON] == outputs(scene.targets.x, common)).all()
+            assert (descent.answers()[COMMON] == outputs(dealt.targets.x, common)).all()
             everybody = [descent._honest.descent.confined(name) for name in descent._honest.grid.names]
             everybody += [descent._attackers[0].descent.confined(name) for name in descent._attackers[0].grid.names]
             assert all((flat(one) == flat(common)).all() for one in everybody)
 
     @pytest.mark.parametrize("method", ["fedavg", "ditto", "confined", "confined-checked"])
-    def test_every_method_is_the_strategy_of_the_product(self, scene: MembershipScene, method: MethodName) -> None:
+    def test_every_method_is_the_strategy_of_the_product(self, dealt: DealtRecords, method: MethodName) -> None:
         recipe = Recipe(step=0.5, penalty=0.3)
-        ours = AttackedDescent(method, scene, recipe)
+        ours = AttackedDescent(method, dealt, recipe)
         data = ArrayData(
-            np.concatenate([scene.honest.x, scene.cover.x]), np.concatenate([scene.honest.y, scene.cover.y])
+            np.concatenate([dealt.honest.x, dealt.cover.x]), np.concatenate([dealt.honest.y, dealt.cover.y])
         )
         parts = dict(zip(EVERYBODY, np.arange(len(data)).reshape(-1, EXAMPLES), strict=True))
         starts = {name: turned(start) for name, start in zip(EVERYBODY, starts_of(ours), strict=True)}
@@ -269,11 +275,11 @@ class TestMethods:
             assert np.allclose(flat(turned(own)), flat(wanted), atol=1e-5)
         shown = PUBLIC if method.startswith("confined") else COMMON
         assert np.allclose(
-            ours.answers()[shown], outputs(scene.targets.x, turned(public_model(theirs))), rtol=1e-4, atol=1e-4
+            ours.answers()[shown], outputs(dealt.targets.x, turned(public_model(theirs))), rtol=1e-4, atol=1e-4
         )
 
-    def test_confined_models_are_apart_and_attackers_have_sums_and_their_own(self, scene: MembershipScene) -> None:
-        descent = AttackedDescent("confined", scene, Recipe())
+    def test_confined_models_are_apart_and_attackers_have_sums_and_their_own(self, dealt: DealtRecords) -> None:
+        descent = AttackedDescent("confined", dealt, Recipe())
         before = [flat(model) for model in descent.honest_models(9)]
         descent.train()
         after = [flat(model) for model in descent.honest_models(9)]
@@ -282,77 +288,77 @@ class TestMethods:
         assert np.allclose(moves[0], moves[1], atol=1e-6)
         assert set(descent.answers()) == {OWN, PUBLIC}
         public = descent._honest.descent.public_model
-        assert np.allclose(descent.answers()[PUBLIC], outputs(scene.targets.x, public))
+        assert np.allclose(descent.answers()[PUBLIC], outputs(dealt.targets.x, public))
         assert not np.allclose(descent.answers()[OWN], descent.answers()[PUBLIC])
 
-    def test_attackers_at_the_anchor_have_the_displacement_for_their_model(self, scene: MembershipScene) -> None:
-        descent = AttackedDescent("confined-anchored", scene, Recipe())
+    def test_attackers_at_the_anchor_have_the_displacement_for_their_model(self, dealt: DealtRecords) -> None:
+        descent = AttackedDescent("confined-anchored", dealt, Recipe())
         descent.train()
         assert np.allclose(descent.answers()[OWN], descent.answers()[PUBLIC])
 
-    def test_what_attackers_send_climbs_the_loss_of_their_targets(self, scene: MembershipScene) -> None:
-        descent = AttackedDescent("fedavg", scene, Recipe())
+    def test_what_attackers_send_climbs_the_loss_of_their_targets(self, dealt: DealtRecords) -> None:
+        descent = AttackedDescent("fedavg", dealt, Recipe())
         (model,) = descent.honest_models(1)
-        targets = scene.targets
-        true, decoys = (loss_and_gradient(targets.x, y, model)[1] for y in (targets.y, scene.decoys))
+        targets = dealt.targets
+        true, decoys = (loss_and_gradient(targets.x, y, model)[1] for y in (targets.y, dealt.decoys))
         sent = crafted(true, decoys, 2.0)
         assert np.allclose(flat(sent), 2 * (flat(decoys) - flat(true)))
         moved = [w - 0.01 * s for w, s in zip(model, sent, strict=True)]
         assert loss_and_gradient(targets.x, targets.y, moved)[0] > loss_and_gradient(targets.x, targets.y, model)[0]
 
-    def test_the_round_of_an_attack_steps_along_the_mean_of_what_everybody_sends(self, scene: MembershipScene) -> None:
-        descent = AttackedDescent("confined", scene, Recipe(step=0.5))
+    def test_the_round_of_an_attack_steps_along_the_mean_of_what_everybody_sends(self, dealt: DealtRecords) -> None:
+        descent = AttackedDescent("confined", dealt, Recipe(step=0.5))
         descent.train()
-        descent.prepare_attack(descent.standing())
+        descent.prepare_attack(descent.trained_state())
         before, sent = flat(descent._honest.descent.displacement), descent.contributions(0.7)
         descent.attack(0.7)
         step = flat(descent._honest.descent.displacement) - before
         assert np.allclose(step, -0.5 * np.mean([flat(one) for one in sent], axis=0), atol=1e-6)
 
     @pytest.mark.parametrize("method", METHODS)
-    def test_with_strength_0_attackers_only_watch(self, scene: MembershipScene, method: MethodName) -> None:
-        descent = AttackedDescent(method, scene, Recipe())
+    def test_with_strength_0_attackers_only_watch(self, dealt: DealtRecords, method: MethodName) -> None:
+        descent = AttackedDescent(method, dealt, Recipe())
         descent.train()
-        standing = descent.standing()
+        trained = descent.trained_state()
         told = []
-        for decoys in (scene.decoys, scene.targets.y):  # what they would have sent does not matter
-            descent.scene = replace(scene, decoys=decoys)
-            descent.prepare_attack(standing)
+        for decoys in (dealt.decoys, dealt.targets.y):  # what they would have sent does not matter
+            descent.dealt = replace(dealt, decoys=decoys)
+            descent.prepare_attack(trained)
             descent.attack(0.0)
             told.append(descent.answers())
-            assert all((flat(sent) == 0).all() for sent in descent.contributions(0.0)[scene.participants :])
+            assert all((flat(sent) == 0).all() for sent in descent.contributions(0.0)[dealt.participants :])
         for view, found in told[0].items():
             assert (found == told[1][view]).all()
 
-    def test_attacks_from_one_standing_do_not_know_of_each_other(self, scene: MembershipScene) -> None:
+    def test_attacks_from_one_state_do_not_know_of_each_other(self, dealt: DealtRecords) -> None:
         schedule = AttackSchedule(threshold=0.3, patience=20, rounds=6, looks=2)
-        alone = play("ditto", scene, Recipe(), schedule, (0.5,))
-        second = play("ditto", scene, Recipe(), schedule, (2.0, 0.5))
+        alone = play("ditto", dealt, Recipe(), schedule, (0.5,))
+        second = play("ditto", dealt, Recipe(), schedule, (2.0, 0.5))
         assert alone.courses[0] == second.courses[1]
         assert alone.began == second.began
 
-    def test_training_on_targets_makes_members_of_all_of_them(self, scene: MembershipScene) -> None:
+    def test_training_on_targets_makes_members_of_all_of_them(self, dealt: DealtRecords) -> None:
         def called_members(recipe: Recipe) -> float:
-            descent = AttackedDescent("fedavg", scene, recipe)
+            descent = AttackedDescent("fedavg", dealt, recipe)
             for _ in range(300):
                 descent.train(1.0)
-            return infer(scene.task, descent.answers()[COMMON], scene.targets.y, scene.members).false_alarms
+            return infer(dealt.task, descent.answers()[COMMON], dealt.targets.y, dealt.members).false_alarms
 
         assert called_members(Recipe(train_on_targets=True)) == 1 > called_members(Recipe())
 
 
 class TestLossCheck:
     def test_the_rule_of_the_papers_code_notices_harm_too(self) -> None:
-        scene = MembershipScene.deal("digits", 4, 1, 20, seed=3, tests=100)
+        dealt = DealtRecords.deal("digits", 4, 1, 20, seed=3, tests=100)
         schedule = AttackSchedule(threshold=0.7, patience=60, rounds=30, looks=1)
-        watched, attacked = play("confined-checked", scene, Recipe(check="history"), schedule, (0.0, 20.0)).courses
+        watched, attacked = play("confined-checked", dealt, Recipe(check="history"), schedule, (0.0, 20.0)).courses
         assert attacked.refused > watched.refused
 
     def test_it_takes_up_clean_steps_and_refuses_poison(self) -> None:
-        scene = MembershipScene.deal("digits", 4, 1, 20, seed=3, tests=100)
+        dealt = DealtRecords.deal("digits", 4, 1, 20, seed=3, tests=100)
         schedule = AttackSchedule(threshold=0.7, patience=60, rounds=20, looks=1)
         checked, bare = (
-            play(method, scene, Recipe(), schedule, (0.0, 20.0)) for method in ("confined-checked", "confined")
+            play(method, dealt, Recipe(), schedule, (0.0, 20.0)) for method in ("confined-checked", "confined")
         )
         watched, attacked = checked.courses
         assert checked.refused_before < 0.1 > watched.refused
@@ -375,8 +381,8 @@ class TestVerdict:
         assert not success([0.51, 0.5, 0.53]).beats_guess
         assert success([0.6, 0.62, 0.61]).beats_guess
 
-    def test_an_outcome_follows_from_the_numbers_and_is_never_elimination(self, scene: MembershipScene) -> None:
-        trial = play("fedavg", scene, Recipe(), AttackSchedule(0.3, 20, 4, 1), (0.0, 0.5))
+    def test_an_outcome_follows_from_the_numbers_and_is_never_elimination(self, dealt: DealtRecords) -> None:
+        trial = play("fedavg", dealt, Recipe(), AttackSchedule(0.3, 20, 4, 1), (0.0, 0.5))
 
         def summary(*aucs: float) -> MethodSummary:
             def with_area(auc: float) -> MethodTrial:
@@ -396,8 +402,8 @@ class TestVerdict:
         assert outcome_against(nothing, nothing) is Effect.NOT_SHOWN
         assert outcome_against(baseline, nothing) is Effect.NOT_ELIMINATED
 
-    def test_utility_is_of_honest_participants(self, scene: MembershipScene) -> None:
-        descent = AttackedDescent("fedavg", scene, Recipe())
+    def test_utility_is_of_honest_participants(self, dealt: DealtRecords) -> None:
+        descent = AttackedDescent("fedavg", dealt, Recipe())
         found = HonestUtility.of(descent)
         assert found.mean == found.worst
         assert found.spread == 0
@@ -408,10 +414,10 @@ def test_a_secure_session_opens_what_the_attack_works_with() -> None:
     assert 0 < attack.secure_error(3.0) < 1e-9
 
 
-def test_a_model_that_saw_no_target_is_scored_as_any_other(scene: MembershipScene) -> None:
-    found = know_nothing(scene, Recipe(), 50)
+def test_a_model_that_saw_no_target_is_scored_as_any_other(dealt: DealtRecords) -> None:
+    found = infer_without_targets(dealt, Recipe(), 50)
     assert found.targets == 24
-    assert found == know_nothing(scene, Recipe(), 50)
+    assert found == infer_without_targets(dealt, Recipe(), 50)
 
 
 class TestCommand:

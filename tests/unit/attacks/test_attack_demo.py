@@ -1,4 +1,4 @@
-"""The story of a talk: digits come to light at random and not in circles, and the page tells it."""
+"""The attack of a talk: digits come to light at random and not in circles, and the page tells it."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from coterie.attacks.demo.measure import Story, writers
+from coterie.attacks.demo.measure import AttackDemo, writers
 from coterie.cli import app
 from coterie.errors import ConfigError
 
@@ -21,7 +21,7 @@ def test_everybody_writes_each_digit_once() -> None:
 
 def test_a_story_needs_rounds() -> None:
     with pytest.raises(ConfigError):
-        Story(rounds=0)
+        AttackDemo(rounds=0)
 
 
 def test_the_story_is_told_on_a_page(tmp_path: Path) -> None:
@@ -31,16 +31,16 @@ def test_the_story_is_told_on_a_page(tmp_path: Path) -> None:
     )
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
-    errors = [act["update_error"][0] for act in told["acts"]]
+    errors = [outcome["update_error"][0] for outcome in told["acts"]]
     assert errors[0] < 0.01 < 0.1 < errors[1] < errors[2]
-    likeness = [act["psnr"][0] for act in told["acts"]]
+    likeness = [outcome["psnr"][0] for outcome in told["acts"]]
     assert likeness[0] > 30 > 20 > likeness[1] > likeness[2]
     assert told["recognised"]["1"] == 1
     assert told["recognised"]["4"] <= told["recognised"]["2"] < 0.5
     assert [line["outcome"] for line in told["card"]] == ["not eliminated", "reduced", "reduced"]
     page = (out / "attack.html").read_text()
     assert page.count('<img src="data:image/png') == 5 * 9
-    assert "Every one of 24 rounds was secure" in page
+    assert "Each of 24 rounds was secure" in page
 
 
 SMALL = ["attack", "demo", "--trials", "2", "--rounds", "3", "--steps", "2"]

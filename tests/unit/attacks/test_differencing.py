@@ -23,9 +23,9 @@ from coterie.attacks.differencing.algebra import (
     told_apart,
     unexplained,
 )
-from coterie.attacks.differencing.measure import Differencing, SideTrial, Windows
-from coterie.attacks.differencing.report import SideResult
-from coterie.attacks.federation import Federation, Matrix, make_sides
+from coterie.attacks.differencing.measure import Differencing, Windows, WindowTrial
+from coterie.attacks.differencing.report import SelectionResult
+from coterie.attacks.federation import Federation, Matrix, make_selections
 from coterie.attacks.saved_sums.measure import matched, read_sums
 from coterie.cli import app
 from coterie.cli.audit_input import spell
@@ -160,7 +160,7 @@ def test_a_matrix_must_fit_its_sums() -> None:
 
 def test_circles_survive_losses_only_if_broken_ones_are_left_out() -> None:
     federation = Federation.deal("digits", "softmax-regression", 12, 0)
-    aligned, naive = make_sides(["multi-round"], [2], 12, 6, 0, naive=True)
+    aligned, naive = make_selections(["multi-round"], [2], 12, 6, 0, naive=True)
     work = LocalSGD(0.1)
     for played in federation.play(federation.fedavg(work), range(1, 12), aligned, dropouts=0.2):
         assert all(
@@ -190,8 +190,10 @@ def told(finding: Findings) -> str:
 def found_by(attack: Differencing, *errors: list[float]) -> Findings:
     """What is told of errors under random selection and circles, in a single trial."""
     results = {
-        side.name: [SideTrial(np.array(one), np.ones(2), 0.5 if side.circles else 1.0, None, 0, attack.rounds)]
-        for side, one in zip(attack.sides(0), errors, strict=True)
+        selection.name: [
+            WindowTrial(np.array(one), np.ones(2), 0.5 if selection.circles else 1.0, None, 0, attack.rounds)
+        ]
+        for selection, one in zip(attack.selections(0), errors, strict=True)
     }
     return report.report(attack, Windows(results, 0.0))
 
@@ -200,8 +202,8 @@ def test_the_protected_side_comes_first_and_names_who_is_recovered_all_the_same(
     finding = found_by(SMALL, [0.01, 0.01], [0.01, 0.6])
     assert finding.level is Level.SAFE
     assert finding.headline.startswith("With circles of 2, no client is distinguished from its circle (")
-    assert "50% of clients have an error below 0.05); with random selection, individual updates" in finding.headline
-    assert "with circles of 2, too, 50% of clients have an error below 0.05, because" in told(finding)
+    assert "50% of clients have an error below 0.05). With random selection, individual updates" in finding.headline
+    assert "with circles of 2, 50% of clients have an error below 0.05, because" in told(finding)
 
 
 def test_nobody_recovered_is_not_spoken_of() -> None:
@@ -217,12 +219,14 @@ def test_one_round_is_told_in_the_singular() -> None:
 def test_one_trial_has_no_spread() -> None:
     finding = found_by(SMALL, [0.01, 0.01], [0.6, 0.6])
     assert finding.numbers["policies"]["random"]["median_error_spread"] is None
-    assert [row[2] for row in finding.tables[0].rows] == ["", ""]
-    assert SideResult(SMALL.sides(0)[0], [trial_of(0.1), trial_of(0.3)]).spread == pytest.approx(0.2 / np.sqrt(2))
+    assert "±" not in finding.tables[0].columns
+    assert SelectionResult(SMALL.selections(0)[0], [trial_of(0.1), trial_of(0.3)]).spread == pytest.approx(
+        0.2 / np.sqrt(2)
+    )
 
 
-def trial_of(error: float) -> SideTrial:
-    return SideTrial(np.array([error]), np.ones(1), 0.5, None, 0, 1)
+def trial_of(error: float) -> WindowTrial:
+    return WindowTrial(np.array([error]), np.ones(1), 0.5, None, 0, 1)
 
 
 def test_of_circles_of_one_nobody_is_told_from_a_mate() -> None:
@@ -233,8 +237,8 @@ def test_of_circles_of_one_nobody_is_told_from_a_mate() -> None:
 
 
 def test_circles_whose_survivors_are_summed_are_not_called_protected() -> None:
-    (_, naive) = make_sides(["multi-round"], [2], 12, 4, 0, naive=True)
-    assert not SideResult(naive, [trial_of(0.6)]).protected
+    (_, naive) = make_selections(["multi-round"], [2], 12, 4, 0, naive=True)
+    assert not SelectionResult(naive, [trial_of(0.6)]).protected
 
 
 def test_what_is_wrong_is_refused() -> None:
@@ -242,7 +246,7 @@ def test_what_is_wrong_is_refused() -> None:
         with pytest.raises(ConfigError):
             Differencing(**wrong)
     with pytest.raises(ConfigError, match="unknown policy 'randon'"):
-        make_sides(["randon"], [2], 8, 4, 0, naive=False)
+        make_selections(["randon"], [2], 8, 4, 0, naive=False)
 
 
 def invoke(*arguments: str) -> str:
@@ -359,8 +363,9 @@ def test_the_log_of_saved_sums_is_read_with_the_options_that_errors_name(tmp_pat
 
 def test_options_that_contradict_are_refused() -> None:
     for wrong in ["--sums", "x"], ["--out", "x"], ["--run", "x", "--ledger", "y", "--sums", "z"]:
-        with pytest.raises(ConfigError, match="--run, or --ledger and --sums"):
+        with pytest.raises(ConfigError) as refused:
             invoke(*wrong)
+        assert "--run, or --ledger and --sums" in spell(refused.value)
 
 
 def test_a_run_that_kept_its_sums_is_attacked(tmp_path: Path) -> None:
@@ -380,5 +385,5 @@ def test_a_run_without_sums_says_how_to_keep_them(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     options = ["--set", "rounds=1", "--set", "training.epochs=1", "--set", "clients.count=8", "--set", "cohort.size=4"]
     assert RUNNER.invoke(app, ["run", "--out", str(folder), *options]).exit_code == 0
-    with pytest.raises(ConfigError, match=r"tracking\.sums=true"):
+    with pytest.raises(ConfigError, match=r"tracking\.sums is true"):
         invoke("--run", str(folder))

@@ -18,7 +18,7 @@ from coterie.attacks.disaggregation.algebra import (
 )
 from coterie.attacks.disaggregation.measure import Disaggregation, HiddenLogTrial
 from coterie.attacks.disaggregation.report import draw_log, report
-from coterie.attacks.federation import Matrix, make_sides
+from coterie.attacks.federation import Matrix, make_selections
 from coterie.cli import app
 from coterie.cohorts.circles import Circles, Mask
 from coterie.cohorts.policies import PolicySettings, make_policy, simulate
@@ -105,12 +105,22 @@ def trial(error: float, told: float) -> HiddenLogTrial:
     ("error", "told", "said", "outcome"),
     [
         (0.01, 1.0, "Hiding the log does not help with random selection: ", Effect.NOT_ELIMINATED),
-        (0.5, 0.8, "Hiding the log blurs updates and is no protection with random selection: ", Effect.NOT_ELIMINATED),
-        (2.0, 0.8, "Hiding the log blurs updates and is no protection with random selection: ", Effect.REDUCED),
+        (
+            0.5,
+            0.8,
+            "Hiding the log makes estimates less exact, but is no protection with random selection: ",
+            Effect.NOT_ELIMINATED,
+        ),
+        (
+            2.0,
+            0.8,
+            "Hiding the log makes estimates less exact, but is no protection with random selection: ",
+            Effect.REDUCED,
+        ),
         (
             2.0,
             0.56,
-            "Hiding the log blurs updates; whether it protects anybody, 25 pairs cannot",
+            "Hiding the log makes estimates less exact, and 25 pairs cannot show whether",
             Effect.REDUCED,
         ),
     ],
@@ -129,10 +139,12 @@ def test_what_hiding_the_log_does_follows_the_numbers(error: float, told: float,
 def test_wrong_entries_stand_out_in_the_picture_of_the_log() -> None:
     truth = np.array([[1, 0], [0, 1], [1, 1]], np.bool_)
     found = np.array([[1, 1], [0, 0], [1, 1]], np.bool_)
-    (side,) = make_sides(("random",), (2,), 2, 2, 0, naive=False)
+    (selection,) = make_selections(("random",), (2,), 2, 2, 0, naive=False)
     drawn = replace(trial(1.0, 0.5), truth=truth, found=found, by_counts=truth)
-    order = [client for circle in side.mates for client in circle]
-    for trace, expected in zip(draw_log(side, drawn).traces, (truth, [[1, 2], [0, 2], [1, 1]], truth), strict=True):
+    order = [client for circle in selection.mates for client in circle]
+    for trace, expected in zip(
+        draw_log(selection, drawn).traces, (truth, [[1, 2], [0, 2], [1, 1]], truth), strict=True
+    ):
         shades = np.frombuffer(base64.b64decode(trace["z"]["bdata"]), np.uint8).reshape(3, 2)
         assert shades.tolist() == np.asarray(expected, np.uint8)[:, order].tolist()
 

@@ -43,7 +43,7 @@ def test_the_command_says_what_the_model_gives_away(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     outcomes = {line["against"]: line["outcome"] for line in told["card"]}
-    assert outcomes["secure aggregation (SA), a listener"] == "eliminated"
-    assert outcomes["plain averaging, a listener"] == "not eliminated"
+    assert outcomes["secure aggregation (SA), an eavesdropper"] == "eliminated"
+    assert outcomes["plain averaging, an eavesdropper"] == "not eliminated"
     assert told["chance"] == pytest.approx(0.1)
     assert "data:image/png" in page.read_text()

@@ -10,7 +10,7 @@ from coterie.attacks.federation import (
     Federation,
     Observations,
     flat,
-    make_sides,
+    make_selections,
     make_trainer,
     play_cohorts,
     play_round,
@@ -137,8 +137,8 @@ class TestRounds:
 
 class TestObservations:
     def test_who_was_there_and_what_was_sent(self, federation: Federation) -> None:
-        (side,) = make_sides(["random"], [1], 6, 3, 1, naive=False)
-        rounds = list(federation.play(federation.fedavg(WORK), range(1, 5), side))
+        (selection,) = make_selections(["random"], [1], 6, 3, 1, naive=False)
+        rounds = list(federation.play(federation.fedavg(WORK), range(1, 5), selection))
         seen = Observations.of(rounds, 7)
         assert seen.participation.shape == (4, 7)
         assert seen.participation.sum(1).tolist() == [3] * 4
@@ -151,9 +151,9 @@ class TestObservations:
         assert np.allclose(seen.truth[first], np.mean(sent, axis=0))
 
     def test_a_window_in_which_everybody_drops_out_is_refused(self, federation: Federation) -> None:
-        (side,) = make_sides(["random"], [1], 6, 3, 1, naive=False)
+        (selection,) = make_selections(["random"], [1], 6, 3, 1, naive=False)
         with pytest.raises(ConfigError, match="fewer dropouts or more rounds"):
-            Observations.of(federation.play(federation.fedavg(WORK), range(1, 4), side, dropouts=1.0), 6)
+            Observations.of(federation.play(federation.fedavg(WORK), range(1, 4), selection, dropouts=1.0), 6)
 
 
 @settings(max_examples=20)

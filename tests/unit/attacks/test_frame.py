@@ -24,7 +24,6 @@ EVIL = "<b>[red]x[/red]</b>"  # neither a page nor a terminal may take it for ma
 class Guess:
     """An attack that guesses."""
 
-    name: ClassVar[str] = "guess"
     title: ClassVar[str] = "Guessing"
     tries: int = 3
 
@@ -56,7 +55,7 @@ def found() -> Findings:
 
 
 def test_record_is_plain_and_keeps_the_order_of_reading() -> None:
-    record = json.loads(json.dumps(make_record(Guess(5), found())))
+    record = json.loads(json.dumps(make_record("guess", Guess(5), found())))
     assert list(record) == [
         "attack", "threat_model", "settings", "setting", "right", "policies", "verdict", "remarks", "card",
     ]  # fmt: skip
@@ -77,7 +76,7 @@ def test_page_has_everything_and_escapes_it() -> None:
 
 
 def test_terminal_tells_the_threat_first(capsys: pytest.CaptureFixture[str]) -> None:
-    show(Guess(), None, as_json=False)
+    show("guess", Guess(), None, as_json=False)
     said = capsys.readouterr().out
     order = [said.index(words) for words in ("anybody", "3 guesses", "Nothing was guessed", "Privacy card")]
     assert order == sorted(order)
@@ -86,7 +85,7 @@ def test_terminal_tells_the_threat_first(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_json_and_page_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.html"
-    show(Guess(), page, as_json=True)
+    show("guess", Guess(), page, as_json=True)
     assert json.loads(capsys.readouterr().out)["attack"] == "guess"
     assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
 
@@ -97,9 +96,9 @@ def test_page_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) 
             raise AssertionError("it was played all the same")
 
     with pytest.raises(ConfigError, match="cannot write"):
-        show(Never(), tmp_path / "missing" / "page.html", as_json=True)
+        show("guess", Never(), tmp_path / "missing" / "page.html", as_json=True)
     with pytest.raises(ConfigError, match="cannot write"):
-        show(Never(), tmp_path, as_json=True)
+        show("guess", Never(), tmp_path, as_json=True)
 
 
 def test_an_attack_that_fails_leaves_no_page_and_an_old_one_as_it_was(tmp_path: Path) -> None:
@@ -111,7 +110,7 @@ def test_an_attack_that_fails_leaves_no_page_and_an_old_one_as_it_was(tmp_path: 
     old.write_text("an old page")
     for page in tmp_path / "new.html", old:
         with pytest.raises(ConfigError, match="no such data"):
-            show(Fails(), page, as_json=True)
+            show("guess", Fails(), page, as_json=True)
     assert list(tmp_path.iterdir()) == [old]
     assert old.read_text() == "an old page"
 

@@ -9,24 +9,24 @@ import pytest
 from typer.testing import CliRunner
 
 from coterie.attacks.attack import run_attack
-from coterie.attacks.federation import Federation, make_sides, shaped
+from coterie.attacks.federation import Federation, make_selections, shaped
 from coterie.attacks.inversion.descent import Budget, exact_input, invert
 from coterie.attacks.inversion.measure import Inversion
-from coterie.attacks.inversion.target import ALONE, TARGET, TOGETHER, Origin, Scene
+from coterie.attacks.inversion.target import ALONE, TARGET, TOGETHER, InversionTarget, Origin
 from coterie.attacks.similarity import psnr
 from coterie.cli import app
 from coterie.errors import ConfigError, InputError
 from coterie.training.local import LocalSGD
 
 
-def scene(seed: int, examples: int = 1, model: str = "softmax-regression") -> Scene:
-    return Scene.set(Federation.deal("digits", model, 8, seed, examples=examples), 0)
+def target(seed: int, examples: int = 1, model: str = "softmax-regression") -> InversionTarget:
+    return InversionTarget.prepare(Federation.deal("digits", model, 8, seed, examples=examples), 0)
 
 
 @pytest.mark.parametrize("model", ["softmax-regression", "mlp"])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_one_example_is_in_the_update_of_a_first_linear_layer_exactly(model: str, seed: int) -> None:
-    set_up = scene(seed, model=model)
+    set_up = target(seed, model=model)
     weights, bias, *_ = shaped(set_up.update([TARGET]), set_up.state)
     found = exact_input(weights, bias)
     planted = set_up.federation.dataset.train_x[set_up.federation.parts[TARGET][0]]
@@ -40,7 +40,7 @@ def test_no_example_is_in_an_update_that_does_not_move() -> None:
 
 
 def test_descent_finds_the_same_example() -> None:
-    set_up = scene(0)
+    set_up = target(0)
     row = Origin(1, ALONE)
     drawn = set_up.recover(row, set_up.update([TARGET]), Budget(200))
     assert psnr(set_up.pictures([TARGET]), drawn)[0] > 40
@@ -48,7 +48,7 @@ def test_descent_finds_the_same_example() -> None:
 
 def test_a_circle_of_two_gives_both_examples_away_to_who_looks_for_both() -> None:
     """The pair of ways to attack a circle: taken for one client's, its mean gives much less."""
-    set_up = scene(1)
+    set_up = target(1)
     circle = set_up.circle(2)
     update, original = set_up.update(circle), set_up.pictures([TARGET])
     alone, together = (
@@ -59,7 +59,7 @@ def test_a_circle_of_two_gives_both_examples_away_to_who_looks_for_both() -> Non
 
 def test_a_circles_mean_does_not_tell_whose_is_what() -> None:
     """With examples exchanged between members the mean is the same: nothing can be attributed, by any attack."""
-    set_up = scene(2, examples=4)
+    set_up = target(2, examples=4)
     circle = set_up.circle(4)
     parts = list(set_up.federation.parts)
     for one, other in zip(circle, reversed(circle), strict=True):
@@ -67,14 +67,14 @@ def test_a_circles_mean_does_not_tell_whose_is_what() -> None:
     exchanged = replace(set_up, federation=replace(set_up.federation, parts=parts))
     work = LocalSGD(0.01, batch_size=4, shuffle=False)
 
-    def mean(of: Scene) -> "np.typing.NDArray[np.float64]":
+    def mean(of: InversionTarget) -> "np.typing.NDArray[np.float64]":
         return np.asarray(of.federation.updates(of.state, 1, work, circle).mean(0))
 
     assert mean(exchanged) == pytest.approx(mean(set_up), abs=1e-12)
 
 
 def test_a_gradient_must_be_one_of_the_model() -> None:
-    set_up = scene(0)
+    set_up = target(0)
     network, shape = set_up.federation.problem.model, set_up.federation.dataset.input_shape
     labels = np.zeros(1, np.int64)
     with pytest.raises(InputError):
@@ -84,9 +84,9 @@ def test_a_gradient_must_be_one_of_the_model() -> None:
 
 
 def test_circles_are_those_of_the_policy() -> None:
-    set_up = scene(5)
-    (side,) = make_sides(("multi-round",), (4,), 8, 4, 5, naive=False)
-    assert sorted(set_up.circle(4)) in [sorted(circle) for circle in side.mates]
+    set_up = target(5)
+    (selection,) = make_selections(("multi-round",), (4,), 8, 4, 5, naive=False)
+    assert sorted(set_up.circle(4)) in [sorted(circle) for circle in selection.mates]
 
 
 @pytest.mark.parametrize("change", [{"trials": 0}, {"privacy": ()}, {"privacy": (17,)}, {"examples": 0}])

@@ -337,7 +337,7 @@ def test_the_finding_says_what_was_found() -> None:
     assert finding.level is Level.SAFE
     assert "2 of 2 lies obtained a client's input exactly; with all rules, none did" in finding.headline
     assert [line.outcome for line in finding.card] == [Effect.ELIMINATED, Effect.REDUCED]
-    lies = make_record(attack, finding)["lies"]
+    lies = make_record("malicious-server", attack, finding)["lies"]
     assert lies["both-shares"]["without_rule"] == {"exact": 1, "resemblance": pytest.approx(1)}
     assert lies["splitting"]["clients_in_what_is_left"] == 3
     (both, split) = finding.pictures
@@ -349,10 +349,10 @@ def test_the_finding_says_what_was_found() -> None:
 
 def test_it_depends_on_the_settings_alone() -> None:
     attack = small(lies=("stranding",))
-    one, other = (make_record(attack, run_attack(attack, unwatched)) for _ in range(2))
+    one, other = (make_record("malicious-server", attack, run_attack(attack, unwatched)) for _ in range(2))
     assert one == other
     again = small(lies=("stranding",), seed=1)
-    assert make_record(again, run_attack(again, unwatched))["lies"] != one["lies"]
+    assert make_record("malicious-server", again, run_attack(again, unwatched))["lies"] != one["lies"]
 
 
 def test_terms_of_trust_are_not_called_safe() -> None:
@@ -402,7 +402,7 @@ def test_the_command(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, [*arguments, "--html", str(page), "--json"])
     assert shown.exit_code == 0
     found = json.loads(shown.stdout)
-    assert found["threat_model"]["who"].startswith("The server")
+    assert found["threat_model"]["who"].startswith("the server")
     assert found["lies"]["equivocation"]["with_rule"]["exact"] == 0
     assert found["lies"]["equivocation"]["varied"]["broken_with_rule"] == 0
     assert found["settings"]["colluders"] == 3

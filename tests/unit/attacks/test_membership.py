@@ -110,7 +110,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert found["attack"] == "membership"
     assert set(found["views"]) == {"nothing", "client", "masked", "masked-sparse", "sum-3", "sum-4", "noisy-sum-4"}
     assert len(found["views"]["client"]["lira"]["found"]) == 2
-    assert found["threat_model"]["may"] == "look, and nothing else"
+    assert found["threat_model"]["may"] == "compute; it sends nothing"
     assert "Passive membership inference" in page.read_text()
     said = CliRunner().invoke(app, ["attack", "membership", *small, "--noise", "0"])
     assert said.exit_code == 0, said.output

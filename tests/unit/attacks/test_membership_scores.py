@@ -11,8 +11,8 @@ from coterie.attacks.membership.measure import rehearse
 from coterie.attacks.membership.rates import Roc
 from coterie.attacks.membership.scores import (
     SCORES,
+    ModelAnswers,
     References,
-    Sight,
     by_likelihood,
     by_strangers,
     fit_logistic,
@@ -22,9 +22,9 @@ from coterie.cohorts.circles import Mask, Reals
 from coterie.errors import ConfigError
 
 
-def sight(candidates: Reals, strangers: Reals | None = None) -> Sight:
+def answer(candidates: Reals, strangers: Reals | None = None) -> ModelAnswers:
     others = np.array([0.0, 1.0, -1.0]) if strangers is None else strangers
-    return Sight(candidates, others, np.repeat(candidates[:, None], 3, axis=1))
+    return ModelAnswers(candidates, others, np.repeat(candidates[:, None], 3, axis=1))
 
 
 def paired(rng: np.random.Generator, pairs: int, candidates: int) -> Mask:
@@ -64,8 +64,8 @@ def test_a_planted_memory_is_read_exactly(name: str) -> None:
         return np.asarray(hardness + memory * (chosen - 0.5) + spread * rng.standard_normal(chosen.shape))
 
     strangers = np.full(200, -1.0)
-    references = References([sight(row, strangers) for row in answers(members)], members)
-    seen = sight(answers(victim[None])[0], strangers)
+    references = References([answer(row, strangers) for row in answers(members)], members)
+    seen = answer(answers(victim[None])[0], strangers)
     assert Roc.of(SCORES[name](seen, references), victim).area == 1.0
 
 
@@ -73,17 +73,17 @@ def test_in_and_out_models_are_booked_as_they_were_trained() -> None:
     """With the books turned round, the same scores are wrong about everybody: only the books tell in from out."""
     rng = np.random.default_rng(2)
     members, victim = paired(rng, 8, 40), rng.permutation(40) < 20
-    sights = [sight(row) for row in planted(rng, members, 60)]
-    seen = sight(planted(rng, victim[None], 60)[0])
-    assert Roc.of(by_likelihood(seen, References(sights, members)), victim).area == 1.0
-    assert Roc.of(by_likelihood(seen, References(sights, ~members)), victim).area == 0.0
+    answers = [answer(row) for row in planted(rng, members, 60)]
+    seen = answer(planted(rng, victim[None], 60)[0])
+    assert Roc.of(by_likelihood(seen, References(answers, members)), victim).area == 1.0
+    assert Roc.of(by_likelihood(seen, References(answers, ~members)), victim).area == 0.0
 
 
 def test_lira_is_the_ratio_of_two_normal_densities() -> None:
     rng = np.random.default_rng(3)
     members = paired(rng, 5, 12)
     phi, seen = planted(rng, members, 2), rng.standard_normal(12)
-    found = by_likelihood(sight(seen), References([sight(row) for row in phi], members))
+    found = by_likelihood(answer(seen), References([answer(row) for row in phi], members))
     expected = np.zeros(12)
     for sign, chosen in (1, members), (-1, ~members):
         means = np.array([phi[chosen[:, x], x].mean() for x in range(12)])
@@ -97,8 +97,8 @@ def test_rmia_counts_the_strangers_that_gained_less() -> None:
     rng = np.random.default_rng(4)
     members = paired(rng, 3, 8)
     phi, strange = rng.standard_normal((6, 8)), rng.standard_normal((6, 25))
-    seen = sight(rng.standard_normal(8), rng.standard_normal(25))
-    references = References([sight(*rows) for rows in zip(phi, strange, strict=True)], members)
+    seen = answer(rng.standard_normal(8), rng.standard_normal(25))
+    references = References([answer(*rows) for rows in zip(phi, strange, strict=True)], members)
     expected = []
     for x in range(8):
         typical = (expit(phi[members[:, x], x]).mean() + expit(phi[~members[:, x], x]).mean()) / 2
@@ -120,24 +120,24 @@ def test_the_attack_model_is_at_its_optimum(seed: int) -> None:
 
 def test_every_candidate_needs_in_and_out_models() -> None:
     with pytest.raises(ConfigError, match="trained on it"):
-        References([sight(np.zeros(3)), sight(np.zeros(3))], np.array([[True, True, False], [True, False, True]]))
+        References([answer(np.zeros(3)), answer(np.zeros(3))], np.array([[True, True, False], [True, False, True]]))
 
 
 def test_thresholds_are_rehearsed_without_the_pair_in_question() -> None:
     """A model and its complement tell each other's members; neither may be a reference when the other is attacked."""
     rng = np.random.default_rng(5)
-    references = References([sight(row) for row in rng.standard_normal((6, 10))], paired(rng, 3, 10))
-    asked: list[tuple[Sight, References]] = []
+    references = References([answer(row) for row in rng.standard_normal((6, 10))], paired(rng, 3, 10))
+    asked: list[tuple[ModelAnswers, References]] = []
 
-    def spy(seen: Sight, others: References) -> Reals:
+    def spy(seen: ModelAnswers, others: References) -> Reals:
         asked.append((seen, others))
         return seen.candidates
 
     rehearse(spy, references)
-    assert [seen for seen, _ in asked] == list(references.sights)
+    assert [seen for seen, _ in asked] == list(references.answers)
     for number, (_, others) in enumerate(asked):
         kept = [model for model in range(6) if model // 2 != number // 2]
-        assert others.sights == [references.sights[model] for model in kept]
+        assert others.answers == [references.answers[model] for model in kept]
         assert (others.members == references.members[kept]).all()
 
 
@@ -145,10 +145,10 @@ def test_a_model_that_does_not_know_tells_nothing() -> None:
     """Answers that do not depend on the victim's members: AUC within 4 deviations of guessing for every attack."""
     rng = np.random.default_rng(6)
     members = paired(rng, 8, 100)
-    references = References([sight(row) for row in planted(rng, members, 3)], members)
+    references = References([answer(row) for row in planted(rng, members, 3)], members)
     for score in SCORES.values():
         areas = []
         for _ in range(40):
             victim = rng.permutation(100) < 50
-            areas.append(Roc.of(score(sight(planted(rng, np.zeros((1, 100), bool), 3)[0]), references), victim).area)
+            areas.append(Roc.of(score(answer(planted(rng, np.zeros((1, 100), bool), 3)[0]), references), victim).area)
         assert abs(np.mean(areas) - 0.5) < 4 * np.std(areas) / np.sqrt(40)

@@ -122,7 +122,7 @@ def test_the_command(tmp_path: Path) -> None:
         *((clients, CRAFTED, multiplier) for clients in (3, 5) for multiplier in (1.0, 4.0)),
     ]
     assert 0 <= found["session_gap"] < 1e-3
-    assert "What one sum says" in page.read_text()
+    assert "What one secure sum reveals" in page.read_text()
     said = CliRunner().invoke(app, ["attack", "one-sum", *small, "--noise="])
     assert said.exit_code == 0, said.output
     assert "no finite" in said.output

@@ -132,12 +132,14 @@ def test_the_command(tmp_path: Path) -> None:
 def test_the_figure_has_every_client_on_the_line_of_its_side() -> None:
     attack = PropertyInference(clients=16, cohort=4, holders=4, rounds=10, privacy=(2,), dropouts=0.0)
     federation, auxiliary, having = attack.prepare(0)
-    sides = attack.sides(0)
-    found = {side.name: [attack.attack(federation, auxiliary, having, side)] for side in sides}
-    there, others = draw_scores(sides, found).traces
-    assert (len(there["x"]), len(others["x"])) == (4 * len(sides), 12 * len(sides))
+    selections = attack.selections(0)
+    found = {selection.name: [attack.attack(federation, auxiliary, having, selection)] for selection in selections}
+    there, others = draw_scores(selections, found).traces
+    assert (len(there["x"]), len(others["x"])) == (4 * len(selections), 12 * len(selections))
     assert sorted(there["x"][:4]) == sorted(found["random"][0].scores[having].tolist())
-    assert {round(place) for place in there["y"]} == {round(place) for place in others["y"]} == set(range(len(sides)))
+    assert (
+        {round(place) for place in there["y"]} == {round(place) for place in others["y"]} == set(range(len(selections)))
+    )
     assert min(there["y"]) > min(others["y"])
 
 
@@ -188,12 +190,12 @@ def judged(random: float, circles: float) -> Findings:
     attack = PropertyInference(privacy=(2,), dropouts=0.0, trials=1)
     having = np.arange(40) < 8
     found = {}
-    for side, share in zip(attack.sides(0), (random, circles), strict=True):
+    for selection, share in zip(attack.selections(0), (random, circles), strict=True):
         scores = (np.arange(40) % 4 == 0).astype(float)
         scores[: round(8 * share)] = 2.0
-        for circle in side.mates if side.circles else ():
+        for circle in selection.mates if selection.circles else ():
             scores[list(circle)] = scores[list(circle)].max()
-        found[side.name] = [trial_of(scores, having, side.mates)]
+        found[selection.name] = [trial_of(scores, having, selection.mates)]
     return report(attack, found)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
-from coterie.attacks.federation import Federation, make_sides
+from coterie.attacks.federation import Federation, make_selections
 from coterie.attacks.session import play_session, session_error
 from coterie.errors import ConfigError, RoundAborted, VerificationError
 from coterie.graphs.topology import Complete, ErdosRenyi
@@ -16,8 +16,8 @@ from coterie.transports.memory import Session
 
 def test_it_opens_the_mean_that_a_round_reveals() -> None:
     federation = Federation.deal("digits", "softmax-regression", 8, 0)
-    (side,) = make_sides(["multi-round"], [2], 8, 4, 0, naive=False)
-    (played,) = federation.play(federation.fedavg(LocalSGD(0.1)), range(1, 2), side)
+    (selection,) = make_selections(["multi-round"], [2], 8, 4, 0, naive=False)
+    (played,) = federation.play(federation.fedavg(LocalSGD(0.1)), range(1, 2), selection)
     assert session_error(list(played.updates), played.number) < 1e-9
     assert np.allclose(play_session(list(played.updates), 1).mean, played.mean, atol=1e-6)
 

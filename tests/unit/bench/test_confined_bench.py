@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from coterie.arithmetic import FloatArray
-from coterie.bench import confined
+from coterie.bench import confined, confined_grid
 from coterie.bench.confined import (
     EXAMPLES,
     FEATURES,
@@ -19,9 +19,11 @@ from coterie.bench.confined import (
     measure_sharing,
     mnist_shaped,
 )
+from coterie.bench.confined_grid import GridCosts, measure_grid
 from coterie.cli import app
 from coterie.confined.cached import CachedGroups
 from coterie.confined.grid import Grid
+from coterie.confined.vertical import VerticalSum
 from coterie.errors import ConfigError, RoundAborted
 
 GRID = Grid(5, 7)
@@ -37,6 +39,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confined, "mnist_shaped", lambda _seed: few())
     costs = SharingCosts(3, 4, 20, 1.0, 1.5, 2.0, 3.0, 4.0)
     monkeypatch.setattr(confined, "measure_sharing", lambda: costs)
+    monkeypatch.setattr(confined_grid, "mnist_shaped", lambda _seed: few())
 
 
 def test_the_model_has_the_papers_size() -> None:
@@ -87,6 +90,26 @@ def test_without_mnist_examples_are_random_and_said_to_be(monkeypatch: pytest.Mo
     assert EXAMPLES == 60_000
 
 
+def test_split_and_unsplit_iterations_take_turns() -> None:
+    seen: list[int] = []
+    costs = measure_grid(Grid(3, 5), 2, examples=few(), watch=seen.append)
+    assert seen == [1, 2, 3]
+    assert costs.examples == 39  # 40 cannot be dealt evenly
+    assert {len(taken) for taken in (costs.unsplit_seconds, costs.clear_seconds, costs.secure_seconds)} == {2}
+    assert min(costs.unsplit_seconds + costs.clear_seconds + costs.secure_seconds) > 0
+    with pytest.raises(ConfigError):
+        measure_grid(repeats=0)
+    costs = GridCosts(GRID, 40, "random", (1.0, 10.0, 2.0), (2.0, 11.0, 3.0), (3.0, 40.0, 2.0))
+    assert (costs.clear_ratio, costs.secure_ratio) == (1.5, 3.0)
+
+
+def test_a_split_that_learns_something_else_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    add = VerticalSum.add
+    monkeypatch.setattr(VerticalSum, "add", lambda self, parts, entropy=None: 1.1 * add(self, parts, entropy))
+    with pytest.raises(RoundAborted, match="learnt something else"):
+        measure_grid(Grid(3, 5), 2, examples=few())
+
+
 @pytest.mark.usefixtures("small")
 def test_people_and_programs_are_told() -> None:
     command = ["bench", "confined", "--groups", "5", "--members", "7", "--repeats", "1"]
@@ -94,5 +117,9 @@ def test_people_and_programs_are_told() -> None:
     for words in ("5 x 7 = 35 participants", "random examples (MNIST was not found)", "over 1 turn)", "1.50x"):
         assert words in shown
     record = json.loads(CliRunner().invoke(app, [*command, "--json"], catch_exceptions=False).stdout)
+    assert "In a run, groups of 4 members take" in shown
+    assert record["run"]["secure_ratio"] == pytest.approx(
+        record["run"]["secure_seconds"][0] / record["run"]["unsplit_seconds"][0]
+    )
     assert (record["participants"], record["data"], record["sharing"]["split_ratio"]) == (35, "random", 1.5)
     assert record["ratio"] == pytest.approx(record["iteration_seconds"][0] / record["gradient_seconds"][0])

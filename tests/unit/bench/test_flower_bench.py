@@ -5,25 +5,32 @@ import pytest
 from typer.testing import CliRunner
 
 from coterie.bench import flower as bench
-from coterie.bench.flower import FlowerCosts
+from coterie.bench.flower import FlowerCosts, SecureCosts
+from coterie.bench.flower_limit import Operations
 from coterie.cli import app
+from coterie.secagg.protocols import SessionProtocol
 
-STEPS = dict.fromkeys(("advertise", "share", "mask", "confirm", "reveal"), 1.0)
+PAPERS = SecureCosts(
+    seconds=1.5,
+    steps=dict.fromkeys(("advertise", "share", "mask", "confirm", "reveal"), 1.0),
+    carried=dict.fromkeys(("advertise", "share", "mask", "confirm", "reveal"), 0.25),
+    messages=5.0,
+    downloaded=26e3,
+    uploaded=383e3,
+    cryptography=0.3,
+    storage=0.2,
+)
+TWO_TRIPS = replace(
+    PAPERS, seconds=0.9, steps=dict.fromkeys(("contribute", "reveal"), 0.4), carried={"contribute": 0.3, "reveal": 0.2}
+)
 COSTS = FlowerCosts(
     nodes=50,
     simulation=True,
     trip=0.2,
     plain=0.5,
-    secure=1.5,
-    steps=STEPS,
-    carried=dict.fromkeys(STEPS, 0.25),
-    messages=5.0,
-    downloaded=26e3,
-    uploaded=383e3,
     model=400_000,
     cores=2,
-    cryptography=0.3,
-    storage=0.2,
+    protocols={"two-trips": TWO_TRIPS, "papers": PAPERS},
 )
 
 
@@ -38,14 +45,14 @@ def shown(costs: FlowerCosts, monkeypatch: pytest.MonkeyPatch, *options: str) ->
     ("changes", "verdict"),
     [
         ({}, "Protection adds no more than its trips cost."),
-        ({"secure": 1.75}, "Protection adds no more than its trips cost."),  # as much is not more
+        ({"seconds": 1.75}, "Protection adds no more than its trips cost."),  # as much is not more
         (
-            {"secure": 2.0},
+            {"seconds": 2.0},
             "Protection adds 250 ms more than its trips cost. The work of 50 clients is done by 2 cores here, and "
             "their answers go to one disk.",
         ),
         (
-            {"secure": 2.0, "cryptography": 1.3},
+            {"seconds": 2.0, "cryptography": 1.3},
             "Protection adds 250 ms more than its trips cost: it cannot here, where the cryptography of 50 clients "
             "on 2 cores alone takes longer than that.",
         ),
@@ -54,15 +61,36 @@ def shown(costs: FlowerCosts, monkeypatch: pytest.MonkeyPatch, *options: str) ->
 def test_the_bench_judges_what_protection_adds_by_what_its_trips_cost(
     changes: dict[str, float], verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    costs = replace(COSTS, **changes)  # type: ignore[arg-type]
-    words = shown(costs, monkeypatch)
-    assert verdict in words
-    assert f"a secure round, 5 trips {costs.secure:.2f} s 1.25 s advertise 1.00 s 250 ms" in words
-    assert "its 5 trips, empty 1.00 s" in words
+    papers = replace(PAPERS, **changes)  # type: ignore[arg-type]
+    words = shown(replace(COSTS, protocols={"two-trips": TWO_TRIPS, "papers": papers}), monkeypatch)
+    assert f"papers: {verdict}" in words
+    assert "two-trips: Protection adds no more than its trips cost." in words
+    ratio = papers.seconds / COSTS.plain
+    assert f"secure round, papers 5 {papers.seconds:.2f} s {ratio:.1f}x 1.25 s advertise 1.00 s 250 ms" in words
+    assert "secure round, two-trips 2 900 ms 1.8x 500 ms contribute 400 ms 300 ms" in words
+    assert "its trips, empty 5 1.00 s" in words
+    assert "its trips, empty 2 400 ms" in words
     assert "its answers alone, put on disk 200 ms" in words
 
 
 def test_the_record_has_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     record = json.loads(shown(COSTS, monkeypatch, "--json"))
-    assert (record["overhead"], record["trips"], record["empty"]) == (1.0, 1.25, 1.0)
-    assert (record["cores"], record["cryptography"], record["storage"]) == (2, 0.3, 0.2)
+    papers, two_trips = record["protocols"]["papers"], record["protocols"]["two-trips"]
+    assert (papers["overhead"], papers["carrying"], papers["empty"], papers["trips"]) == (1.0, 1.25, 1.0, 5)
+    assert (two_trips["trips"], two_trips["ratio"]) == (2, 1.8)
+    assert (record["cores"], papers["cryptography"], papers["storage"]) == (2, 0.3, 0.2)
+
+
+@pytest.mark.parametrize("active", [True, False])
+@pytest.mark.parametrize("workers", [None, 2])
+def test_two_trips_do_less_than_the_papers_protocol(workers: int | None, active: bool) -> None:
+    papers, two_trips = (
+        Operations.of_round(50, workers, protocol, active=active)
+        for protocol in (SessionProtocol.PAPERS, SessionProtocol.TWO_TRIPS)
+    )
+    assert two_trips.answers == 100
+    assert papers.answers == (250 if active else 200)
+    assert two_trips.keys < papers.keys
+    assert two_trips.agreements < papers.agreements
+    assert two_trips.signatures == (150 if active else 50)
+    assert two_trips.masks == papers.masks

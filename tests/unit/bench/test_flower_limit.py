@@ -12,14 +12,21 @@ from tests.support.flower import initial_arrays, make_app, make_grid
 from coterie.arithmetic.ring import Ring
 from coterie.bench.flower_limit import Operations
 from coterie.crypto import agreement, keystream, signing
+from coterie.secagg.protocols import SessionProtocol
 from coterie.transports.flower import PrivateStrategy, private_mod
 
 
 @pytest.mark.parametrize("active", [True, False])
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("nodes", [4, 7])
+@pytest.mark.parametrize("protocol", list(SessionProtocol))
 def test_operations_are_those_of_a_round(
-    nodes: int, shared: bool, active: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    protocol: SessionProtocol,
+    nodes: int,
+    shared: bool,
+    active: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     counted: Counter[str] = Counter()
     exchange, stream, sign = agreement._exchange, keystream._stream, signing.Identity.sign
@@ -48,7 +55,8 @@ def test_operations_are_those_of_a_round(
     monkeypatch.setenv("COTERIE_HOME", str(tmp_path))
     mode = "active-server" if active else "honest-but-curious"
     grid = make_grid(make_app([private_mod]), nodes, config={"coterie-mode": mode})
-    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0, min_available_nodes=nodes), mode=mode, resume=False)
+    inner = FedAvg(fraction_evaluate=0.0, min_available_nodes=nodes)
+    kept = PrivateStrategy(inner, mode=mode, protocol=protocol, resume=False)
     kept.start(grid, initial_arrays(), 1)  # enrols everybody, which is no part of a round
     monkeypatch.setattr(signing, "Ed25519PublicKey", SimpleNamespace(from_public_bytes=reads))
     if not shared:
@@ -61,7 +69,7 @@ def test_operations_are_those_of_a_round(
     assert kept.grid is not None
     kept.grid.send_and_receive(_requests(grid.nodes))
 
-    expected = Operations.of_round(nodes, 1 if shared else None, active=active)
+    expected = Operations.of_round(nodes, 1 if shared else None, protocol, active=active)
     assert len(kept.grid.results[-1].revealed) == nodes
     assert len(grid.sent) == expected.answers
     for kind in ("keys", "agreements", "signatures", "verifications", "masks"):

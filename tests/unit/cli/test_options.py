@@ -1,7 +1,7 @@
 """Options of the command line: scripts of users depend on their names, types, bounds and defaults."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,12 @@ import click
 import pytest
 import typer.main
 
+from coterie.attacks.differencing.settings import SavedSumsSettings
 from coterie.cli import app
 from coterie.cli.audit_input import OPTIONS as REMEDIES
+from coterie.cli.audit_input import spell
+from coterie.errors import ConfigError
+from coterie.runs.settings.toml import load_config
 
 OPTIONS = json.loads((Path(__file__).parent / "options.json").read_text("utf-8"))
 """For each command its options, as they were before they were derived from settings classes.
@@ -69,3 +73,27 @@ def test_every_option_has_help() -> None:
 def test_commands_that_read_a_log_have_every_option_that_an_error_may_name(name: str) -> None:
     known = {name for option in all_commands()[name].params for name in option.opts}
     assert {option for option, _ in REMEDIES.values()} - known == set()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "library", "command_line"),
+    [
+        (lambda: load_config(None, ["rounds=0"]), "set rounds: should be", "--set rounds: should be"),
+        (lambda: load_config(None, ["rounds"]), "set takes section.key=value", "--set takes section.key=value"),
+        (
+            lambda: load_config(None, ["rounds=0", "seed=-1"]),
+            "2 settings are wrong:\n  set seed: should be",
+            "2 settings are wrong:\n  --set seed: should be",
+        ),
+        (lambda: SavedSumsSettings(out="x"), "out is for updates from saved", "--out is for updates from saved"),
+        (lambda: SavedSumsSettings(sums="x"), "either run, or ledger and sums", "either --run, or --ledger and --sums"),
+    ],
+)
+def test_errors_name_the_setting_and_the_command_line_spells_the_option(
+    wrong: Callable[[], object], library: str, command_line: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        wrong()
+    assert library in str(caught.value)
+    assert "--" not in str(caught.value)
+    assert command_line in spell(caught.value)

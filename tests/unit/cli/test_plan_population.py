@@ -228,7 +228,7 @@ def test_one_privacy_in_detail(tmp_path: Path) -> None:
     assert "1.23 times as many clients" in output
     over = shown(*PAPER, "--absent", "0.3", "--privacy", "4", "--lost", "0.05", "--over-select")
     assert "4 circles, up to 16 clients" in over
-    assert "protects nobody" in shown(*SMALL, "--dropout", "0.3", "--privacy", "1", "--plot", str(plot))
+    assert "protects no client" in shown(*SMALL, "--dropout", "0.3", "--privacy", "1", "--plot", str(plot))
     assert plot.exists()
     found = as_json(*PAPER, "--absent", "0.3", "--privacy", "4", "--lost", "0.05")
     (choice,) = found["choices"]

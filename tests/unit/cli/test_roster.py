@@ -68,13 +68,13 @@ def test_a_home_without_a_roster_says_how_there_comes_to_be_one(tmp_path: Path) 
         run("show", "--home", str(tmp_path))
 
 
-def test_whoever_missed_versions_is_shown_them_and_newcomers_the_latest(home: Path) -> None:
+def test_whoever_missed_versions_is_shown_them_and_newcomers_all(home: Path) -> None:
     run("retire", "node-1", "--home", str(home))
     folder = RosterFolder(home / "server" / "rosters")
     first, second = folder.versions
     assert folder.since(first.digest) == [second]
     assert folder.since(second.digest) == []
-    assert folder.since(b"") == [second]
+    assert folder.since(b"") == [first, second], "prekeys are signed for the first"
 
 
 def test_whoever_is_pinned_is_shown_all_from_there(home: Path) -> None:
@@ -85,7 +85,7 @@ def test_whoever_is_pinned_is_shown_all_from_there(home: Path) -> None:
     assert folder.since(b"", first.digest) == [first, second, third]
     assert folder.since(third.digest, second.digest) == [second, third]
     assert folder.since(first.digest, third.digest) == [second, third]
-    assert folder.since(b"", b"another") == [third]
+    assert folder.since(b"", b"another") == [first, second, third]
 
 
 def test_what_is_retired_already_stays_as_it_is(home: Path) -> None:

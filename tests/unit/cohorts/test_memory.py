@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coterie.cohorts import memory as memory_module
 from coterie.cohorts.memory import Answer, ClientMemory, MemoryFile, clients_digest
 from coterie.cohorts.roster import Client, Roster
 from coterie.errors import ConfigError, PeerProtocolError
@@ -370,3 +371,45 @@ def test_what_was_committed_survives_a_kill(tmp_path: Path, durable: bool) -> No
         assert not memory.pledge(3, b"another input")
         with pytest.raises(PeerProtocolError, match="was entered before"):
             memory.enter(b"session")
+
+
+def test_all_clients_of_a_simulation_trust_a_roster_as_each_would(path: Path) -> None:
+    with MemoryFile(path, durable=False) as file:
+        file.of(ANN)  # known before, without a roster
+        file.trust(ROSTER)
+        assert file.clients() == set(CIRCLE + OTHERS)
+        for client in ROSTER.clients:
+            assert file.of(client).roster == ROSTER
+        file.trust(ROSTER)  # again, when a run is resumed
+        later = ROSTER.join(newcomers("gil", "hal", "ida"))
+        file.trust(later)
+        assert {file.of(client).roster for client in later.clients} == {later}
+        with pytest.raises(PeerProtocolError, match="does not follow"):
+            file.trust(msgspec.structs.replace(later, version=9))
+
+
+def test_no_client_trusts_a_roster_under_another_key(path: Path) -> None:
+    with MemoryFile(path, durable=False) as file:
+        file.trust(ROSTER)
+        stranger = msgspec.structs.replace(ROSTER, clients=(Client("ann", b"other"), *ROSTER.clients[1:]))
+        with pytest.raises(ConfigError, match="another identity key for ann"):
+            file.trust(stranger)
+
+
+def test_a_trusted_roster_is_read_from_the_file_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have 100,000 clients, and each of them asks for it."""
+    with MemoryFile(path, durable=False) as file:
+        file.trust(ROSTER)
+        monkeypatch.setattr(memory_module, "_recent", {})
+        read: list[bytes] = []
+
+        def counted(body: bytes) -> Roster:
+            read.append(body)
+            return Roster.from_bytes(body)
+
+        monkeypatch.setattr(memory_module, "_read", counted)
+        for client in ROSTER.clients:
+            found = file.of(client)
+            found.enter(b"session of " + client.identity, ROSTER.digest)
+            assert found.roster == ROSTER
+        assert len(read) == 1

@@ -1,13 +1,17 @@
 """What the paper claims, and what noise is worth."""
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coterie.arithmetic import Quantizer
 from coterie.confined.claims import Theorem1, sound_epsilon
 from coterie.errors import ConfigError
+from coterie.privacy import DISTRIBUTIONS, Noise, PrivacySpending, Release, Sensitivity
 
 
 @given(
@@ -48,6 +52,38 @@ def test_only_noise_counts() -> None:
     assert sound_epsilon(1.0, 4, 1e-5, honest=4) == pytest.approx(one)
     assert sound_epsilon(math.sqrt(8.0), 1, 1e-5, honest=1, blocks=8) == pytest.approx(one)
     assert sound_epsilon(3.0, 1, 1e-5, honest=1, norm=3.0) == pytest.approx(one)
+
+
+@pytest.mark.parametrize("kind", sorted(DISTRIBUTIONS))
+@given(st.integers(1, 30), st.floats(0.2, 5), st.floats(0.5, 3), st.integers(1, 300))
+def test_a_run_counts_the_same_with_noise_in_the_ring(
+    kind: str, honest: int, sigma: float, norm: float, iterations: int
+) -> None:
+    """For one example replaced; with many bits rounding hardly matters, and it never makes epsilon smaller."""
+    quantizer = Quantizer(8.0, 24, 64)
+    shares = Noise(kind, (sigma / quantizer.step) ** 2, honest)
+    release = Release(shares, Sensitivity.of(quantizer, norm, 100)).for_an_example
+    assert release.bound.rho == pytest.approx((2 * norm) ** 2 / (2 * honest * sigma**2), rel=1e-4)
+    assert release.bound.xi == pytest.approx(0, abs=1e-9)
+    found = PrivacySpending().spend(release, iterations).epsilon(1e-5)
+    assert found >= sound_epsilon(sigma, iterations, 1e-5, honest=honest, norm=norm) * (1 - 1e-9)
+
+
+@given(st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_size=1, max_size=20))
+def test_two_vectors_within_a_sensitivity_differ_by_that_of_a_replaced_example(pairs: list[tuple[int, int]]) -> None:
+    one, other = np.array(pairs).T
+    vectors = (one, other, np.eye(1, one.size, dtype=int)[0])
+    l1, l2 = (max(int((np.abs(vector) ** power).sum()) for vector in vectors) for power in (1, 2))
+    bound = Sensitivity(l2, l1, one.size).replaced
+    assert int(np.square(one - other).sum()) <= bound.l2_squared
+    assert int(np.abs(one - other).sum()) <= bound.l1
+
+
+def test_theorem_1_is_for_any_data_and_corollary_1_for_a_fraction() -> None:
+    """The default run after 30 iterations: 8 of 40 participants, lambda = .1."""
+    theorem = Theorem1(40, 0.1, 0.0, 30)
+    assert theorem.printed(1e-5) == pytest.approx(6.571, abs=0.001)
+    assert replace(theorem, fraction=8 / 40).printed(1e-5) == pytest.approx(1.314, abs=0.001)
 
 
 def test_the_papers_epsilon_would_need_noise_of_hundreds_of_sensitivities() -> None:

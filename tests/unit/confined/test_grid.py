@@ -21,15 +21,15 @@ from coterie.confined import (
 )
 from coterie.confined import iterate as play
 from coterie.confined.cached import CachedGroups, _row_squares
-from coterie.confined.grid import Grid, GridOffsets, group_activations
+from coterie.confined.grid import ColumnOffsets, Grid, GridOffsets
 from coterie.confined.network import loss_and_gradient, zero_anchor
 from coterie.confined.offsets import Offsets
-from coterie.errors import ConfigError, InputError, LocalProtocolError, TooFewHonest
+from coterie.confined.vertical import VerticalSum
+from coterie.errors import ConfigError, InputError, LocalProtocolError
 from coterie.privacy import clip_norm
 from coterie.training.data.datasets import load
 
 FEATURES, HIDDEN, CLASSES = 11, 6, 4
-SESSION = b"a session for tests"
 
 
 def generator(name: str) -> np.random.Generator:
@@ -163,6 +163,27 @@ def test_every_vertical_member_has_a_lambda_of_its_own() -> None:
     assert all(0.0009 < deviation < 0.11 for deviation in deviations)
 
 
+def column_offsets(**settings: object) -> ColumnOffsets:
+    anchor = [np.zeros((500, 40)), np.zeros(500), np.zeros((4, 500))]
+    columns = Grid(1, 4).columns(40)
+    return ColumnOffsets(anchor, generator, columns=columns, **settings)  # type: ignore[arg-type]
+
+
+def test_members_with_columns_start_like_an_unsplit_group_if_they_have_one_lambda() -> None:
+    offsets = column_offsets(spread=Spread(0.2))
+    unsplit = Offsets(offsets.anchor, generator, Spread(0.2)).of("group-1")
+    assert np.array_equal(flat(unsplit), flat(offsets.of("group-1")))
+
+
+def test_members_with_columns_choose_their_lambda() -> None:
+    w1, *top = column_offsets(spread=Spread(0.1), members=[Spread(own) for own in (0.0, 0.5, 1.0, 2.0)]).of("group-0")
+    found = [float(w1[:, columns].std()) for columns in Grid(1, 4).columns(40)]
+    assert found == pytest.approx([0.0, 0.5, 1.0, 2.0], rel=0.1)
+    assert float(flat(top).std()) == pytest.approx(0.1, rel=0.1)
+    drawn = column_offsets(spread=Spread(0.001, 0.1)).of("group-0")[0]
+    assert len({round(float(drawn[:, columns].std()), 4) for columns in Grid(1, 4).columns(40)}) == 4
+
+
 # A vertical split.
 
 
@@ -176,10 +197,7 @@ class SplitGroup:
     def run(self, model: Parameters, norm: float | None) -> tuple[float, Parameters]:
         w1, b1, w2, b2 = model
         summands = [part @ w1[columns] for part, columns in zip(self.parts, self.columns, strict=True)]
-        if self.securely:
-            z = group_activations(summands, 50.0, SESSION, np.random.default_rng(0)) + b1
-        else:
-            z = np.sum(summands, axis=0) + b1
+        z = VerticalSum(len(summands), self.securely, 50.0).add(summands) + b1
         hidden = np.maximum(z, 0)
         logits = hidden @ w2 + b2
         logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
@@ -208,17 +226,6 @@ def test_a_vertical_split_is_the_unsplit_network(securely: bool) -> None:
     tolerance = 1e-6 if securely else 1e-12
     assert loss == pytest.approx(plain_loss, abs=tolerance)
     assert np.abs(flat(gradient) - flat(plain)).max() < tolerance
-
-
-def test_activations_are_added_securely_or_not_at_all() -> None:
-    rng = np.random.default_rng(0)
-    parts = [rng.normal(size=(5, 3)) for _ in range(4)]
-    found = group_activations(parts, 10.0, SESSION, rng)
-    assert np.abs(found - np.sum(parts, axis=0)).max() < 4 * 10 / 2**30
-    with pytest.raises(TooFewHonest):
-        group_activations(parts, 10.0, SESSION, rng, colluders=3)
-    with pytest.raises(TooFewHonest):
-        group_activations(parts[:1], 10.0, SESSION, rng)
 
 
 # Cached activations against the descent that computes everything anew.

@@ -1,6 +1,7 @@
 """Offsets, step sizes, checks and staleness, each by itself."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -60,18 +61,29 @@ def test_impossible_offsets() -> None:
 # Step sizes.
 
 
-@given(st.floats(1e-6, 1e3), st.floats(0.01, 0.99), st.integers(1, 2_000))
-def test_the_papers_steps_add_up_to_less_than_alpha_over_mu_t(alpha: float, mu: float, horizon: int) -> None:
+@given(st.floats(1e-6, 1e3), st.floats(0, 0.99), st.integers(1, 2_000), st.integers(0, 50))
+def test_the_papers_falling_steps_begin_at_the_constant_step(
+    alpha: float, mu: float, horizon: int, constant: int
+) -> None:
+    step = PaperStep(alpha, mu, horizon, constant)
+    assert {step(k) for k in range(1, constant + 2)} == {alpha}
+    falling = [step(k) for k in range(constant + 1, constant + 200)]
+    assert all(later < earlier for earlier, later in pairwise(falling))
+    assert falling[9] == pytest.approx(alpha * ((1 + mu * horizon) / (10 + mu * horizon)) ** 2)
+
+
+@given(st.floats(1e-6, 1e3), st.floats(0, 0.99), st.integers(1, 2_000))
+def test_the_papers_falling_steps_add_up_to_less_than_two_and_mu_t(alpha: float, mu: float, horizon: int) -> None:
     step = PaperStep(alpha, mu, horizon)
-    assert sum(step(k) for k in range(1, horizon + 1)) < alpha / (mu * horizon)
+    assert sum(step(k) for k in range(1, 3 * horizon + 1)) < alpha * (2 + mu * horizon)
 
 
 def test_schedules() -> None:
     assert [ConstantStep(0.5)(k) for k in (1, 100)] == [0.5, 0.5]
     assert [InverseRootStep(0.5)(k) for k in (1, 4)] == [0.5, 0.25]
-    assert [PaperStep(1.0, 0.5, 4, constant=2)(k) for k in (1, 2, 3, 4)] == [1.0, 1.0, 1 / 9, 1 / 16]
+    assert [PaperStep(1.0, 0.5, 4, constant=2)(k) for k in (1, 2, 3, 4, 6)] == [1.0, 1.0, 1.0, 9 / 16, 1 / 4]
     assert PaperStep(2.0, 0.0, 10)(2) == 0.5
-    assert "hardly moves" in PaperStep.warning
+    assert "add up to less than" in PaperStep.warning
     assert ConstantStep.warning == InverseRootStep.warning == ""
     assert set(STEP_SIZES) == {"constant", "inverse-root", "paper"}
     for broken in (lambda: ConstantStep(0.0), lambda: InverseRootStep(math.nan), lambda: PaperStep(1.0, 1.0, 5)):

@@ -62,6 +62,24 @@ def test_keys_of_low_order_are_refused(public: bytes) -> None:
         check_public(public)
 
 
+@given(
+    st.one_of(
+        st.binary(min_size=32, max_size=32),
+        st.sampled_from(sorted(agreement._LOW_ORDER)).map(lambda number: number.to_bytes(32, "little")),
+        st.binary(max_size=33),
+    )
+)
+def test_a_key_is_checked_as_an_agreement_would_check_it(public: bytes) -> None:
+    key = PrivateKey(bytes(range(32)))
+    try:
+        key.agree(public, b"")
+    except VerificationError:
+        with pytest.raises(VerificationError):
+            check_public(public)
+    else:
+        check_public(public)
+
+
 def test_a_good_key_passes() -> None:
     check_public(PrivateKey.generate(SYSTEM, "a").public)
 

@@ -119,3 +119,32 @@ def test_logarithm_tables_invert_each_other() -> None:
     assert (logarithms[powers] == np.arange(65536)).all()
     assert powers[1] == 3
     assert all(pow(3, e, shamir.PRIME) == powers[e] for e in (0, 2, 17, 65535))
+
+
+@given(st.integers(1, 9), st.integers(1, 6), st.data())
+def test_many_secrets_are_recovered_at_once_as_one_by_one(count: int, threshold: int, data: st.DataObject) -> None:
+    secrets = [os.urandom(16) for _ in range(count)]
+    distinct = st.lists(st.integers(1, 65536), min_size=threshold, max_size=threshold, unique=True)
+    points = [data.draw(distinct) for _ in secrets]
+    shares = [
+        [share for (share,) in shamir.split([secret], threshold, at, SystemEntropy(), "shares")]
+        for secret, at in zip(secrets, points, strict=True)
+    ]
+    assert shamir.combine_many(points, shares) == secrets
+    assert [shamir.combine(at, some) for at, some in zip(points, shares, strict=True)] == secrets
+
+
+def test_many_secrets_are_recovered_in_arrays_of_limited_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shamir, "_MOST_WORDS", 20)
+    secrets = [os.urandom(32) for _ in range(7)]
+    shares = [[share for (share,) in shamir.split([secret], 3, [1, 2, 3], SystemEntropy(), "s")] for secret in secrets]
+    assert shamir.combine_many([[1, 2, 3]] * 7, shares) == secrets
+    assert shamir.combine_many([], []) == []
+
+
+@pytest.mark.parametrize("broken", [b"\xff" * 17, b"short"])
+def test_one_broken_share_among_many_secrets_is_found(broken: bytes) -> None:
+    shares = [[share for (share,) in shamir.split([os.urandom(16)], 2, [1, 2], SystemEntropy(), "s")] for _ in range(3)]
+    shares[1][0] = broken
+    with pytest.raises(VerificationError):
+        shamir.combine_many([[1, 2]] * 3, shares)

@@ -18,13 +18,20 @@ from coterie.rounds.member import one_off
 from coterie.secagg.server import Step
 from coterie.secagg.terms import Terms, ThreatMode
 from coterie.transports.faults import Fault, FaultKind, Faults
-from coterie.transports.memory import Carrier, Session
+from coterie.transports.memory import Carrier, Session, make_book
 
 ACTIVE, CURIOUS = ThreatMode.ACTIVE_SERVER, ThreatMode.HONEST_BUT_CURIOUS
 GUIDE = Path(__file__).parents[3] / "docs" / "flower.md"
 
 
-def has_result(outlook: SessionOutlook, leaving: tuple[int, ...], step: Step) -> bool:
+PROTOCOLS = pytest.mark.parametrize("two_trips", [False, True], ids=["papers", "two-trips"])
+STEPS = {
+    False: [Step.ADVERTISE, Step.SHARE, Step.MASK, Step.CONFIRM, Step.REVEAL],
+    True: [Step.CONTRIBUTE, Step.CONFIRM, Step.REVEAL],
+}
+
+
+def has_result(outlook: SessionOutlook, leaving: tuple[int, ...], step: Step, *, two_trips: bool) -> bool:
     """Play a session in which these clients leave before they answer this step."""
     names = tuple(f"n{number}" for number in range(outlook.clients))
     identities = {name: Identity.generate(SystemEntropy()) for name in names}
@@ -43,7 +50,8 @@ def has_result(outlook: SessionOutlook, leaving: tuple[int, ...], step: Step) ->
     faults = Faults(rules=(Fault(FaultKind.DROP, step, tuple(names[number] for number in leaving)),) if leaving else ())
     vector = Ring(16).zeros(1)
     try:
-        Session(terms, one_off(terms, lambda _name: vector, identities=identities), Carrier(faults)).run()
+        members = one_off(terms, lambda _name: vector, identities=identities)
+        Session(terms, members, Carrier(faults), make_book(terms, members) if two_trips else None).run()
     except RoundAborted:
         return False
     return True
@@ -60,22 +68,24 @@ def outlooks(draw: st.DrawFn) -> SessionOutlook:
 
 
 @given(outlooks(), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_as_many_may_leave_whichever_they_are(outlook: SessionOutlook, data: st.DataObject) -> None:
-    steps = [Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL, *([Step.CONFIRM] if outlook.mode is ACTIVE else [])]
+    two_trips = data.draw(st.booleans())
+    steps = [step for step in STEPS[two_trips] if outlook.mode is ACTIVE or step is not Step.CONFIRM]
     if outlook.departures:
         leaving = data.draw(st.sets(st.integers(0, outlook.clients - 1), max_size=outlook.departures))
-        assert has_result(outlook, tuple(leaving), data.draw(st.sampled_from(steps)))
+        assert has_result(outlook, tuple(leaving), data.draw(st.sampled_from(steps)), two_trips=two_trips)
 
 
+@PROTOCOLS
 @pytest.mark.parametrize("nodes", range(3, 9))
 @pytest.mark.parametrize("colluders", [None, 0, 1])
-def test_one_more_can_end_the_round(nodes: int, colluders: int | None) -> None:
+def test_one_more_can_end_the_round(nodes: int, colluders: int | None, two_trips: bool) -> None:
     outlook = SessionOutlook(tuple(circle_sizes(nodes, 2).tolist()), ACTIVE, 2, colluders)
     more = outlook.departures + 1
     assert any(
-        not has_result(outlook, leaving, step)
-        for step in (Step.MASK, Step.CONFIRM, Step.REVEAL)
+        not has_result(outlook, leaving, step, two_trips=two_trips)
+        for step in STEPS[two_trips][-3:]
         for leaving in combinations(range(nodes), more)
     )
 

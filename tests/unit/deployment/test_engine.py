@@ -22,16 +22,18 @@ def ledger(home: Path) -> Ledger:
     return Ledger.open(server_home() / "ledger.sqlite")
 
 
-def test_rounds_are_the_weighted_mean_and_are_in_the_ledger(ledger: Ledger) -> None:
-    rounds = aggregator(DirectCarrier(4, moving), server_home(), ledger, PrivateSettings(deadline=2))
+@pytest.mark.parametrize(("protocol", "trips"), [("auto", 2), ("two-trips", 2), ("papers", 5)])
+def test_rounds_are_the_weighted_mean_and_are_in_the_ledger(ledger: Ledger, protocol: str, trips: int) -> None:
+    settings = PrivateSettings(deadline=2, protocol=protocol)
+    rounds = aggregator(DirectCarrier(4, moving), server_home(), ledger, settings)
     for _ in range(2):
         mean = rounds.mean(assignment(MODEL), 2)
         assert mean is not None
-        assert np.allclose(mean.arrays["w"], (0.1 * 2 + 0.2 * 3 + 0.3 * 4) / 10, atol=1e-3)
+        assert np.allclose(mean.arrays["w"], (0.1 * 2 + 0.2 * 3 + 0.3 * 4) / 10, atol=3e-3)
         assert mean.metrics == {"num-examples": 10}
     assert [len(ledger.revealed(number)) for number in (1, 2)] == [4, 4]
     assert rounds.reasons == {}
-    assert [len(traffic.seconds) for traffic in rounds.traffic] == [5, 5]
+    assert [len(traffic.seconds) for traffic in rounds.traffic] == [trips, trips]
 
 
 def test_a_node_that_leaves_is_named_with_its_reason(ledger: Ledger) -> None:

@@ -49,6 +49,20 @@ def mean_of(form: Form, received: Arrays, replies: list[AppReply]) -> Mean:
     return form.decode(received, Aggregate(total, tuple(f"client-{number}" for number in range(len(vectors)))))
 
 
+@pytest.mark.parametrize("piece", [1, 3, 64])
+def test_a_large_model_is_worked_on_in_pieces_with_the_same_result(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    received = model(
+        {"w": np.linspace(-1, 1, 50, dtype=np.float32).reshape(5, 10), "bn.running_var": np.ones(7), "n": np.arange(4)}
+    )
+    moves = {"w": np.linspace(-2, 2, 50).reshape(5, 10), "bn.running_var": np.arange(7) * 900.0, "n": 3}
+    reply = reply_to(received, moves, 40)
+    reply.arrays["w"][0, 0] = np.nan
+    form = make()
+    whole = encoded(form, received, reply)
+    monkeypatch.setattr("coterie.deployment.form._PIECE", piece)
+    assert np.array_equal(encoded(form, received, reply), whole)
+
+
 @given(st.data())
 @settings(max_examples=25)
 def test_the_sum_of_contributions_is_the_mean_that_flower_would_compute(data: st.DataObject) -> None:

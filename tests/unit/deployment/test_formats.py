@@ -37,7 +37,10 @@ def test_introductions() -> None:
     sent = bytes.fromhex("97a3616e6ec40169c40170c40172c4016492c4016bc40173c40178")
     voucher = credentials.Voucher(b"k", b"s")
     said = credentials.Introduction("ann", b"i", b"p", b"r", b"d", voucher, b"x")
-    assert msgspec.msgpack.encode(said) == sent
+    assert said.to_bytes() == sent
+    assert msgspec.msgpack.decode(sent, type=credentials.Introduction) == said
+    stocked = msgspec.structs.replace(said, prekeys=b"offer")
+    assert msgspec.msgpack.decode(stocked.to_bytes(), type=credentials.Introduction) == stocked
 
 
 def test_what_nodes_sign() -> None:

@@ -1,9 +1,11 @@
 import math
+import re
 from collections.abc import Iterable
 from itertools import pairwise
 
 import msgspec
 import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -191,7 +193,36 @@ def test_nodes_outside_the_graph_are_refused(node: int) -> None:
 
 def test_repr_is_short() -> None:
     assert repr(build(Complete(), 100, b"")) == "CompleteGraph(size=100)"
-    assert repr(build(Harary(4), 100, b"")) == "Graph(size=100, edges=200)"
+    assert repr(build(Harary(4), 100, b"")) == "HararyGraph(size=100, degree=4)"
+    assert re.fullmatch(r"Graph\(size=100, edges=\d+\)", repr(build(ErdosRenyi(0.5), 100, b"")))
+
+
+@given(topologies, sizes, seeds, st.data())
+def test_degrees_agree_with_the_rows(topology: Topology, size: int, seed: bytes, data: st.DataObject) -> None:
+    graph = build(topology, size, seed)
+    members = data.draw(st.sets(st.integers(0, size - 1)))
+    assert graph.degrees().tolist() == [graph.degree(node) for node in range(size)]
+    within = [len(members.intersection(graph.neighbours(node))) for node in range(size)]
+    assert graph.degrees_within(members).tolist() == within
+
+
+@given(st.integers(4, 60), st.integers(1, 6), st.binary(max_size=8), st.data())
+def test_a_harary_graph_is_connected_as_its_edges_say(size: int, half: int, seed: bytes, data: st.DataObject) -> None:
+    graph = build(Harary(2 * half), size, seed)
+    lost = data.draw(st.sets(st.integers(0, size - 1)))
+    members = set(range(size)) - lost
+    induced = as_networkx(graph).subgraph(members)
+    assert graph.connected(members) == (len(members) < 2 or nx.is_connected(induced))
+    assert graph.connected(np.array(sorted(members), np.int64)) == graph.connected(members)
+
+
+def test_a_harary_graph_stores_no_edges() -> None:
+    """Its memory does not depend on the degree, and the neighbours of one client need no row of another."""
+    graph = build(Harary(64), 20_000, b"large")
+    stored = [value for name in type(graph).__slots__ if isinstance(value := getattr(graph, name), np.ndarray)]
+    assert sum(array.size for array in stored) == 2 * graph.size
+    assert not hasattr(graph, "_targets")
+    assert len(graph.neighbours(7)) == 64
 
 
 @given(st.integers(1, 30), st.data())

@@ -77,6 +77,23 @@ def test_claims_come_before_the_tables_or_after_them(show: Any) -> None:  # noqa
         assert text.index("Judged by eye.") > text.index("The paper is right")
 
 
+@pytest.mark.parametrize("show", [on_terminal, on_page, write_findings])
+def test_the_papers_claims_and_our_own_checks_are_apart(show: Any) -> None:  # noqa: ANN401
+    ours = Claim("We are right", "1 of 10", Judgement.FAILS, ours=True)
+    text = show(dataclasses.replace(EVERYTHING, claims=[ours, *EVERYTHING.claims]))
+    places = [
+        text.index(words)
+        for words in (
+            "What the paper claims",
+            "The paper is right",
+            "What we checked beside it",
+            "We are right",
+            "Judged by eye.",
+        )
+    ]
+    assert places == sorted(places)
+
+
 def test_markdown_has_the_form_of_a_report() -> None:
     text = write_findings(EVERYTHING)
     assert text.startswith(

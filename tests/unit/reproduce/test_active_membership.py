@@ -10,7 +10,7 @@ import pytest
 
 from coterie.attacks.active_membership.inference import Inferred
 from coterie.attacks.active_membership.methods import COMMON, OWN, PUBLIC
-from coterie.attacks.active_membership.trial import AttackCourse, AttackLook, HonestUtility, MethodTrial
+from coterie.attacks.active_membership.trial import AttackHistory, AttackMeasurement, HonestUtility, MethodTrial
 from coterie.errors import ConfigError
 from coterie.reports.findings import Judgement
 from coterie.reproduce.active_membership import AttackClaim, AttackExperiment
@@ -26,17 +26,22 @@ def trial(method: str, accuracy: float, auc: float, utility: float = 0.8) -> dic
     found = Inferred(round(1000 * accuracy), 1000, accuracy, 1 - accuracy, auc)
     views = (COMMON,) if method in ("fedavg", "ditto") else (OWN, PUBLIC)
 
-    def course(strength: float, mean: float) -> AttackCourse:
-        return AttackCourse(strength, [AttackLook(5, dict.fromkeys(views, found), HonestUtility(mean, 0.02, 0.5))], 0.0)
+    def course(strength: float, mean: float) -> AttackHistory:
+        return AttackHistory(
+            strength, [AttackMeasurement(5, dict.fromkeys(views, found), HonestUtility(mean, 0.02, 0.5))], 0.0
+        )
 
     courses = [course(0.0, 0.8), course(1.0, utility)]
     return asdict(MethodTrial(method, 10, True, UTILITY, 0.0, courses))  # type: ignore[arg-type]
 
 
-def told(claim: AttackClaim, rows: dict[str, list[dict[str, object]]]) -> Judgement:
+def told(claim: AttackClaim, rows: dict[str, list[dict[str, object]]], paper_examples: int = 0) -> Judgement:
+    table = {"name": "T", "set": {"participants": 8, "malicious": 2, "examples": 40, "strength": 1.0}}
     experiment = msgspec.convert(
-        {"tables": [{"name": "T"}], "methods": list(rows), "claims": [msgspec.to_builtins(claim)]}, AttackExperiment
+        {"tables": [table], "methods": list(rows), "claims": [msgspec.to_builtins(claim)]}, AttackExperiment
     )
+    if paper_examples:
+        experiment = msgspec.structs.replace(experiment, paper_examples={"T": paper_examples})
     nothing = asdict(Inferred(500, 1000, 0.5, 0.5, 0.5))
     records = {
         Job("T", method, number): {"trial": record, "nothing": nothing}
@@ -55,7 +60,7 @@ def test_the_shipped_experiments_can_be_run(name: str) -> None:
         experiment = declaration.experiment(size)
         assert isinstance(experiment, AttackExperiment)
         for table in experiment.tables:
-            attack = experiment.attacked(table.name, 0, None)
+            attack = experiment.make_attack(table.name, 0, None)
             assert attack.strength
             assert math.isclose(attack.malicious / (attack.participants + attack.malicious), 0.2, abs_tol=0.05)
             known = {claim.method for claim in experiment.claims}
@@ -66,7 +71,7 @@ def test_a_setting_that_no_attack_has_is_refused() -> None:
     declared_wrongly = {"tables": [{"name": "T"}], "methods": [], "attack": {"data": "digits", "strnegth": 1}}
     experiment = msgspec.convert(declared_wrongly, AttackExperiment)
     with pytest.raises(ConfigError, match="strnegth"):
-        experiment.attacked("T", 0, None)
+        experiment.make_attack("T", 0, None)
 
 
 def test_a_strength_must_be_declared() -> None:
@@ -74,7 +79,7 @@ def test_a_strength_must_be_declared() -> None:
         {"tables": [{"name": "T"}], "methods": [], "attack": {"data": "digits"}}, AttackExperiment
     )
     with pytest.raises(ConfigError, match="strength"):
-        experiment.attacked("T", 0, None)
+        experiment.make_attack("T", 0, None)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +88,11 @@ def test_a_strength_must_be_declared() -> None:
 )
 def test_success_is_judged_by_the_targets_of_all_trials(accuracies: tuple[float, ...], judgement: Judgement) -> None:
     claim = AttackClaim(says="works", method="fedavg", least=54.0)
-    assert told(claim, {"fedavg": [trial("fedavg", share, 0.6) for share in accuracies]}) is judgement
+    rows = {"fedavg": [trial("fedavg", share, 0.6) for share in accuracies]}
+    assert told(claim, rows) is judgement
+    assert told(claim, rows, paper_examples=8 * 40) is judgement
+    assert told(claim, rows, paper_examples=8 * 40 + 1) is Judgement.OPEN
+    assert told(msgspec.structs.replace(claim, ours=True), rows, paper_examples=8 * 40 + 1) is judgement
 
 
 def test_areas_and_accuracies_are_compared_trial_by_trial() -> None:

@@ -1,5 +1,7 @@
 """The base of experiments: a made-up kind needs its settings, measure and report, and has everything else."""
 
+import copy
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -100,7 +102,7 @@ def test_results_without_the_outcomes_are_refused(results: dict[str, Any]) -> No
 
 
 def test_a_job_that_is_no_training_run_cannot_be_trained() -> None:
-    with pytest.raises(ConfigError, match="dice, one: this job has no settings of a training run"):
+    with pytest.raises(ConfigError, match="dice, one: this job is not a training run"):
         Dice(sides=6).train(Job("dice", "one", 0), 0, CONTEXT)
 
 
@@ -109,6 +111,50 @@ def test_a_declaration_has_no_settings_but_the_fields_of_its_kind(monkeypatch: p
     wrong = msgspec.toml.decode(DECLARED.replace("sides = 6", "sides = 6, colour = 1"), type=declarations.Declaration)
     with pytest.raises(ConfigError, match="colour"):
         wrong.experiment("full")
+
+
+RELIABILITY, METRICS, MEMBERSHIP = "ccesa-reliability", "multi-round-metrics", "ccesa-membership"
+RECONSTRUCTION = "multi-round-reconstruction"
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value", "said"),
+    [
+        (RELIABILITY, ("settings", 0, "clients"), 0, "settings[0].clients: Expected `int` >= 1, not 0"),
+        (RELIABILITY, ("settings", 1, "connection"), 1.5, "settings[1].connection: Expected `float` <= 1.0, not 1.5"),
+        (RELIABILITY, ("settings", 0, "threshold"), 41, "threshold must be at most 40, the number of clients, not 41"),
+        (METRICS, ("rounds",), 0, "rounds: Expected `int` >= 1, not 0"),
+        (METRICS, ("cohort",), 121, "N=120, K=121, T=1: it takes T <= K <= N"),
+        (METRICS, ("schemes", 0, "policy"), "randon", "random: unknown policy 'randon'; known are "),
+        (METRICS, ("leaks", "survival", 1), -0.1, "leaks.survival[1]: Expected `float` >= 0.0, not -0.1"),
+        (RECONSTRUCTION, ("rounds",), 0, "rounds must be a whole number from 1"),
+        (RECONSTRUCTION, ("losses",), 1.5, "dropouts must be a number from 0"),
+        ("multi-round-inversion", ("settings", "examples"), 0, "inversion: examples must be a whole number"),
+        (MEMBERSHIP, ("totals", 0), 301, "301 examples cannot be dealt evenly to 10 clients"),
+        (MEMBERSHIP, ("game", "rounds"), 0, "settings of the game: rounds must be a whole number"),
+        ("cgd-active", ("attack", "malicious"), 0, "malicious must be a whole number"),
+        ("multi-round-mnist", ("common", "cohort.size"), 0, "cohort.size: should be greater than or equal to"),
+    ],
+)
+def test_a_setting_out_of_bounds_is_refused_by_its_name(
+    name: str, path: tuple[str | int, ...], value: object, said: str
+) -> None:
+    declaration = declarations.read_declaration(declarations.declared()[name])
+    settings: Any = copy.deepcopy(declaration.settings)
+    table = settings
+    for key in path[:-1]:
+        table = table[key]
+    table[path[-1]] = value
+    wrong = msgspec.structs.replace(declaration, settings=settings, sizes={"full": declarations.Size(trials=1)})
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        wrong.experiment("full")
+
+
+@pytest.mark.parametrize("name", declarations.declared())
+def test_every_declared_size_is_within_bounds(name: str) -> None:
+    declaration = declarations.read_declaration(declarations.declared()[name])
+    for size in declaration.sizes:
+        assert declaration.experiment(size).cases()
 
 
 @given(st.permutations(range(8)), st.integers(0, 8))

@@ -24,7 +24,7 @@ def test_every_size_can_be_played() -> None:
         experiment = shipped().experiment(size)
         assert isinstance(experiment, MembershipTable)
         for total in experiment.totals:
-            game = experiment.settled(total)
+            game = experiment.make_game(total)
             assert game.examples * game.cohorts[-1] == total
             assert game.threshold == 7  # the rule of Choi et al. for 10 clients and p = 0.9
 
@@ -33,7 +33,7 @@ def test_the_full_size_is_the_papers() -> None:
     experiment = shipped().experiment(FULL)
     assert isinstance(experiment, MembershipTable)
     assert experiment.totals == tuple(one.examples for one in experiment.paper) == (5000, 10000, 15000, 50000)
-    game = experiment.settled(50_000)
+    game = experiment.make_game(50_000)
     # CIFAR-10 has 60,000 pictures: candidates, strangers and what nine other clients need.
     assert 2 * game.examples + game.strangers + 9 * game.examples <= 60_000
 
@@ -42,16 +42,17 @@ def test_totals_that_cannot_be_dealt_are_refused() -> None:
     experiment = shipped().experiment(QUICK)
     assert isinstance(experiment, MembershipTable)
     with pytest.raises(ConfigError, match="evenly"):
-        experiment.settled(301)
+        experiment.make_game(301)
     with pytest.raises(ConfigError, match="settings of the game"):
-        msgspec.structs.replace(experiment, game={**experiment.game, "rounds": "many"}).settled(300)
+        msgspec.structs.replace(experiment, game={**experiment.game, "rounds": "many"}).make_game(300)
     with pytest.raises(ConfigError, match="settings of the game: there is no setting 'round'"):
-        msgspec.structs.replace(experiment, game={**experiment.game, "round": 3}).settled(300)
+        msgspec.structs.replace(experiment, game={**experiment.game, "round": 3}).make_game(300)
 
 
 def test_claims_are_judged_by_the_trials() -> None:
     """An attack that is always right on plain averaging and blind elsewhere; then one that is blind everywhere."""
     experiment = shipped().experiment(QUICK)
+    assert isinstance(experiment, MembershipTable)
     members = np.array([[True, False] * 50])
     right, blind = (
         dict.fromkeys(("loss", "shadow", "lira", "rmia"), Measured.of(scores, members, 0.5))
@@ -60,13 +61,17 @@ def test_claims_are_judged_by_the_trials() -> None:
     hidden = dict.fromkeys((NOTHING, SECURE, SPARSE, "sum-4", "sum-10", "noisy-sum-10"), blind)
     budget = {CLIENT: {"lira": [(2, 0.5)], "rmia": [(2, 0.5)]}}
 
-    def judged(client: dict[str, Measured]) -> list[str]:
+    def judged(client: dict[str, Measured], experiment: MembershipTable = experiment) -> list[str]:
         record = msgspec.to_builtins(PassiveTrial({**hidden, CLIENT: client}, {}, budget))
         report = experiment.findings({Job("membership", "300", trial): record for trial in range(3)})
         return [claim["judgement"] for claim in report.numbers["claims"]]
 
     assert judged(right) == [Judgement.HOLDS] * 4
     assert judged(blind) == [Judgement.FAILS, Judgement.HOLDS, Judgement.HOLDS, Judgement.FAILS]
+    # On the paper's data, fewer examples and another model judge only what is so by construction.
+    papers = msgspec.structs.replace(experiment, game={**experiment.game, "data": "cifar10"})
+    assert judged(right, papers) == [Judgement.OPEN, Judgement.HOLDS, Judgement.HOLDS, Judgement.OPEN]
+    assert judged(blind, papers) == [Judgement.OPEN, Judgement.HOLDS, Judgement.HOLDS, Judgement.OPEN]
 
 
 def test_reports_judge_draw_and_can_be_retold(tmp_path: Path) -> None:

@@ -314,7 +314,7 @@ def test_an_interrupted_command_reports_on_what_is_there(
     arguments = ["small", "--workers", "1", "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 130
-    assert "goes on from here" in result.output
+    assert "The same command continues" in result.output
     assert results(tmp_path / "out")["finished"] == 4
     assert "Interrupted: 4 of 12 jobs" in (tmp_path / "out" / REPORT).read_text()
 

@@ -25,7 +25,7 @@ def test_the_shipped_experiments_can_be_run(name: str) -> None:
     for size in declaration.sizes:
         experiment = declaration.experiment(size)
         assert isinstance(experiment, PictureAttack)
-        experiment.prepared(0, None)  # its settings are the attack's
+        experiment.make_attack(0, None)  # its settings are the attack's
 
 
 def test_pictures_are_reported_and_can_be_told_again(tmp_path: Path) -> None:
@@ -40,8 +40,10 @@ def test_pictures_are_reported_and_can_be_told_again(tmp_path: Path) -> None:
     run.work()
     findings = run.write_report()
     text = (tmp_path / REPORT).read_text()
-    first = findings.numbers["claims"][0]
-    assert first["judgement"] == Judgement.HOLDS
+    first, *_, last = findings.numbers["claims"]
+    assert (first["source"], first["judgement"]) == ("paper", Judgement.OPEN)  # not the paper's updates
+    assert first["statistic"].endswith(inversion.remarks["fewer"])
+    assert last["source"] == "ours"
     assert len(findings.numbers["claims"]) == len(inversion.remarks["claims"])
     assert (tmp_path / "pictures.png").stat().st_size > 0
     run.rewrite_report()
@@ -53,4 +55,4 @@ def test_pictures_are_reported_and_can_be_told_again(tmp_path: Path) -> None:
 def test_settings_that_the_attack_does_not_have_are_refused() -> None:
     experiment = PictureAttack(attack="faces", settings={"mood": 1})
     with pytest.raises(ConfigError, match="mood"):
-        experiment.prepared(0, None)
+        experiment.make_attack(0, None)

@@ -177,6 +177,9 @@ PRINTED = {"random": {"IID": 50.0}, "T=2": {"IID": 40.0}}
         ({"claims": WORDS}, [5.0, -5.0, 2.0], Judgement.OPEN),
         ({"claims": WORDS}, [-30.0], Judgement.OPEN),
         ({"claims": WORDS, "paper_rounds": 2}, [-10.0, -11.0, -9.0], Judgement.OPEN),
+        ({"claims": WORDS, "paper_clients": 10**6}, [-10.0, -11.0, -9.0], Judgement.OPEN),
+        ({"claims": WORDS, "paper_clients": 10**6}, [0.1, -0.1, 0.2], Judgement.OPEN),
+        ({"claims": ({**WORDS[0], "ours": True},), "paper_rounds": 2}, [-10.0, -11.0, -9.0], Judgement.FAILS),
         ({"paper": PRINTED}, [-10.1, -9.9, -10.0], Judgement.HOLDS),
         ({"paper": PRINTED}, [0.1, -0.1, 0.0], Judgement.FAILS),
     ],
@@ -238,7 +241,7 @@ def test_a_report_is_written_again_from_its_results_with_other_remarks(
 def test_committed_reports_are_what_their_results_give(folder: Path, tmp_path: Path) -> None:
     stored = json.loads(folder.read_bytes())
     declaration = read_declaration(declared()[stored["experiment"]])
-    assert stored["settings"] == json.loads(json.dumps(declaration.settled(stored["size"])))
+    assert stored["settings"] == json.loads(json.dumps(declaration.settings_for(stored["size"])))
     if stored["experiment"] == "multi-round-metrics":
         return  # its figures show every trial, so that it is run again instead
     (tmp_path / RESULTS).write_bytes(folder.read_bytes())

@@ -1,6 +1,6 @@
 """Rounds in two trips: coordinator, members, prekeys and what is on disk before anything leaves."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 
 import msgspec
@@ -11,16 +11,19 @@ from hypothesis import strategies as st
 from tests.support.cast import flip, identity_for
 from tests.support.rounds import Population, in_sum, make_roster
 
+from coterie.cohorts.circles import circle_sizes
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.cohorts.memory import ClientMemory, MemoryFile
 from coterie.cohorts.prekey_stock import PrekeyStock
 from coterie.cohorts.roster import Client
 from coterie.errors import ConfigError, LocalProtocolError, PeerProtocolError, PrekeyRefused, ThresholdError
+from coterie.graphs.topology import Complete
 from coterie.rounds import Floor, Member, Round
-from coterie.rounds.prekeys import MOST_OFFERED, PrekeyStore, population_of
+from coterie.rounds.prekeys import MOST_OFFERED, OLDEST_DAYS, PrekeyStore, population_of
 from coterie.secagg import Aggregate, Step, ThreatMode, messages
 from coterie.secagg.prekeys.book import PrekeyBook
 from coterie.secagg.prekeys.messages import PREKEYS, MaskedContribution, PrekeyOffer, SurvivorList, SurvivorProof
+from coterie.secagg.protocols import SessionProtocol, two_trips_fit
 from coterie.transports.faults import Fault, FaultKind, Faults, dropouts
 
 ACTIVE = ThreatMode.ACTIVE_SERVER
@@ -267,7 +270,7 @@ def test_a_list_that_was_signed_is_the_only_one(tmp_path: Path) -> None:
     parked = stage.members[ME].park()
     stage.members[ME].answer(stage.inbox[ME])
     good = messages.decode(stage.inbox[ME], SurvivorList, "server", None)
-    there = messages.decode_members(good.survivors, 12, "server")
+    there = frozenset(messages.decode_members(good.survivors, 12, "server"))
     names = stage.population.roster.names
     mates = next(set(circle) for circle in stage.population.roster.circles if names.index(ME) in circle)
     stranded = next(client for client in sorted(there - mates) if not whole(stage, client, there))
@@ -281,8 +284,8 @@ def test_a_list_that_was_signed_is_the_only_one(tmp_path: Path) -> None:
             member.answer(direct)
 
 
-def whole(stage: Stage, client: int, there: frozenset[int]) -> bool:
-    return any(client in circle and there.issuperset(circle) for circle in stage.population.roster.circles)
+def whole(stage: Stage, client: int, there: Set[int]) -> bool:
+    return any(client in circle and set(circle) <= there for circle in stage.population.roster.circles)
 
 
 def test_states_are_erased_when_they_are_no_longer_needed(tmp_path: Path) -> None:
@@ -396,6 +399,48 @@ def test_the_floor_the_content_and_the_roster_are_checked_before_a_prekey_is_use
     assert stage.memory.prekeys() == before
 
 
+def test_the_floor_bounds_what_a_client_deals_and_by_which_protocol(tmp_path: Path) -> None:
+    """A server that invites a crowd would make each client deal and send n * n / T shares."""
+    stage = Stage(tmp_path)
+    book, member = PrekeyBook.read(stage.inbox[ME]), stage.members[ME]
+    shares = len(book.terms.clients) * len(book.circles)
+    before = stage.memory.prekeys()
+    member._floor = Floor(prekey_days=None, most_shares=shares - 1)
+    with pytest.raises(PeerProtocolError, match=f"would deal {shares} shares; the most is {shares - 1}"):
+        member.answer(stage.inbox[ME])
+    member._floor = Floor(prekey_days=None, protocol="papers")
+    with pytest.raises(PeerProtocolError, match="by the protocol two-trips; this client takes part in papers only"):
+        member.answer(stage.inbox[ME])
+    assert stage.memory.prekeys() == before
+    member._floor = Floor(prekey_days=None, protocol="two-trips", most_shares=shares)
+    invitation = messages.encode(messages.Invitation(book.terms.digest, book.terms.to_bytes()))
+    with pytest.raises(PeerProtocolError, match="by the protocol papers; this client takes part in two-trips only"):
+        member.answer(invitation)
+    member.answer(stage.inbox[ME])
+
+
+@given(clients=st.integers(2, 400), privacy=st.integers(1, 20))
+@settings(max_examples=60, deadline=None)
+def test_every_session_that_takes_two_trips_by_default_is_within_the_default_floor(clients: int, privacy: int) -> None:
+    """Clients count what they would deal; the server compares n * n / T."""
+    sizes = circle_sizes(clients, min(privacy, clients))
+    if two_trips_fit(clients, int(sizes.min()), Complete()):
+        Floor().check_protocol(SessionProtocol.TWO_TRIPS, clients * len(sizes))
+
+
+@pytest.mark.parametrize("papers_first", [True, False])
+def test_one_session_is_entered_by_one_protocol(tmp_path: Path, papers_first: bool) -> None:
+    """A server proposes the same terms by both protocols: whichever comes second is refused."""
+    stage = Stage(tmp_path)
+    terms = PrekeyBook.read(stage.inbox[ME]).terms
+    papers = messages.encode(messages.Invitation(terms.digest, terms.to_bytes()))
+    first, second = (papers, stage.inbox[ME]) if papers_first else (stage.inbox[ME], papers)
+    stage.members[ME].answer(first)
+    for member in (stage.members[ME], stage.processes().members[ME]):
+        with pytest.raises(PeerProtocolError, match="entered before"):
+            member.answer(second)
+
+
 # Age.
 
 
@@ -419,6 +464,36 @@ def test_old_prekeys_are_refused(tmp_path: Path) -> None:
         stage.members[ME].answer(invited[ME])
     now[0] -= 2 * DAY
     stage.members[ME].answer(invited[ME])
+
+
+def test_prekeys_are_replaced_long_before_they_are_refused(tmp_path: Path) -> None:
+    """One client that went on offering old prekeys ended every round: all others refused the book."""
+    stage = Stage(tmp_path)
+    member, now = stage.members[ME], [1_800_000_000.0]
+    member._clock, member._floor = (lambda: now[0]), Floor(prekey_days=30)
+    first = messages.decode(member.offer(renew=True), PrekeyOffer, ME, None).prekeys
+    now[0] += 14 * DAY
+    assert messages.decode(member.offer(), PrekeyOffer, ME, None).prekeys == first
+    now[0] += 2 * DAY
+    replaced = messages.decode(member.offer(), PrekeyOffer, ME, None).prekeys
+    assert len(replaced) == PREKEYS
+    assert not set(replaced) & set(first)
+    with pytest.raises(PrekeyRefused, match="used or discarded"):
+        stage.memory.prekey_secret(first[0].key)
+
+
+def test_a_contribution_brings_no_old_prekeys(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    now = [1_800_000_000.0]
+    prekeys = stage.population.coordinator.prekeys
+    assert prekeys is not None
+    for name, member in stage.members.items():
+        member._clock, member._floor = (lambda: now[0]), Floor(prekey_days=30)
+        prekeys.offer(name, member.offer(renew=True))
+    invited = stage.open(2).invite()
+    now[0] += 16 * DAY
+    reply = messages.decode(stage.members[ME].answer(invited[ME]), MaskedContribution, ME, None)
+    assert [prekey.issued for prekey in reply.prekeys] == [int(now[0])] * PREKEYS
 
 
 def test_a_limit_on_age_needs_a_clock(tmp_path: Path) -> None:
@@ -510,6 +585,73 @@ def test_an_offer_is_checked(ledger: Ledger) -> None:
     assert stock.counts() == {ME: PREKEYS}
 
 
+def test_the_server_checks_dates(ledger: Ledger) -> None:
+    """Other clients refuse a book with an old prekey, and one from the future would never become old."""
+    _, stock, population = make_store(ledger)
+    now = [1_800_000_000.0]
+    store = PrekeyStore(population.roster, stock, clock=lambda: now[0])
+    member = population.members[ME]
+    for days, fine in ((-2.0, False), (-0.9, True), (0.0, True), (OLDEST_DAYS - 1, True), (OLDEST_DAYS + 1, False)):
+        member._clock = lambda moment=now[0] - days * DAY: moment
+        offer = member.offer(renew=True)
+        if fine:
+            store.offer(ME, offer)
+            assert store.stocked([ME]).all()
+        else:
+            with pytest.raises(PeerProtocolError, match=r"days ago by its date.*Is its clock right"):
+                store.offer(ME, offer)
+    member._clock = lambda: now[0]
+    store.offer(ME, member.offer(renew=True))
+    now[0] += (OLDEST_DAYS + 1) * DAY
+    assert not store.stocked([ME]).any()
+    assert stock.counts() == {}
+
+
+def test_prekeys_that_were_in_an_invitation_stay_taken_when_they_are_offered_again(ledger: Ledger) -> None:
+    """A second run invited a client with the prekey of the first."""
+    store, stock, population = make_store(ledger)
+    good = offer_of(population)
+    store.offer(ME, messages.encode(good))
+    taken = stock.take([ME])[ME]
+    store.offer(ME, messages.encode(good))
+    assert stock.fresh(ME) == PREKEYS - 1
+    assert stock.take([ME])[ME] != taken
+
+
+def test_a_prekey_that_another_run_used_meanwhile_is_no_sign_of_a_restored_disk(ledger: Ledger) -> None:
+    """Two runs at once: the contribution to the first was made before the second used a prekey that it offers."""
+    store, stock, population = make_store(ledger)
+    other = PrekeyStore(population.roster, stock)
+    for name in population.roster.names:
+        store.offer(name, population.members[name].offer())
+    population.coordinator.prekeys = store
+    first = population.coordinator.open(1, np.ones(6, bool), np.random.default_rng(0))
+    replies = {name: population.members[name].answer(message) for name, message in first.invite().items()}
+    population.coordinator.prekeys = other
+    second = population.coordinator.open(2, np.ones(6, bool), np.random.default_rng(0))
+    for name, message in second.invite().items():
+        assert second.receive(name, population.members[name].answer(message)) is None
+    second.close()
+    for name, reply in replies.items():
+        assert first.receive(name, reply) is None
+    first.close()
+    assert first._session().rejected == []
+    assert set(stock.counts().values()) == {PREKEYS - 1}  # all that were offered, without the one that was used
+    # A contribution to a later session has no such excuse.
+    population.coordinator.prekeys = store
+    third = population.coordinator.open(3, np.ones(6, bool), np.random.default_rng(0))
+    old = messages.decode(replies[ME], MaskedContribution, ME, None).prekeys
+    for name, message in third.invite().items():
+        reply = population.members[name].answer(message)
+        if name == ME:
+            contribution = messages.decode(reply, MaskedContribution, name, None)
+            reply = messages.encode(msgspec.structs.replace(contribution, prekeys=old))
+        assert third.receive(name, reply) is None
+    third.close()
+    (rejected,) = third._session().rejected
+    assert "restored from a backup or cloned" in rejected.reason
+
+
 def test_a_key_belongs_to_one_client(ledger: Ledger) -> None:
     """Two clients that offered one key stopped every round they were invited to together."""
     _, stock, population = make_store(ledger)
@@ -526,11 +668,10 @@ def test_a_key_belongs_to_one_client(ledger: Ledger) -> None:
 def test_a_used_key_is_known_although_the_client_replaced_its_stock(ledger: Ledger) -> None:
     store, stock, population = make_store(ledger)
     first, *others = offer_of(population).prekeys
-    store.refill(ME, (first, *others))
-    store.refill(ME, others)  # the client says hello between its contribution and the end of the step
+    assert store.refill({ME: (first, *others)}) == {}
+    assert store.refill({ME: others}) == {}  # the client says hello between its contribution and the end of the step
     stock.mark_used({ME: first.key})
-    with pytest.raises(PrekeyRefused):
-        store.refill(ME, (first, *others))
+    assert isinstance(store.refill({ME: (first, *others)})[ME], PrekeyRefused)
     assert stock.counts() == {}, "a client that was restored is left out until it makes new prekeys"
 
 

@@ -301,7 +301,7 @@ def test_of_clients_with_own_models_the_mean_is_told(name: str, tmp_path: Path) 
     if "spread" in settings.algorithm.columns:
         assert getattr(last, "spread") == pytest.approx(np.std(own))  # noqa: B009 - not declared
         assert getattr(last, "worst") == min(own)  # noqa: B009
-        assert f"model is right on {min(own):.1%}" in (tmp_path / "run" / "report.html").read_text()
+        assert f"model classifies {min(own):.1%} correctly" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_a_private_run_tells_its_guarantee_and_its_estimate_apart(tmp_path: Path) -> None:

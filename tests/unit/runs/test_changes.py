@@ -15,6 +15,8 @@ OTHERS = {
     "noise.multiplier": "2.0",
     "data.options": "{test_share = 0.3}",
     "faults.steps": '["mask"]',
+    "confined.lambdas": '{"client-01" = 0.2}',
+    "confined.late_bound": "3",
 }
 ALLOWED = {
     "rounds": "7",
@@ -60,5 +62,5 @@ def test_other_data_or_another_model_is_refused_by_name() -> None:
     check_fingerprints(began, began)
     check_fingerprints({}, began)  # a checkpoint of an older version
     for what in began:
-        with pytest.raises(ConfigError, match=f"the {what} is not that of the run"):
+        with pytest.raises(ConfigError, match=f"the {what} differs from that of the run"):
             check_fingerprints(began, began | {what: "c"})

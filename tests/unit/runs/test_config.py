@@ -191,9 +191,9 @@ def test_a_short_form_that_is_wrong_is_told_with_its_place(file: Path) -> None:
     (complaint,) = complaints(file)
     assert complaint.startswith(f"{file}:2: data.name: should be")
     (complaint,) = complaints(None, "partition=idd")
-    assert complaint.startswith("--set partition.kind: should be")
+    assert complaint.startswith("set partition.kind: should be")
     (complaint,) = complaints(None, "cohort=5", "cohort.size=6")
-    assert complaint == "cohort.size: cohort is a value, not a section"
+    assert complaint == "cohort.size: cohort was set to 5; give either cohort or cohort.size, not both"
 
 
 def test_every_mistake_is_reported_with_its_place(file: Path) -> None:
@@ -221,9 +221,9 @@ def test_every_mistake_is_reported_with_its_place(file: Path) -> None:
             f"{file}:9: faults.steps.1: should be 'advertise', 'share', 'mask', 'confirm' or 'reveal', not \"sleep\"",
             f"{file}:11: training.schedule.kind: should be 'constant', 'milestones', 'inverse' or 'cosine', "
             'not "steep"',
-            "--set model.name: should be 'softmax-regression', 'mlp', 'fcn', 'mnist-cnn', 'mnist-cnn-small', 'lenet', "
+            "set model.name: should be 'softmax-regression', 'mlp', 'fcn', 'mnist-cnn', 'mnist-cnn-small', 'lenet', "
             "'vgg11', 'lstm', 'own' or module:name, not \"resnet\"; did you mean lenet?",
-            "--set rounds: should be greater than or equal to 1, not 0",
+            "set rounds: should be greater than or equal to 1, not 0",
         ]
     )
 
@@ -238,11 +238,11 @@ def test_contradictions_between_sections_are_reported_together() -> None:
         'faults.steps=["confirm"]',
     )
     assert [line.split(":")[0] for line in found] == [
-        "--set cohort.size",
-        "--set cohort.minimum",
-        "--set cohort.privacy",
-        "--set faults.steps",
-        "--set aggregation.precision",
+        "set cohort.size",
+        "set cohort.minimum",
+        "set cohort.privacy",
+        "set faults.steps",
+        "set aggregation.precision",
     ]
 
 
@@ -250,7 +250,7 @@ def test_contradictions_are_reported_beside_other_mistakes_unless_these_may_be_t
     contradiction = ("cohort.size=50", 'faults.steps=["confirm"]')
     assert complaints(None, *contradiction, "model.name=resnet", "rounds=0")[-2:] == complaints(None, *contradiction)
     found = complaints(None, *contradiction, "clients.count=many")
-    assert [line.split(":")[0] for line in found] == ["--set clients.count", "--set faults.steps"]
+    assert [line.split(":")[0] for line in found] == ["set clients.count", "set faults.steps"]
     assert len(complaints(None, *contradiction, "training.algorithm=fedavgg")) == 1
 
 
@@ -290,7 +290,7 @@ def test_contradictions_are_reported_beside_other_mistakes_unless_these_may_be_t
         (["nowhere.size=3"], "there is no such setting; known are name, seed"),
         (["seed.size=3"], "should be a valid integer, not {"),
         (["cohort=3"], "should be a valid dictionary"),
-        (["cohort=3", "cohort.size=3"], "cohort is a value, not a section"),
+        (["cohort=3", "cohort.size=3"], "give either cohort or cohort"),
         (["cohort.size"], "takes section.key=value"),
         (["cohort size=3"], "takes section.key=value"),
         (["cohort.size=[1"], "is not a TOML value"),

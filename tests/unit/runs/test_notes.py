@@ -15,7 +15,15 @@ from coterie.cohorts.policies import MultiRound, simulate
 from coterie.runs.engine.build import build_run
 from coterie.runs.engine.curriculum import make_schedule
 from coterie.runs.engine.federation import find_federation
-from coterie.runs.engine.notes import cohort_notes, collusion_notes, filled, fitting_privacy, schedule_notes
+from coterie.runs.engine.notes import (
+    cohort_notes,
+    collusion_notes,
+    fault_notes,
+    filled,
+    fitting_privacy,
+    schedule_notes,
+    scoring_notes,
+)
 from coterie.runs.records.record import RoundRecord
 from coterie.runs.report.clipping import MUCH_CLIPPED, ClippingWatch
 from coterie.runs.settings.config import with_schedule_length
@@ -167,3 +175,39 @@ def test_a_share_of_colluders_that_comes_to_none_is_said(threat: str) -> None:
     assert "collusion = 0.02 of 40 clients is less than one client: c = 0" in said
     assert said.endswith("c = 1 needs aggregation.collusion = 0.03")
     assert notes(0.03) == notes(0.0) == notes(-1.0) == ()
+
+
+def test_an_adversary_on_the_network_is_told_of() -> None:
+    assert fault_notes(make_config({}).faults) == ()
+    assert fault_notes(make_config({"faults.victims": ["client-01"], "faults.victim_drops": 0.0}).faults) == ()
+    (note,) = fault_notes(make_config({"faults.victims": ["client-01"], "faults.victim_drops": 0.5}).faults)
+    assert note.startswith("A network adversary drops the packets of 1 client in 50% of the rounds")
+
+
+@pytest.mark.parametrize(
+    ("clients", "algorithm", "sampled"), [(1_200, "ditto", True), (900, "ditto", False), (1_200, "fedavg", False)]
+)
+def test_of_many_own_models_a_sample_is_scored_and_that_is_said(clients: int, algorithm: str, sampled: bool) -> None:
+    config = make_config(
+        {
+            "model.name": "softmax-regression",
+            "clients.count": clients,
+            "partition.kind": "sampled",
+            "partition.examples": 2,
+            "training.algorithm": algorithm,
+        }
+    )
+    built = build_run(config, find_federation(config))
+    models = built.public_models()
+    scored = built.scored(models)
+    assert scored == built.scored(models)
+    assert "global" in scored
+    if not sampled:
+        assert scored == list(models)
+        assert scoring_notes(built) == ()
+        return
+    own = [name for name in scored if name != "global"]
+    assert own == sorted(set(own))
+    assert len(own) == 1_000
+    (note,) = scoring_notes(built)
+    assert "1,000 of 1,200, drawn at random once, are scored" in note

@@ -18,6 +18,7 @@ from coterie.runs.records.record import RoundRecord
 from coterie.runs.records.summary import Summary
 from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
 from coterie.runs.report.console import Watcher, curve, line
+from coterie.runs.report.figures import cohorts
 from coterie.runs.report.forecasts import draw_forecasts, shown
 from coterie.runs.report.observers import RunStart
 from coterie.runs.report.page import run_page
@@ -251,3 +252,8 @@ def test_curves() -> None:
 def test_promises_are_in_the_introduction() -> None:
     assert "T = 2 promised" in watched(made_up(3), terminal=False)
     assert promised(make_config({"cohort.policy": "random"})).privacy == 1
+
+
+@pytest.mark.parametrize(("rounds", "whole"), [(3, True), (12, True), (40, False)])
+def test_few_rounds_have_a_tick_each_and_none_in_between(rounds: int, whole: bool) -> None:
+    assert (cohorts(made_up(rounds)).layout["xaxis"].get("dtick") == 1) == whole

@@ -18,7 +18,7 @@ from coterie.graphs.table import assess
 from coterie.planning.collusion import circle_colluders
 from coterie.planning.population import plan_population
 from coterie.planning.session import FEW_CLIENTS, recommend
-from coterie.runs.engine.build import build_run
+from coterie.runs.engine.build import build_run, spending
 from coterie.runs.engine.federation import find_federation
 from coterie.runs.engine.protection import SessionShapes, fewest_honest, make_protection, own_topology
 from coterie.runs.sections.collusion import fewest_summed, promised_colluders, session_colluders
@@ -167,8 +167,10 @@ def test_noise_on_a_sparse_graph_counts_sums_of_parts_in_delta() -> None:
     make_protection(noisy(1e-9, "complete"), circles, layout, 60, 1)
     built = {kind: build_run(noisy(1e-8, kind), find_federation(noisy(1e-8, kind))) for kind in ("harary", "complete")}
     spent = {kind: run.epsilon(1_000) for kind, run in built.items()}
-    sparse, complete = built["harary"]._spending(1_000), spent["complete"]
+    sparse, complete = spending(built["harary"]._releases, 1_000), spent["complete"]
     assert spent["harary"] == sparse.epsilon(1e-8 - 1_000 * 2.0**-40) > sparse.epsilon(1e-8) == complete
+    examples = spending([release.for_an_example for release in built["harary"]._releases], 1_000)
+    assert built["harary"].example_epsilon(1_000) == examples.epsilon(1e-8 - 1_000 * 2.0**-40) > spent["harary"]
 
 
 class Ring(msgspec.Struct, frozen=True, tag="a ring for tests"):

@@ -256,7 +256,7 @@ def test_deliveries_from_strangers_are_refused() -> None:
 @given(st.sets(st.integers(0, 20)), st.integers(21, 40))
 def test_sets_of_clients_have_one_encoding(members: set[int], size: int) -> None:
     data = messages.encode_members(members, size)
-    assert messages.decode_members(data, size, "test") == members
+    assert set(messages.decode_members(data, size, "test")) == members
     for bad in (data + b"\0", data[:-1], (1 << size).to_bytes((size + 8) // 8, "little")):
         with pytest.raises(PeerProtocolError):
             messages.decode_members(bad, size, "test")

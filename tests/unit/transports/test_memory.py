@@ -5,8 +5,9 @@ from coterie.arithmetic import RingVector
 from coterie.errors import ConfigError, InputError, PeerProtocolError
 from coterie.graphs.topology import Harary
 from coterie.rounds import one_off
+from coterie.runs.engine.presence import late_clients
 from coterie.secagg import Step
-from coterie.transports.faults import Direction, Fault, FaultKind, Faults, dropouts
+from coterie.transports.faults import Direction, Fault, FaultKind, Faults, dropouts, packet_drops
 from coterie.transports.memory import AnswerCount, Carrier, Session
 
 
@@ -104,6 +105,33 @@ def test_dropouts_strike_at_the_given_rate() -> None:
         assert 400 < struck < 600
     assert not any(faults.strikes(FaultKind.DROP, Step.CONFIRM, client) for client in clients)
     assert not any(faults.strikes(FaultKind.DELAY, Step.MASK, client) for client in clients)
+
+
+def test_nothing_gets_through_to_a_victim_of_packet_drops_or_from_it() -> None:
+    """In any step and direction; nobody else notices, and without the adversary nobody is cut off."""
+    faults = Faults(0, (Fault(FaultKind.DROP, Step.MASK, probability=0.3), packet_drops(["client-03"])))
+    for step in Step:
+        for direction in Direction:
+            assert faults.strikes(FaultKind.DROP, step, "client-03", direction)
+    assert faults.cut_off(names(9)) == ("client-03",)
+    without = Faults(0, faults.rules[:1])
+    assert without.cut_off(names(9)) == ()
+    for client in set(names(9)) - {"client-03"}:
+        assert faults.strikes(FaultKind.DROP, Step.MASK, client) == without.strikes(FaultKind.DROP, Step.MASK, client)
+
+
+def test_packet_drops_strike_as_often_as_they_should() -> None:
+    struck = [Faults(seed, (packet_drops(["a", "b"], 0.25),)).cut_off(["a", "b", "c"]) for seed in range(2000)]
+    assert {name for some in struck for name in some} == {"a", "b"}
+    assert sum("a" in some for some in struck) / 2000 == pytest.approx(0.25, abs=0.04)
+    assert sum(len(some) == 2 for some in struck) / 2000 == pytest.approx(0.0625, abs=0.03)
+
+
+def test_who_has_nothing_to_compute_is_not_late() -> None:
+    late = Faults(0, (Fault(FaultKind.DELAY, Step.MASK),), prompt=frozenset({"client-03"}))
+    assert late_clients(late, ["client-03", "client-04"]) == ("client-04",)
+    dropped = Faults(0, (*late.rules, Fault(FaultKind.DROP, Step.SHARE, ("client-04",))))
+    assert late_clients(dropped, ["client-03", "client-04"]) == ("client-03",)
 
 
 @pytest.mark.parametrize("fault", [{"probability": 1.5}, {"direction": Direction.DOWN, "kind": FaultKind.DELAY}])

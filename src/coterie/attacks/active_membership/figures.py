@@ -17,11 +17,11 @@ _PLAIN = {"showgrid": False}
 
 
 def areas(summaries: Mapping[MethodName, MethodSummary]) -> Figure:
-    """Draw the area under the ROC curve over the rounds: of the common model, or of the public displacement."""
+    """Draw the AUC over the rounds: of the common model, or of the public displacement."""
 
     def lines() -> Iterator[Trace]:
         for method, summary in summaries.items():
-            if method == "ditto":  # sees what FedAvg sees
+            if method == "ditto":  # its attackers see what those of FedAvg see
                 continue
             *_, view = summary.active.views
             name = f"{NAMES[method]}: {view}"
@@ -35,7 +35,7 @@ def areas(summaries: Mapping[MethodName, MethodSummary]) -> Figure:
 
 
 def utilities(summaries: Mapping[MethodName, MethodSummary], worth: str) -> Figure:
-    """Draw what honest participants' models are worth over the rounds, from 0 on: below there is nothing to compare."""
+    """Draw the utility of honest participants' models over the rounds, from 0 up."""
 
     def lines() -> Iterator[Trace]:
         for method, summary in summaries.items():

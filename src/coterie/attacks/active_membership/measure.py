@@ -1,15 +1,16 @@
-"""Active membership inference: the strength is tuned on FedAvg, then every method meets the same attack."""
+"""Active membership inference: the strength is tuned on FedAvg, then every method is attacked in the same way."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from coterie.attacks import threats
 from coterie.attacks.active_membership.inference import Inferred
 from coterie.attacks.active_membership.methods import COMMON, METHODS, NAMES, AttackedDescent, MethodName, Recipe
-from coterie.attacks.active_membership.records import MembershipScene
+from coterie.attacks.active_membership.records import DealtRecords
 from coterie.attacks.active_membership.settings import ActiveMembershipSettings
 from coterie.attacks.active_membership.tasks import InferenceTask
-from coterie.attacks.active_membership.trial import AttackSchedule, MethodTrial, know_nothing, play
+from coterie.attacks.active_membership.trial import AttackSchedule, MethodTrial, infer_without_targets, play
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import flat
 from coterie.attacks.session import session_error
@@ -28,42 +29,33 @@ class AttackResults:
     task: InferenceTask
     strength: float
     tuning: Mapping[float, float]
-    """What each strength that was tried came to; empty where the strength was given."""
+    """The success of each strength that was tried; empty if the strength was given."""
     nothing: Sequence[Inferred]
     """Inferred from a model that saw no target, in each trial."""
     trials: Mapping[MethodName, Sequence[MethodTrial]]
     secure_error: float
-    """By how much a sum made by additive sharing differs."""
+    """The relative error of a sum that additive sharing computed."""
 
 
 @dataclass(frozen=True)
 class ActiveMembership(ActiveMembershipSettings):
     """Active membership inference by malicious participants (CGD, Tables 3, 4 and 7)."""
 
-    name: ClassVar[str] = "active-membership"
     title: ClassVar[str] = "Active membership inference"
 
     @property
     def threat(self) -> Adversary:
-        """Participants that collude."""
-        return Adversary(
-            who=f"{self.malicious} of {self.participants + self.malicious} participants, who collude; the others and "
-            "the server, if there is one, are honest",
-            sees="what every participant sees: in FedAvg and Ditto the common model after each round; in confined "
-            "descent the sum of each round, as an eavesdropper does, and their own confined models, nobody else's",
-            knows=f"{self.examples} records each and their right answers, half of which some honest participant trains "
-            "on; the network, the step size; nothing of who trains on what",
-            may="send anything in place of their gradients, in every round; they cannot see or change what others send",
-        )
+        """Who attacks, and with what."""
+        return threats.active_membership(self.malicious, self.participants, self.examples)
 
     @property
     def recipe(self) -> Recipe:
-        """How everybody learns."""
+        """How all participants train."""
         return Recipe(self.step, self.spread, self.penalty, self.check, self.train_on_targets)
 
     @property
     def schedule(self) -> AttackSchedule:
-        """When attackers attack."""
+        """When the attackers attack."""
         return AttackSchedule(self.threshold, self.patience, self.rounds)
 
     def measure(self, watch: OnProgress) -> AttackResults:
@@ -74,23 +66,23 @@ class ActiveMembership(ActiveMembershipSettings):
         played: dict[MethodName, list[MethodTrial]] = {method: [] for method in METHODS}
         nothing = []
         for trial in range(self.trials):
-            scene = self.scene(trial)
-            nothing.append(know_nothing(scene, self.recipe, self.rounds))
+            dealt = self.deal(trial)
+            nothing.append(infer_without_targets(dealt, self.recipe, self.rounds))
             for position, method in enumerate(METHODS):
                 done = (1 + trial * len(METHODS) + position) / (1 + self.trials * len(METHODS))
                 watch(f"trial {trial + 1} of {self.trials}: {NAMES[method]}", done)
-                played[method].append(play(method, scene, self.recipe, self.schedule, (0.0, strength)))
-        return AttackResults(scene.task, strength, tuning, nothing, played, self.secure_error(strength))
+                played[method].append(play(method, dealt, self.recipe, self.schedule, (0.0, strength)))
+        return AttackResults(dealt.task, strength, tuning, nothing, played, self.secure_error(strength))
 
     def tune(self) -> dict[float, float]:
         """Return the accuracy of each strength against FedAvg, in a trial that is used for nothing else."""
-        found = play("fedavg", self.scene(TUNING), self.recipe, self.schedule, STRENGTHS)
+        found = play("fedavg", self.deal(TUNING), self.recipe, self.schedule, STRENGTHS)
         return {course.strength: course.last.inferred[COMMON].accuracy for course in found.courses}
 
-    def scene(self, trial: int) -> MembershipScene:
+    def deal(self, trial: int) -> DealtRecords:
         """Deal the examples of a trial."""
         seed = int(sequence(self.seed, "trial", trial).generate_state(1)[0])
-        return MembershipScene.deal(
+        return DealtRecords.deal(
             self.data,
             self.participants,
             self.malicious,
@@ -101,7 +93,7 @@ class ActiveMembership(ActiveMembershipSettings):
         )
 
     def secure_error(self, strength: float) -> float:
-        """Play the first round of an attack as a real session, and return the error of the mean that it opens."""
-        descent = AttackedDescent("confined", self.scene(0), self.recipe)
-        descent.prepare_attack(descent.standing())
+        """Play the first round of an attack as a real session, and return the error of the mean that it reveals."""
+        descent = AttackedDescent("confined", self.deal(0), self.recipe)
+        descent.prepare_attack(descent.trained_state())
         return session_error([flat(arrays) for arrays in descent.contributions(strength)], self.seed)

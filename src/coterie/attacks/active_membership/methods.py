@@ -39,7 +39,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from coterie.arithmetic import FloatArray
-from coterie.attacks.active_membership.records import MembershipScene, Records
+from coterie.attacks.active_membership.records import DealtRecords, Records
 from coterie.attacks.active_membership.tasks import DIVERGED
 from coterie.confined import (
     LOSS_CHECKS,
@@ -79,7 +79,7 @@ HIDDEN = 256
 
 @dataclass(frozen=True)
 class Recipe:
-    """How everybody learns, with any method."""
+    """How all participants train, with any method."""
 
     step: float = 0.5
     spread: float = 0.1
@@ -93,8 +93,8 @@ class Recipe:
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
-    """The state of a descent, to attack from it more than once."""
+class TrainedState:
+    """The state of a descent, from which several attacks start."""
 
     honest: DescentState
     attackers: DescentState
@@ -107,16 +107,16 @@ class PersonalModels:
     In every round, v <- v - step (grad F_k(v) + penalty (v - common)), as :class:`coterie.training.strategies.Ditto`.
     """
 
-    def __init__(self, scene: MembershipScene, recipe: Recipe, start: Parameters) -> None:
+    def __init__(self, dealt: DealtRecords, recipe: Recipe, start: Parameters) -> None:
         """Start all of them at the common model."""
-        self._scene, self._recipe = scene, recipe
-        self.models: tuple[Parameters, ...] = (start,) * scene.participants
+        self._dealt, self._recipe = dealt, recipe
+        self.models: tuple[Parameters, ...] = (start,) * dealt.participants
 
     def train(self, common: Sequence[FloatArray]) -> None:
         """Take one step with every model, towards the common model as it is before this round's sum."""
-        data = self._scene.honest
-        each = len(data) // self._scene.participants
-        parts = [slice(each * number, each * number + each) for number in range(self._scene.participants)]
+        data = self._dealt.honest
+        each = len(data) // self._dealt.participants
+        parts = [slice(each * number, each * number + each) for number in range(self._dealt.participants)]
         self.models = tuple(
             self._stepped(own, loss_and_gradient(data.x[part], data.y[part], own)[1], common)
             for own, part in zip(self.models, parts, strict=True)
@@ -131,15 +131,15 @@ class PersonalModels:
 
 
 class AttackedDescent:
-    """Honest participants and attackers in one descent: first they train together, then attackers attack."""
+    """Honest participants and attackers in one descent: they train together, then the attackers attack."""
 
-    def __init__(self, method: MethodName, scene: MembershipScene, recipe: Recipe) -> None:
-        """Start everybody."""
-        self.method, self.scene, self.recipe = method, scene, recipe
+    def __init__(self, method: MethodName, dealt: DealtRecords, recipe: Recipe) -> None:
+        """Start all participants."""
+        self.method, self.dealt, self.recipe = method, dealt, recipe
         self._honest = self._honest_groups()
-        self._attackers = [self._malicious(scene.targets if recipe.train_on_targets else scene.cover)]
+        self._attackers = [self._malicious(dealt.targets if recipe.train_on_targets else dealt.cover)]
         start = self._honest.descent.confined(FIRST)
-        self._personal = PersonalModels(scene, recipe, start) if method == "ditto" else None
+        self._personal = PersonalModels(dealt, recipe, start) if method == "ditto" else None
 
     @property
     def rounds(self) -> int:
@@ -149,27 +149,27 @@ class AttackedDescent:
     def train(self, strength: float = 1.0) -> int:
         """Play a round in which attackers train too; return how many honest participants refused its step.
 
-        Where they train on their targets, they do so with the strength of the attack to come, as the paper's do.
+        If they train on their targets, they do so with the strength of the later attack, as in the paper.
         """
         scale = strength if self.recipe.train_on_targets else 1.0
         (own,) = self._attackers
         return self._step([scale * array for array in _mean_gradient(own)])
 
-    def standing(self) -> Standing:
-        """Return the state of everybody after training."""
+    def trained_state(self) -> TrainedState:
+        """Return the state of all participants after training."""
         personal = self._personal.models if self._personal else ()
-        return Standing(self._honest.descent.state(), self._attackers[0].descent.state(), personal)
+        return TrainedState(self._honest.descent.state(), self._attackers[0].descent.state(), personal)
 
-    def prepare_attack(self, standing: Standing) -> None:
-        """Set everybody back to a state, and prepare the attackers to attack from there."""
-        targets = self.scene.targets
-        self._honest = self._honest_groups(standing.honest)
+    def prepare_attack(self, trained: TrainedState) -> None:
+        """Reset all participants to a state, and prepare the attackers to attack from there."""
+        targets = self.dealt.targets
+        self._honest = self._honest_groups(trained.honest)
         self._attackers = [
-            self._malicious(Records(targets.x, answers), standing.attackers)
-            for answers in (targets.y, self.scene.decoys)
+            self._malicious(Records(targets.x, answers), trained.attackers)
+            for answers in (targets.y, self.dealt.decoys)
         ]
         if self._personal:
-            self._personal.models = standing.personal
+            self._personal.models = trained.personal
 
     def attack(self, strength: float) -> int:
         """Play a round of the attack (strength 0 only observes); return how many honest participants refused it."""
@@ -179,23 +179,23 @@ class AttackedDescent:
     def contributions(self, strength: float) -> list[Parameters]:
         """Return what each participant would send to the next round of the attack, honest ones first."""
         true, decoys = self._attackers
-        honest = [_mean_gradient(self._honest, one) for one in range(self.scene.participants)]
+        honest = [_mean_gradient(self._honest, one) for one in range(self.dealt.participants)]
         return honest + [
             crafted(_mean_gradient(true, one), _mean_gradient(decoys, one), strength)
-            for one in range(self.scene.malicious)
+            for one in range(self.dealt.malicious)
         ]
 
     def answers(self) -> Mapping[str, FloatArray]:
-        """Return the outputs of the models that attackers have, for all targets: by what they infer from."""
-        targets, descent = self.scene.targets.x, self._attackers[0].descent
+        """Return the outputs of the models that attackers have, for all targets, by the kind of model."""
+        targets, descent = self.dealt.targets.x, self._attackers[0].descent
         if not self._confined:
             return {COMMON: outputs(targets, descent.confined(FIRST))}
-        each = targets.reshape(self.scene.malicious, -1, targets.shape[1])
+        each = targets.reshape(self.dealt.malicious, -1, targets.shape[1])
         own = [outputs(x, descent.confined(name)) for x, name in zip(each, descent.participants, strict=True)]
         return {OWN: np.concatenate(own), PUBLIC: outputs(targets, descent.public_model)}
 
     def honest_models(self, most: int) -> Iterator[Parameters]:
-        """Yield the models of the first honest participants: the common one once, where they have that."""
+        """Yield the models of the first honest participants; a common model is yielded once."""
         descent = self._honest.descent
         if self._personal:
             yield from self._personal.models[:most]
@@ -209,16 +209,16 @@ class AttackedDescent:
         return self.method not in ("fedavg", "ditto")
 
     def _step(self, malicious: Parameters) -> int:
-        """Step along the mean over everybody, given the attackers' mean."""
-        scene, descent = self.scene, self._honest.descent
-        everybody = scene.participants + scene.malicious
+        """Step along the mean over all participants, given the attackers' mean."""
+        dealt, descent = self.dealt, self._honest.descent
+        everybody = dealt.participants + dealt.malicious
         mean = [
-            (scene.participants * ours + scene.malicious * theirs) / everybody
+            (dealt.participants * ours + dealt.malicious * theirs) / everybody
             for ours, theirs in zip(_mean_gradient(self._honest), malicious, strict=True)
         ]
         if self._personal:
             self._personal.train(descent.confined(FIRST))
-        rng = stream(scene.seed, "loss check", self.rounds)
+        rng = stream(dealt.seed, "loss check", self.rounds)
         try:
             step = descent.propose(mean)
         except InputError:
@@ -230,20 +230,20 @@ class AttackedDescent:
 
     def _honest_groups(self, state: DescentState | None = None) -> CachedGroups:
         check = LOSS_CHECKS[self.recipe.check]() if self.method in CHECKED else NoCheck()
-        return self._groups("honest", self.scene.honest, self.scene.participants, check, state)
+        return self._groups("honest", self.dealt.honest, self.dealt.participants, check, state)
 
     def _malicious(self, examples: Records, state: DescentState | None = None) -> CachedGroups:
-        """Return the attackers, who take every step: even if they refused one, they would have the sums."""
-        return self._groups(MALICIOUS, examples, self.scene.malicious, NoCheck(), state)
+        """Return the attackers, who take every step: if they refused one, they would still have the sums."""
+        return self._groups(MALICIOUS, examples, self.dealt.malicious, NoCheck(), state)
 
     def _groups(
         self, side: str, examples: Records, count: int, check: LossCheck, state: DescentState | None
     ) -> CachedGroups:
         def generator(name: str) -> np.random.Generator:
             whose = (side, name) if self._confined else ("everybody",)
-            return stream(self.scene.seed, "offset", *whose)
+            return stream(self.dealt.seed, "offset", *whose)
 
-        grid, anchor = Grid(count), zero_anchor(examples.x.shape[1], HIDDEN, self.scene.task.outputs)
+        grid, anchor = Grid(count), zero_anchor(examples.x.shape[1], HIDDEN, self.dealt.task.outputs)
         anchored = self.method == "confined-anchored" and side == MALICIOUS
         offsets = Offsets(anchor, generator, Spread(0.0 if anchored else self.recipe.spread))
         descent = ConfinedDescent(offsets, grid.names, ConstantStep(self.recipe.step), check)

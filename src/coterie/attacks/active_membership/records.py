@@ -25,7 +25,7 @@ from coterie.training.streams import stream
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Rows of features with their targets; if they belong to several participants, equally many each, in order."""
+    """Rows of features with their targets; if several participants own them, equally many each, in order."""
 
     x: FloatArray = field(repr=False)
     y: TrueAnswers = field(repr=False)
@@ -35,7 +35,7 @@ class Records:
 
 
 @dataclass(frozen=True, eq=False)
-class MembershipScene:
+class DealtRecords:
     """Honest participants and attackers, with the records of each."""
 
     honest: Records
@@ -119,7 +119,7 @@ def _loaded(name: str, folder: Path | str | None, options: tuple[tuple[str, Any]
 
 
 def _rows(train: npt.NDArray[Any], test: npt.NDArray[Any], rows: Indices) -> npt.NDArray[Any]:
-    """Return rows of two arrays that are numbered consecutively, without copying both."""
+    """Return rows of two arrays that are numbered consecutively, without concatenating them."""
     first = rows < len(train)
     found = np.empty((rows.size, *train.shape[1:]), train.dtype)
     found[first], found[~first] = train[rows[first]], test[rows[~first] - len(train)]

@@ -1,4 +1,4 @@
-"""The report on active membership inference: what attackers infer, and the utility that honest models keep."""
+"""The report on active membership inference: what attackers infer, and the utility of honest models."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -12,7 +12,7 @@ from coterie.reports.intervals import mean_and_spread, mean_interval
 from coterie.reports.words import Level, count
 
 _CONFINED: tuple[MethodName, ...] = ("confined", "confined-checked", "confined-anchored")
-_STANDS_STILL = 0.9  # refusing this share of all steps is to stand still
+_STANDS_STILL = 0.9  # the share of refused steps from which on participants learn nothing
 _NOTABLE = 0.05
 
 
@@ -48,10 +48,9 @@ def report(attack: ActiveMembership, measured: AttackResults) -> Findings:
 
 
 def outcome_against(summary: MethodSummary, baseline: MethodSummary) -> Effect:
-    """Return what a method does to the attack, compared with the baseline under the same attack.
+    """Return the effect of a method on the attack, compared with the baseline under the same attack.
 
-    Never *eliminated*: no theorem says that confined descent hides members, whatever was measured. *Not shown* where
-    the attack works on neither.
+    Never *eliminated*: no theorem says that confined descent hides members. *Not shown* if the attack works on neither.
     """
     own, other = summary.best.success, baseline.best.success
     if not own.beats_guess:

@@ -8,7 +8,7 @@ import numpy as np
 
 from coterie.attacks.active_membership.inference import Inferred, area_by_chance
 from coterie.attacks.active_membership.methods import MethodName
-from coterie.attacks.active_membership.trial import AttackCourse, HonestUtility, MethodTrial
+from coterie.attacks.active_membership.trial import AttackHistory, HonestUtility, MethodTrial
 from coterie.reports.intervals import mean_interval, share_interval, spread
 
 GUESS = 0.5
@@ -43,20 +43,20 @@ class InferenceSuccess:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Exact, over the targets of all trials."""
+        """The exact interval over the targets of all trials."""
         return share_interval(sum(one.right for one in self.found), sum(one.targets for one in self.found))
 
     @property
     def auc_interval(self) -> tuple[float, float]:
-        """Student's, over trials."""
+        """Student's interval over trials."""
         low, high = mean_interval(self.aucs)
         return max(0.0, low), min(1.0, high)
 
     @property
     def beats_guess(self) -> bool:
-        """Whether the answers are better than a guess, at the threshold of the rule or at another.
+        """Whether the answers are significantly better than guessing, at the rule's threshold or at another.
 
-        Members and non-members are exchangeable for who knows nothing, so both tests are exact or nearly so.
+        Members and non-members are exchangeable without information, so both tests are exact or nearly so.
         """
         from scipy.stats import binomtest, norm
 
@@ -87,42 +87,42 @@ class InferenceSuccess:
 class AttackPhase:
     """One strength over all trials."""
 
-    courses: Sequence[AttackCourse]
+    courses: Sequence[AttackHistory]
 
     @property
     def views(self) -> Mapping[str, InferenceSuccess]:
-        """By what attackers infer from, after the last round."""
+        """The success by the model that attackers infer from, after the last round."""
         lasts = [course.last.inferred for course in self.courses]
         return {view: InferenceSuccess([last[view] for last in lasts]) for view in lasts[0]}
 
     @property
     def best(self) -> tuple[str, InferenceSuccess]:
-        """What attackers infer from best: by the area, which no threshold spoils."""
+        """The model from which inference works best, by the AUC, which does not depend on a threshold."""
         return max(self.views.items(), key=lambda item: item[1].auc)
 
     @property
     def utility(self) -> HonestUtility:
-        """Of honest participants, after the last round, the mean over trials."""
+        """The utility of honest participants' models after the last round, averaged over trials."""
         return mean_utility([course.last.utility for course in self.courses])
 
     @property
     def refused(self) -> float:
-        """The share of refused decisions."""
+        """The share of steps that honest participants refused."""
         return float(np.mean([course.refused for course in self.courses]))
 
     def curve(self, view: str) -> list[float]:
-        """Return the mean area at every look."""
+        """Return the mean AUC at every measurement."""
         looks = zip(*(course.looks for course in self.courses), strict=True)
         return [float(np.mean([look.inferred[view].auc for look in at])) for at in looks]
 
     def utilities(self) -> list[float]:
-        """Return the mean utility at every look."""
+        """Return the mean utility at every measurement."""
         looks = zip(*(course.looks for course in self.courses), strict=True)
         return [float(np.mean([look.utility.mean for look in at])) for at in looks]
 
     @property
     def rounds(self) -> list[int]:
-        """When there was a look."""
+        """The rounds of the measurements."""
         return [look.round for look in self.courses[0].looks]
 
     def measures(self) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class AttackPhase:
 
 @dataclass(frozen=True)
 class BestInference:
-    """What attackers do best: how, from which model, and what it comes to."""
+    """The best that attackers do: attack or observe, from which model, and how successfully."""
 
     doing: str
     view: str
@@ -145,41 +145,41 @@ class BestInference:
 
 @dataclass(frozen=True)
 class MethodSummary:
-    """All trials of one method, watched and attacked from the same standings."""
+    """All trials of one method, observed and attacked from the same states."""
 
     method: MethodName
     trials: Sequence[MethodTrial]
 
     @property
     def passive(self) -> AttackPhase:
-        """Attackers only watch."""
+        """The phase in which attackers only observe."""
         return AttackPhase([trial.courses[0] for trial in self.trials])
 
     @property
     def active(self) -> AttackPhase:
-        """Attackers attack."""
+        """The phase in which attackers attack."""
         return AttackPhase([trial.courses[1] for trial in self.trials])
 
     @property
     def best(self) -> "BestInference":
-        """The best that attackers can do, be it only to watch: by the area, which no threshold spoils."""
+        """The best that attackers can do, by the AUC, which does not depend on a threshold."""
         found = [BestInference("watching", *item) for item in self.passive.views.items()]
         found += [BestInference("attacking", *item) for item in self.active.views.items()]
         return max(found, key=lambda one: one.success.auc)
 
     @property
     def before(self) -> HonestUtility:
-        """Of honest participants, when the attack begins."""
+        """The utility of honest participants' models when the attack begins."""
         return mean_utility([trial.before for trial in self.trials])
 
     @property
     def refused_before(self) -> float:
-        """The share of decisions to refuse a step, while all are honest."""
+        """The share of steps that were refused while all participants were honest."""
         return float(np.mean([trial.refused_before for trial in self.trials]))
 
     @property
     def began(self) -> float:
-        """Rounds before the attack."""
+        """The rounds before the attack."""
         return float(np.mean([trial.began for trial in self.trials]))
 
     def measures(self) -> dict[str, Any]:
@@ -195,6 +195,6 @@ class MethodSummary:
 
 
 def mean_utility(found: Sequence[HonestUtility]) -> HonestUtility:
-    """Return the mean over trials of each of the three."""
+    """Return the means over trials of all three numbers."""
     mean, spread, worst = np.mean([(one.mean, one.spread, one.worst) for one in found], axis=0).tolist()
     return HonestUtility(mean, spread, worst)

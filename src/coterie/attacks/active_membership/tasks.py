@@ -19,10 +19,10 @@ DIVERGED = "training diverges: the step is too large, or the strength of the att
 
 
 class InferenceTask(Protocol):
-    """What differs between kinds of task."""
+    """A kind of task: its loss, membership rule, wrong answers and score."""
 
     worth: ClassVar[str]
-    """What :meth:`score` is called."""
+    """The name of the score."""
     reaches: ClassVar[str]
     """A phrase for a score, with a place for it."""
     rule: ClassVar[str]
@@ -119,5 +119,5 @@ class Regression:
 
 
 def task_of(dataset: Dataset) -> InferenceTask:
-    """Return what is to be learnt from a data set."""
+    """Return the kind of task of a data set."""
     return Regression(dataset.outputs) if dataset.classes is None else Classification(dataset.outputs)

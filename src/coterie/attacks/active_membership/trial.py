@@ -1,4 +1,4 @@
-"""One trial of an attack: honest training up to a threshold, then rounds of the attack, or of mere observation."""
+"""One trial of an attack: honest training up to a threshold, then rounds of the attack, or of observation only."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ import numpy as np
 
 from coterie.attacks.active_membership.inference import Inferred, infer
 from coterie.attacks.active_membership.methods import AttackedDescent, MethodName, Recipe, outputs
-from coterie.attacks.active_membership.records import MembershipScene
+from coterie.attacks.active_membership.records import DealtRecords
 from coterie.confined import Spread, balanced_start
 from coterie.confined.network import loss_and_gradient, zero_anchor
 from coterie.training.streams import stream
 
-_EVERY = 10  # rounds between two looks at whether to attack
+_EVERY = 10  # rounds between two checks of the threshold
 _MODELS = 20  # honest participants whose models are tested
 
 
@@ -42,15 +42,15 @@ class HonestUtility:
 
     @classmethod
     def of(cls, descent: AttackedDescent) -> "HonestUtility":
-        """Test the models of the first participants."""
-        test = descent.scene.test
-        task, models = descent.scene.task, descent.honest_models(_MODELS)
+        """Test the models of the first honest participants."""
+        test = descent.dealt.test
+        task, models = descent.dealt.task, descent.honest_models(_MODELS)
         scores = np.array([task.score(outputs(test.x, model), test.y) for model in models])
         return cls(float(scores.mean()), float(scores.std()), float(scores.min()))
 
 
 @dataclass(frozen=True)
-class AttackLook:
+class AttackMeasurement:
     """Measurements after some rounds of an attack."""
 
     round: int
@@ -60,16 +60,16 @@ class AttackLook:
 
 
 @dataclass(frozen=True)
-class AttackCourse:
+class AttackHistory:
     """One attack on one method; strength 0 only observes."""
 
     strength: float
-    looks: Sequence[AttackLook]
+    looks: Sequence[AttackMeasurement]
     refused: float
     """The share of honest participants' decisions, over the rounds of the attack, to refuse the step."""
 
     @property
-    def last(self) -> AttackLook:
+    def last(self) -> AttackMeasurement:
         """The measurements after the last round."""
         return self.looks[-1]
 
@@ -85,58 +85,58 @@ class MethodTrial:
     """Whether the threshold was reached before patience was exhausted."""
     before: HonestUtility
     refused_before: float
-    courses: Sequence[AttackCourse]
+    courses: Sequence[AttackHistory]
 
 
 @np.errstate(over="ignore", invalid="ignore")  # a descent that diverges is refused once its step is no number
 def play(
-    method: MethodName, scene: MembershipScene, recipe: Recipe, schedule: AttackSchedule, strengths: Sequence[float]
+    method: MethodName, dealt: DealtRecords, recipe: Recipe, schedule: AttackSchedule, strengths: Sequence[float]
 ) -> MethodTrial:
     """Train with a method, then attack it from that state with each of the strengths.
 
     If attackers train on their targets before, they do so with the largest strength.
     """
-    descent = AttackedDescent(method, scene, recipe)
+    descent = AttackedDescent(method, dealt, recipe)
     refused, ready = 0, False
     while not ready and descent.rounds < schedule.patience:
         refused += descent.train(max(strengths))
         ready = descent.rounds % _EVERY == 0 and _own_score(descent) >= schedule.threshold
-    began, standing, before = descent.rounds, descent.standing(), HonestUtility.of(descent)
+    began, trained, before = descent.rounds, descent.trained_state(), HonestUtility.of(descent)
     courses = []
     for strength in strengths:
-        descent.prepare_attack(standing)
+        descent.prepare_attack(trained)
         courses.append(_attack(descent, strength, schedule))
-    return MethodTrial(method, began, ready, before, refused / (began * scene.participants), courses)
+    return MethodTrial(method, began, ready, before, refused / (began * dealt.participants), courses)
 
 
-def _attack(descent: AttackedDescent, strength: float, schedule: AttackSchedule) -> AttackCourse:
-    scene, looks, refused = descent.scene, [], 0
+def _attack(descent: AttackedDescent, strength: float, schedule: AttackSchedule) -> AttackHistory:
+    dealt, looks, refused = descent.dealt, [], 0
     due = {round(number) for number in np.linspace(0, schedule.rounds, schedule.looks + 1)[1:]}
     for number in range(1, schedule.rounds + 1):
         refused += descent.attack(strength)
         if number in due:
             inferred = {
-                view: infer(scene.task, answers, scene.targets.y, scene.members)
+                view: infer(dealt.task, answers, dealt.targets.y, dealt.members)
                 for view, answers in descent.answers().items()
             }
-            looks.append(AttackLook(number, inferred, HonestUtility.of(descent)))
-    return AttackCourse(strength, looks, refused / (schedule.rounds * scene.participants))
+            looks.append(AttackMeasurement(number, inferred, HonestUtility.of(descent)))
+    return AttackHistory(strength, looks, refused / (schedule.rounds * dealt.participants))
 
 
 def _own_score(descent: AttackedDescent) -> float:
     """Return the score of the attackers' own models on the targets."""
     own, *_ = descent.answers().values()
-    return descent.scene.task.score(own, descent.scene.targets.y)
+    return descent.dealt.task.score(own, descent.dealt.targets.y)
 
 
-def know_nothing(scene: MembershipScene, recipe: Recipe, rounds: int) -> Inferred:
-    """Infer from a model that attackers train alone on their own examples, without any target.
+def infer_without_targets(dealt: DealtRecords, recipe: Recipe, rounds: int) -> Inferred:
+    """Infer membership from a model that attackers train alone on their own examples, without any target.
 
     This is the baseline: the rule without any information.
     """
-    anchor = zero_anchor(scene.cover.x.shape[1], classes=scene.task.outputs)
-    model = balanced_start(anchor, Spread(recipe.spread), stream(scene.seed, "offset", "alone"))
+    anchor = zero_anchor(dealt.cover.x.shape[1], classes=dealt.task.outputs)
+    model = balanced_start(anchor, Spread(recipe.spread), stream(dealt.seed, "offset", "alone"))
     for _ in range(rounds):
-        _, gradient = loss_and_gradient(scene.cover.x, scene.cover.y, model)
+        _, gradient = loss_and_gradient(dealt.cover.x, dealt.cover.y, model)
         model = [np.asarray(w - recipe.step * g, w.dtype) for w, g in zip(model, gradient, strict=True)]
-    return infer(scene.task, outputs(scene.targets.x, model), scene.targets.y, scene.members)
+    return infer(dealt.task, outputs(dealt.targets.x, model), dealt.targets.y, dealt.members)

@@ -1,1 +1,1 @@
-"""The demonstration: rounds that are each secure, and what the sums of many of them give away together."""
+"""The demonstration: every round is secure, but the sums of many rounds together reveal single updates."""

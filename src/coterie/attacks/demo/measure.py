@@ -1,9 +1,9 @@
-"""The story for a talk: secure rounds whose sums are subtracted from each other until a client's pictures appear.
+"""The demonstration for a talk: subtract the sums of secure rounds until a client's pictures appear.
 
-Three populations train the same model on the same digits, and every single round is securely aggregated. They differ in
-who takes part: clients at random, circles of 2, circles of 4. The server solves for each client's update by least
-squares (:mod:`coterie.attacks.differencing`) and inverts what it finds into pictures, in the way that gives it most
-(:mod:`coterie.attacks.inversion`).
+Three populations train the same model on the same digits, and every round is securely aggregated. They differ in who
+takes part: random clients, circles of 2, circles of 4. The server solves for each client's update by least squares
+(:mod:`coterie.attacks.differencing`) and inverts the result into pictures (:mod:`coterie.attacks.inversion`), in the
+way that works best for it.
 """
 
 from dataclasses import dataclass, replace
@@ -11,12 +11,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from coterie.attacks import threats
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.demo.settings import DemoSettings
 from coterie.attacks.differencing.algebra import reconstruct, relative_errors
-from coterie.attacks.federation import Federation, Observations, Side, make_sides
+from coterie.attacks.federation import Federation, Observations, Selection, make_selections
 from coterie.attacks.inversion.descent import Budget
-from coterie.attacks.inversion.target import ALONE, TARGET, TOGETHER, Origin, Scene
+from coterie.attacks.inversion.target import ALONE, TARGET, TOGETHER, InversionTarget, Origin
 from coterie.attacks.reconstructions import Reading, Trial
 from coterie.attacks.session import session_error
 from coterie.cohorts.circles import Reals
@@ -30,16 +31,16 @@ _RATE = 0.001  # small steps: the attack needs updates that hardly change
 
 
 @dataclass(frozen=True, eq=False)
-class Act:
-    """What the server drew under one way to choose cohorts."""
+class SelectionOutcome:
+    """What the server reconstructed under one way to choose cohorts."""
 
     privacy: int
     errors: Reals
-    """Of the client's update, as solved for after each round."""
+    """The error of the client's update after each round."""
     reading: Reading
     drawn: Trial
     row: str
-    """Of the two ways to invert, the better one."""
+    """The better of the two ways to invert."""
 
     @property
     def who(self) -> str:
@@ -48,45 +49,35 @@ class Act:
 
 
 @dataclass(frozen=True)
-class Story(DemoSettings):
-    """Random selection, circles of 2 and circles of 4, attacked alike."""
+class AttackDemo(DemoSettings):
+    """The same attack on random selection, circles of 2 and circles of 4."""
 
-    name: ClassVar[str] = "demo"
-    title: ClassVar[str] = "Secure rounds, and what many of them give away"
+    title: ClassVar[str] = "What the sums of many secure rounds reveal"
+    threat: ClassVar[Adversary] = threats.DEMO
 
-    @property
-    def threat(self) -> Adversary:
-        """A curious server with a memory."""
-        return Adversary(
-            who="the server: honest, curious, and with a memory",
-            sees="one sum in every round, securely aggregated; never the update of a client",
-            knows="who took part in which round, the model, and the labels of the digits",
-            may="compute; it changes nothing and breaks no rule",
-        )
-
-    def measure(self, watch: OnProgress) -> list[list[Act]]:
+    def measure(self, watch: OnProgress) -> list[list[SelectionOutcome]]:
         """Attack several clients, each under every way to choose cohorts."""
-        found: list[list[Act]] = []
+        found: list[list[SelectionOutcome]] = []
         for number in range(self.trials):
             seed = int(stream(self.seed, "demo", number).integers(2**62))
-            scene = Scene.set(writers(seed), 0)
-            sides = [
-                *make_sides(("random",), (2,), CLIENTS, COHORT, seed, naive=False),
-                *make_sides(("multi-round",), SIZES, CLIENTS, COHORT, seed, naive=False),
+            target = InversionTarget.prepare(writers(seed), 0)
+            selections = [
+                *make_selections(("random",), (2,), CLIENTS, COHORT, seed, naive=False),
+                *make_selections(("multi-round",), SIZES, CLIENTS, COHORT, seed, naive=False),
             ]
-            acts = []
-            for done, (privacy, side) in enumerate(zip((1, *SIZES), sides, strict=True)):
-                share = (number + done / len(sides)) / self.trials
+            outcomes = []
+            for done, (privacy, selection) in enumerate(zip((1, *SIZES), selections, strict=True)):
+                share = (number + done / len(selections)) / self.trials
                 watch(f"client {number + 1} of {self.trials}: {self.rounds} secure rounds, then subtraction", share)
-                acts.append(self.act(scene, privacy, side))
-            found.append(acts)
+                outcomes.append(self.attack_client(target, privacy, selection))
+            found.append(outcomes)
         return found
 
-    def act(self, scene: Scene, privacy: int, side: Side) -> Act:
-        """Watch rounds, solve for the client's update, and invert it."""
+    def attack_client(self, target: InversionTarget, privacy: int, selection: Selection) -> SelectionOutcome:
+        """Observe rounds, solve for the client's update, and invert it."""
         work = LocalSGD(_RATE, batch_size=len(_WRITTEN))
-        federation = scene.federation
-        played = list(federation.play(federation.fedavg(work, scene.state), range(1, self.rounds + 1), side))
+        federation = target.federation
+        played = list(federation.play(federation.fedavg(work, target.state), range(1, self.rounds + 1), selection))
         session_error(list(played[0].updates), played[0].number)  # raises if the session opens anything else
         seen = Observations.of(played, CLIENTS)
         truth = seen.truth[[TARGET]]
@@ -94,14 +85,14 @@ class Story(DemoSettings):
             reconstruct(seen.participation[:count], seen.means[:count])[TARGET] for count in range(1, len(played) + 1)
         ]
         rows = [Origin(privacy, way) for way in ((ALONE,) if privacy == 1 else (ALONE, TOGETHER))]
-        drawn = scene.trial({row: scene.recover(row, solved[-1], Budget(self.steps)) for row in rows})
+        drawn = target.trial({row: target.recover(row, solved[-1], Budget(self.steps)) for row in rows})
         best = max(rows, key=lambda row: drawn.reading(row.label).psnr)
         errors = np.array([relative_errors(truth, one[None])[0] for one in solved])
-        return Act(privacy, errors, drawn.reading(best.label), drawn, best.label)
+        return SelectionOutcome(privacy, errors, drawn.reading(best.label), drawn, best.label)
 
 
 def writers(seed: int) -> Federation:
-    """Return clients who have written the digits from 1 to 9 once each, in their own hand."""
+    """Return clients who have each written the digits from 1 to 9 once."""
     federation = Federation.deal("digits", "softmax-regression", CLIENTS, seed)
     labels, rng = np.asarray(federation.dataset.train_y), stream(seed, "writing")
     dealt = [rng.permutation(np.flatnonzero(labels == digit))[:CLIENTS] for digit in _WRITTEN]

@@ -30,7 +30,7 @@ def reconstruct(participation: Mask, means: Matrix, ridge: float = 0.0) -> Matri
     the solution is added to the objective, which stabilises estimates of clients with nearly equal columns.
     """
     if participation.ndim != 2 or len(participation) != len(means) or not participation.any(1).all():
-        raise InputError("every mean needs a row of the participation matrix, with somebody in it")
+        raise InputError("every mean needs a row of the participation matrix with at least one client")
     columns, classes, sizes = np.unique(participation, axis=1, return_inverse=True, return_counts=True)
     # The norm of the solution counts an estimate once for each member of its class.
     weights = np.sqrt(sizes)

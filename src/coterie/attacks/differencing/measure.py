@@ -1,4 +1,4 @@
-"""Differencing tried on real training: random cohorts against circles, judged by what was really sent."""
+"""Differencing on real training: random cohorts against circles, compared with what clients really sent."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from coterie.attacks import threats
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.differencing.algebra import (
     circle_bounds,
@@ -16,7 +17,7 @@ from coterie.attacks.differencing.algebra import (
     told_apart,
 )
 from coterie.attacks.differencing.settings import DifferencingSettings
-from coterie.attacks.federation import Federation, Observations, ObservedRound, Side, make_sides
+from coterie.attacks.federation import Federation, Observations, ObservedRound, Selection, make_selections
 from coterie.attacks.progress import OnShare, ignore_progress, within
 from coterie.attacks.session import session_error
 from coterie.auditing.auditor import audit
@@ -29,29 +30,29 @@ Steps = Literal["small", "ordinary"]
 
 
 @dataclass(frozen=True, eq=False)
-class SideTrial:
-    """What differencing made of one window of rounds."""
+class WindowTrial:
+    """The results of differencing in one window of rounds."""
 
     errors: Reals = field(repr=False)
-    """For each client that took part."""
+    """The error of each client that took part."""
     guesses: Reals = field(repr=False)
-    """The same for who guesses the mean."""
+    """The same if the mean is guessed for every client."""
     told_apart: float
     bound: float | None
-    """The least mean error that circles allow; None where there are none, or they were broken."""
+    """The least mean error that circles allow; None without circles, or if some were broken."""
     exposed: int
     """Clients whose update the sums determine, by exact arithmetic."""
     rounds: int
-    """How many revealed a sum."""
+    """The number of rounds that revealed a sum."""
 
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """The results of all trials, by the name of the side."""
+    """The results of all trials, by the name of the selection."""
 
-    trials: Mapping[str, Sequence[SideTrial]]
+    trials: Mapping[str, Sequence[WindowTrial]]
     session_off: float
-    """By how much the mean of a real session differed."""
+    """The error of the mean that a real session revealed."""
 
 
 @dataclass(frozen=True)
@@ -62,37 +63,27 @@ class Differencing(DifferencingSettings):
     as in the code published with the paper: updates hardly change. With ``ordinary`` steps it stays what it was.
     """
 
-    name: ClassVar[str] = "differencing"
     title: ClassVar[str] = "Differencing over rounds"
-
-    @property
-    def threat(self) -> Adversary:
-        """An honest-but-curious server with a memory."""
-        return Adversary(
-            who="the server, honest but curious: it follows the protocol and keeps what it sees",
-            sees="the sum of each round's updates, as secure aggregation reveals it; no update of its own",
-            knows="who was aggregated in which round",
-            may="compute; it selects cohorts as the policy says, and sends nothing it should not",
-        )
+    threat: ClassVar[Adversary] = threats.DIFFERENCING
 
     @property
     def window_rate(self) -> float:
-        """The clients' learning rate while the attacker watches."""
+        """The clients' learning rate while the attacker observes."""
         return self.learning_rate / self.before if self.steps == "small" else self.learning_rate
 
     def measure(self, watch: OnProgress) -> Windows:
-        """Train, watch the same clients under every policy, and reconstruct."""
-        found: dict[str, list[SideTrial]] = {}
+        """Train, observe the same clients under every policy, and reconstruct their updates."""
+        found: dict[str, list[WindowTrial]] = {}
         off = 0.0
         for trial in range(self.trials):
             began = trial / self.trials
             federation, state = self.prepare(trial, within(partial(watch, "training"), began, 0.5 / self.trials))
-            sides = self.sides(trial)
-            for number, side in enumerate(sides):
-                watch(side.name, began + (0.5 + number / 2 / len(sides)) / self.trials)
-                found.setdefault(side.name, []).append(self.attack(federation, state, side))
+            selections = self.selections(trial)
+            for number, selection in enumerate(selections):
+                watch(selection.name, began + (0.5 + number / 2 / len(selections)) / self.trials)
+                found.setdefault(selection.name, []).append(self.attack(federation, state, selection))
             if not trial:
-                first = next(self.window(federation, state, sides[0]))
+                first = next(self.window(federation, state, selections[0]))
                 off = session_error(list(first.updates), first.number)
         return Windows(found, off)
 
@@ -108,41 +99,43 @@ class Differencing(DifferencingSettings):
             data_dir=self.data_dir,
         )
         work = LocalSGD(self.learning_rate, batch_size=self.batch_size)
-        (side,) = make_sides(("random",), (1,), self.clients, self.cohort, federation.seed, naive=False)
+        (selection,) = make_selections(("random",), (1,), self.clients, self.cohort, federation.seed, naive=False)
         state = federation.start
-        for played in federation.play(federation.fedavg(work), range(1, self.before + 1), side):
+        for played in federation.play(federation.fedavg(work), range(1, self.before + 1), selection):
             state = played.after
             watch(played.number / self.before)
         return federation, state
 
-    def sides(self, trial: int) -> list[Side]:
-        """Return what is compared."""
+    def selections(self, trial: int) -> list[Selection]:
+        """Return the ways to choose cohorts that are compared."""
         naive = self.dropouts > 0
-        return make_sides(self.policies, self.privacy, self.clients, self.cohort, self.seed + trial, naive=naive)
+        return make_selections(self.policies, self.privacy, self.clients, self.cohort, self.seed + trial, naive=naive)
 
-    def window(self, federation: Federation, state: ModelArrays, side: Side) -> Iterator[ObservedRound]:
+    def window(self, federation: Federation, state: ModelArrays, selection: Selection) -> Iterator[ObservedRound]:
         """Yield the rounds that the attacker observes."""
         work = LocalSGD(self.window_rate, batch_size=self.batch_size)
         rounds = range(self.before + 1, self.before + self.rounds + 1)
-        return federation.play(federation.fedavg(work, state), rounds, side, self.dropouts)
+        return federation.play(federation.fedavg(work, state), rounds, selection, self.dropouts)
 
-    def attack(self, federation: Federation, state: ModelArrays, side: Side) -> SideTrial:
+    def attack(self, federation: Federation, state: ModelArrays, selection: Selection) -> WindowTrial:
         """Observe a window, reconstruct, and compare with what was sent."""
-        seen = Observations.of(self.window(federation, state, side), len(federation))
+        seen = Observations.of(self.window(federation, state, selection), len(federation))
         estimate = reconstruct(seen.participation, seen.means)
         guess = guess_mean(seen.participation, seen.means)
         truth, there = seen.truth[seen.seen], seen.seen
-        whole = side.circles and (side.aligned or not self.dropouts) and there.all()
-        return SideTrial(
+        whole = selection.circles and (selection.aligned or not self.dropouts) and there.all()
+        return WindowTrial(
             errors=relative_errors(truth, estimate[there]),
             guesses=relative_errors(truth, guess),
-            told_apart=told_apart(seen.truth, estimate, side.mates),
-            bound=float(np.average(circle_bounds(seen.truth, side.mates), weights=side.mates.sizes)) if whole else None,
+            told_apart=told_apart(seen.truth, estimate, selection.mates),
+            bound=float(np.average(circle_bounds(seen.truth, selection.mates), weights=selection.mates.sizes))
+            if whole
+            else None,
             exposed=count_exposed(seen.participation),
             rounds=len(seen.means),
         )
 
 
 def count_exposed(participation: Mask) -> int:
-    """Return how many clients' unit vectors lie in the row space: what the sums determine, if updates are constant."""
+    """Return how many clients' updates the sums determine if updates are constant: unit vectors in the row space."""
     return len(audit(Participation.from_matrix(participation), weak_budget_seconds=0).exposed)

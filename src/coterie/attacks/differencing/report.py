@@ -14,8 +14,8 @@ from coterie.reports.intervals import spread, spread_cell
 from coterie.reports.words import Level, count
 
 if TYPE_CHECKING:
-    from coterie.attacks.differencing.measure import Differencing, SideTrial, Windows
-    from coterie.attacks.federation import Side
+    from coterie.attacks.differencing.measure import Differencing, Windows, WindowTrial
+    from coterie.attacks.federation import Selection
     from coterie.cohorts.circles import Reals
 
 RECOVERED = 0.05
@@ -25,11 +25,11 @@ _CIRCLE_COLORS = ("@safe", "@accent", "@muted")
 
 
 @dataclass(frozen=True, eq=False)
-class SideResult:
-    """What came of one side over all trials."""
+class SelectionResult:
+    """The results of one selection over all trials."""
 
-    side: Side
-    trials: Sequence[SideTrial]
+    selection: Selection
+    trials: Sequence[WindowTrial]
 
     @property
     def errors(self) -> Reals:
@@ -42,9 +42,19 @@ class SideResult:
         return float(np.median(self.errors))
 
     @property
+    def medians(self) -> Reals:
+        """The median error of each trial."""
+        return np.array([np.median(trial.errors) for trial in self.trials])
+
+    @property
+    def means(self) -> Reals:
+        """The mean error of each trial."""
+        return np.array([np.mean(trial.errors) for trial in self.trials])
+
+    @property
     def spread(self) -> float | None:
         """The sample deviation of the trials' medians; None for a single trial."""
-        return spread([float(np.median(trial.errors)) for trial in self.trials])
+        return spread(self.medians)
 
     @property
     def recovered(self) -> float:
@@ -59,7 +69,7 @@ class SideResult:
     @property
     def told_apart(self) -> float | None:
         """How often circle mates are distinguished; None without circles (T = 1)."""
-        if self.side.mates.privacy < 2:
+        if self.selection.mates.privacy < 2:
             return None
         return float(np.mean([trial.told_apart for trial in self.trials]))
 
@@ -77,7 +87,7 @@ class SideResult:
     @property
     def protected(self) -> bool:
         """Whether circles were kept together, and their members were not distinguished in any trial."""
-        kept = self.side.circles and self.side.aligned
+        kept = self.selection.circles and self.selection.aligned
         return kept and all(trial.told_apart == 0.5 and not trial.exposed for trial in self.trials)
 
     def numbers(self) -> dict[str, Any]:
@@ -100,8 +110,8 @@ class SideResult:
 
 def report(attack: Differencing, measured: Windows) -> Findings:
     """Report on the windows of all trials."""
-    results = [SideResult(side, measured.trials[side.name]) for side in attack.sides(0)]
-    judged = next((result for result in results if result.side.circles), results[0])
+    results = [SelectionResult(selection, measured.trials[selection.name]) for selection in attack.selections(0)]
+    judged = next((result for result in results if result.selection.circles), results[0])
     guesses = np.concatenate([trial.guesses for result in results for trial in result.trials])
     return Findings(
         level=Level.SAFE if judged.protected else Level.DANGER if judged.median < judged.guess else Level.CAUTION,
@@ -109,7 +119,7 @@ def report(attack: Differencing, measured: Windows) -> Findings:
         about=_setting(attack),
         numbers={
             "window": {"steps": attack.steps, "rounds": attack.rounds, "learning_rate": attack.window_rate},
-            "policies": {result.side.name: result.numbers() for result in results},
+            "policies": {result.selection.name: result.numbers() for result in results},
             "guessing_the_mean": {"median_error": float(np.median(guesses))},
             "secure_session": {"largest_difference": measured.session_off},
         },
@@ -132,51 +142,50 @@ def _setting(attack: Differencing) -> str:
         if attack.steps == "small"
         else f"ordinary training, with the same learning rate of {attack.learning_rate:g} as before"
     )
-    lost = f", of whom each is lost with {attack.dropouts:.0%} inside the round" if attack.dropouts else ""
+    lost = f", each lost in the round with a probability of {attack.dropouts:.0%}" if attack.dropouts else ""
     return (
-        f"{attack.clients} clients with {'few labels each' if attack.by_label else 'examples at random'} of "
-        f"{attack.data} train {attack.model} for {count(attack.before, 'round')}; then the server watches a window of "
-        f"{count(attack.rounds, 'round')} of {attack.cohort} clients{lost}. In the window, {steps}. "
-        f"{count(attack.trials, 'trial')}. "
-        "A client's update is taken to be the mean of those it sent in the window. Sums are added up in the clear, and "
-        "one is checked against a real session of secure aggregation."
+        f"{attack.clients} clients, each with {'few labels' if attack.by_label else 'random examples'} of "
+        f"{attack.data}, train {attack.model} for {count(attack.before, 'round')}. Then the server observes "
+        f"a window of {count(attack.rounds, 'round')} with {attack.cohort} clients each{lost}. In the window, {steps}. "
+        f"{count(attack.trials, 'trial')}. The update of a client is the mean of those it sent in the window. Sums are "
+        "computed in the clear, and one is compared with a real session of secure aggregation."
     )
 
 
-def _headline(attack: Differencing, results: Sequence[SideResult]) -> str:
-    """Say in one sentence what came of every policy, for circles with the first T: first what is protected."""
-    told = [result for result in results if result.side.mates.privacy == results[0].side.mates.privacy]
+def _headline(attack: Differencing, results: Sequence[SelectionResult]) -> str:
+    """Return a sentence for each policy, with circles of the first T; protected ones come first."""
+    told = [result for result in results if result.selection.mates.privacy == results[0].selection.mates.privacy]
     told.sort(key=lambda result: not result.protected)
-    return f"With {'; with '.join(_verdict(attack, result) for result in told)}."
+    return f"With {'. With '.join(_verdict(attack, result) for result in told)}."
 
 
-def _verdict(attack: Differencing, result: SideResult) -> str:
-    name, error = result.side.words, f"median error {result.median:.2g}, guessing the mean {result.guess:.2g}"
+def _verdict(attack: Differencing, result: SelectionResult) -> str:
+    name, error = result.selection.words, f"median error {result.median:.2g}, guessing the mean {result.guess:.2g}"
     few = f"{count(attack.rounds, 'round')} {'is' if attack.rounds == 1 else 'are'} too few"
     if result.protected:
         alike = f"; {_recovered(result)}" if result.recovered else ""
         return f"{name}, no client is distinguished from its circle ({error}{alike})"
-    if result.side.circles:
+    if result.selection.circles:
         return f"{name}, {result.exposed:.3g} of {attack.clients} updates are determined ({error})"
     if result.median < RECOVERED:
         return f"{name}, individual updates are recovered ({error})"
     if result.median < result.guess:
-        return f"{name}, the server gets nearer to single updates, but {few} ({error})"
+        return f"{name}, estimates of single updates are better than guessing, but {few} ({error})"
     return f"{name}, {few} for the server ({error})"
 
 
-def _recovered(result: SideResult) -> str:
+def _recovered(result: SelectionResult) -> str:
     return f"{100 * result.recovered:.3g}% of clients have an error below {RECOVERED:g}"
 
 
-def _card(attack: Differencing, result: SideResult) -> Iterator[CardLine]:
-    name = result.side.words
+def _card(attack: Differencing, result: SelectionResult) -> Iterator[CardLine]:
+    name = result.selection.words
     error = f"median error {result.median:.2g}; guessing the mean: {result.guess:.2g}"
     if not result.protected:
         why = f"{error}; the sums determine {result.exposed:.3g} of {attack.clients} clients"
         if result.told_apart is not None:
             why += (
-                f"; two of a group of {result.side.mates.privacy} are distinguished in {result.told_apart:.0%} of "
+                f"; two of a group of {result.selection.mates.privacy} are distinguished in {result.told_apart:.0%} of "
                 "cases, by guessing in 50%"
             )
         yield CardLine("single out a client's update", name, Effect.NOT_ELIMINATED, why)
@@ -189,31 +198,32 @@ def _card(attack: Differencing, result: SideResult) -> Iterator[CardLine]:
         "of the cases, as by guessing",
     )
     bound = "" if result.bound is None else f"; no estimate from these sums has a mean error below {result.bound:.2g}"
-    yield CardLine("learn the mean of its circle", name, Effect.REDUCED, f"that is what a sum says: {error}{bound}")
+    yield CardLine("learn the mean of its circle", name, Effect.REDUCED, f"the sum reveals this much: {error}{bound}")
 
 
-def _remarks(attack: Differencing, judged: SideResult) -> Iterator[str]:
+def _remarks(attack: Differencing, judged: SelectionResult) -> Iterator[str]:
     if attack.steps == "ordinary":
         yield (
-            "That updates change is no protection: least squares estimates the mean of a client's updates, and more "
-            "rounds average the changes away. Try --rounds 300."
+            "Changing updates are no protection: least squares estimates the mean of a client's updates, and more "
+            "rounds average the changes out. Try 300 rounds."
         )
     else:
-        yield "--steps ordinary shows training with steps that do not shrink: updates then change from round to round."
+        yield "With ordinary steps (the setting steps), updates change from round to round."
     if judged.protected and judged.recovered:
         yield (
-            "Members of a circle whose updates are alike have nothing to hide from each other: with "
-            f"{judged.side.words}, too, {_recovered(judged)}, because the mean of their circle says nearly all."
+            "Circles do not hide what their members have in common: with "
+            f"{judged.selection.words}, {_recovered(judged)}, because the mean of their circle is close to each update."
         )
 
 
-def _table(results: Sequence[SideResult]) -> Table:
+def _table(results: Sequence[SelectionResult]) -> Table:
+    several = "; ± is the sample deviation of the trials' medians" if len(results[0].trials) > 1 else ""
     return Table(
         "Relative squared error of the reconstructed updates",
-        ("selection", "median", "± over trials", "mean", "recovered", "guessing the mean", "mates distinguished"),
+        ("selection", "median", "±", "mean", "recovered", "guess", "distinguished"),
         [
             (
-                result.side.words,
+                result.selection.words,
                 f"{result.median:.3g}",
                 spread_cell(result.spread, ".2g"),
                 f"{result.errors.mean():.3g}",
@@ -223,14 +233,14 @@ def _table(results: Sequence[SideResult]) -> Table:
             )
             for result in results
         ],
-        "Median and mean: over the clients of all trials; ± is the sample deviation of the trials' medians. "
-        f"Recovered: error below {RECOVERED:g}. Mates distinguished: how often two members of a circle, or of a group "
-        "drawn like one, are matched with their updates; 50% is guessing.",
-    )
+        f"Median and mean: over the clients of all trials{several}. Recovered: error below {RECOVERED:g}. Guess: the "
+        "median error if the mean of all updates is guessed for every client. Distinguished: how often two members of "
+        "a circle, or of a group drawn like one, are matched with their updates; 50% is guessing.",
+    ).without_empty_columns()
 
 
-def draw_errors(results: Sequence[SideResult]) -> Figure:
-    """Draw the histograms of the errors, one line for each side."""
+def draw_errors(results: Sequence[SelectionResult]) -> Figure:
+    """Draw the histograms of the errors, one line for each selection."""
     errors = [np.clip(result.errors, 1e-6, None) for result in results]
     low, high = np.log10(min(map(np.min, errors))), np.log10(max(map(np.max, errors)))
     edges = np.logspace(np.floor(low), np.ceil(high), 1 + 6 * max(1, int(np.ceil(high) - np.floor(low))))
@@ -238,17 +248,17 @@ def draw_errors(results: Sequence[SideResult]) -> Figure:
     plain, kept = iter(_COLORS * 3), iter(_CIRCLE_COLORS * 3)
     for result, values in zip(results, errors, strict=True):
         shares = np.histogram(values, edges)[0] / values.size
-        color = "@caution" if not result.side.aligned else next(kept if result.side.circles else plain)
+        color = "@caution" if not result.selection.aligned else next(kept if result.selection.circles else plain)
         traces.append(
             draw_line(
-                result.side.words,
+                result.selection.words,
                 edges.tolist(),
                 [*shares.tolist(), 0],
                 hover="error from %{x:.2g}<br>%{y:.0%} of clients",
                 color=color,
                 shape="hv",
                 width=2.5,
-                dash="solid" if result.side.aligned else "dot",
+                dash="solid" if result.selection.aligned else "dot",
             )
         )
     layout = make_layout(
@@ -257,5 +267,5 @@ def draw_errors(results: Sequence[SideResult]) -> Figure:
         xaxis={"type": "log", "dtick": 1, "tickformat": "~g"},
         yaxis={"tickformat": ".0%", "rangemode": "tozero"},
     )
-    told = "; ".join(f"{result.side.words}: median {result.median:.2g}" for result in results)
+    told = "; ".join(f"{result.selection.words}: median {result.median:.2g}" for result in results)
     return Figure(traces, layout, 340, f"Histograms of reconstruction errors. {told}.")

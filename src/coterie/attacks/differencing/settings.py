@@ -3,10 +3,22 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from coterie.errors import ConfigError
-from coterie.settings import MOST_CLIENTS, MOST_TRIALS, DataDir, DataName, ModelName, Option, Seed, Settings, Trials
+from coterie.errors import ConfigError, Remedy
+from coterie.settings import (
+    MOST_CLIENTS,
+    MOST_TRIALS,
+    DataDir,
+    DataName,
+    ModelName,
+    Option,
+    RoundDropout,
+    Seed,
+    Settings,
+    Trials,
+)
 
 Steps = Literal["small", "ordinary"]
+_RUN, _LOG, _SUMS, _OUT = (Remedy(option, mention=True) for option in ("run", "ledger", "sums", "out"))
 
 
 @dataclass(frozen=True)
@@ -44,15 +56,7 @@ class DifferencingSettings(Settings):
             "Size of the steps in these rounds: small, as late in training, when updates hardly change; or ordinary."
         ),
     ] = "small"
-    dropouts: Annotated[
-        float,
-        Option(
-            "Probability that a client drops out inside a round. Above 0, circles are also tried without the rule that "
-            "excludes a broken circle.",
-            least=0,
-            most=0.99,
-        ),
-    ] = 0.0
+    dropouts: RoundDropout = 0.0
     data: DataName = "digits"
     model: ModelName = "mlp"
     data_dir: DataDir = None
@@ -143,6 +147,6 @@ class SavedSumsSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.sums is None) != (self.log is None) or (self.run is not None and self.log is not None):
-            raise ConfigError("give either --run, or --ledger and --sums together, or none of them")
+            raise ConfigError("give either ", _RUN, ", or ", _LOG, " and ", _SUMS, " together, or none of them")
         if self.out is not None and not self.given:
-            raise ConfigError("--out writes updates recovered from saved sums: it needs --run, or --ledger and --sums")
+            raise ConfigError(_OUT, " is for updates from saved sums: it needs ", _RUN, ", or ", _LOG, " and ", _SUMS)

@@ -1,1 +1,1 @@
-"""Disaggregation: who was in which sum, found from the sums themselves, where the log is hidden."""
+"""Disaggregation: find out who was in which sum from the sums themselves, if the participation log is hidden."""

@@ -1,86 +1,80 @@
-"""Disaggregation on simulated rounds: train, hide the log, find it again, and take the sums apart with it."""
+"""Disaggregation on simulated rounds: hide the log, recover it from the sums, and recover updates with it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
+from coterie.attacks import threats
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.differencing.algebra import guess_mean, reconstruct, relative_errors, told_apart
 from coterie.attacks.differencing.measure import Differencing
 from coterie.attacks.disaggregation.algebra import disaggregate, entries_right_by_counts, guess_by_counts, period_counts
 from coterie.attacks.disaggregation.settings import DisaggregationSettings
-from coterie.attacks.federation import Observations, Side
+from coterie.attacks.federation import Observations, Selection
 from coterie.attacks.progress import within
 from coterie.cohorts.circles import Mask, Reals
 
 
 @dataclass(frozen=True, eq=False)
 class HiddenLogTrial:
-    """What came of one window without its log."""
+    """The results of one window of rounds without its log."""
 
     truth: Mask = field(repr=False)
-    """Who took part when."""
+    """The true participation matrix."""
     found: Mask = field(repr=False)
-    """The same, as it was found."""
+    """The matrix that was recovered."""
     by_counts: Mask = field(repr=False)
-    """The same, as the counts alone have it."""
+    """The best guess from the counts only."""
     columns: float
-    """The share of clients whose rounds were found, all of them."""
+    """The share of clients whose column was recovered without an error."""
     entries: float
     guess: float
-    """The share of entries that the counts alone give away."""
+    """The share of entries that the best guess from the counts gets right."""
     errors: Reals = field(repr=False)
-    """Of the updates taken out with the matrix that was found."""
+    """The error of updates that are reconstructed with the recovered matrix."""
     with_log: Reals = field(repr=False)
-    """The same with the true one."""
+    """The same with the true matrix."""
     guesses: Reals = field(repr=False)
-    """The same for who guesses the mean of all updates for everybody."""
+    """The same if the mean of all updates is guessed for every client."""
     told_apart: float
     pairs: int
-    """How many pairs that is a share of."""
+    """The number of pairs that ``told_apart`` is a share of."""
 
 
 @dataclass(frozen=True)
 class Disaggregation(DisaggregationSettings):
     """The attack on a window of rounds whose log is hidden."""
 
-    name: ClassVar[str] = "disaggregation"
     title: ClassVar[str] = "Disaggregation without the log"
 
     @property
     def threat(self) -> Adversary:
-        """A server that does not log who takes part, or an eavesdropper on its sums."""
-        return Adversary(
-            who="whoever sees the sums, honest but curious, where the log of participation is hidden",
-            sees="the sum of each round's updates, and how many clients are in it",
-            knows=f"how often each client took part in each period of {self.period} rounds, from telemetry, say; not "
-            "in which",
-            may="compute",
-        )
+        """Who attacks, and with what."""
+        return threats.disaggregation(self.period)
 
     def measure(self, watch: OnProgress) -> Mapping[str, Sequence[HiddenLogTrial]]:
-        """Train, hide the log, find it again, and take the sums apart with it; return the trials of each side."""
+        """Train, hide the log, recover it, and recover updates with it; return the trials of each selection."""
         training = self._training
         found: dict[str, list[HiddenLogTrial]] = {}
         for trial in range(self.trials):
             began, length = trial / self.trials, 1 / self.trials
             federation, state = training.prepare(trial, within(partial(watch, "training"), began, length / 2))
-            for number, side in enumerate(training.sides(trial)):
-                watch(side.name, began + length * (0.5 + number / 4))
-                seen = Observations.of(training.window(federation, state, side), self.clients)
-                found.setdefault(side.name, []).append(self.attack(seen, side))
+            for number, selection in enumerate(training.selections(trial)):
+                watch(selection.name, began + length * (0.5 + number / 4))
+                seen = Observations.of(training.window(federation, state, selection), self.clients)
+                found.setdefault(selection.name, []).append(self.attack(seen, selection))
         return found
 
     @property
-    def sides(self) -> list[Side]:
-        """What is compared, in the first trial."""
-        return self._training.sides(0)
+    def selections(self) -> list[Selection]:
+        """The ways to choose cohorts that are compared, in the first trial."""
+        return self._training.selections(0)
 
-    def attack(self, seen: Observations, side: Side) -> HiddenLogTrial:
-        """Find P from the sums and the counts, and compare with what it was."""
+    def attack(self, seen: Observations, selection: Selection) -> HiddenLogTrial:
+        """Recover P from the sums and the counts, and compare it with the true one."""
         sizes = seen.participation.sum(1)
         totals = seen.means * sizes[:, None]
         counts = period_counts(seen.participation, self.period)
@@ -100,24 +94,13 @@ class Disaggregation(DisaggregationSettings):
             errors=relative_errors(seen.truth[there], estimate[there]),
             with_log=relative_errors(seen.truth[there], reconstruct(seen.participation, seen.means)[there]),
             guesses=relative_errors(seen.truth[there], guess_mean(seen.participation, seen.means)),
-            told_apart=told_apart(seen.truth, estimate, side.mates),
-            pairs=sum(len(circle) * (len(circle) - 1) // 2 for circle in side.mates),
+            told_apart=told_apart(seen.truth, estimate, selection.mates),
+            pairs=sum(len(circle) * (len(circle) - 1) // 2 for circle in selection.mates),
         )
 
     @property
     def _training(self) -> Differencing:
-        return Differencing(
-            clients=self.clients,
-            cohort=self.cohort,
-            privacy=(self.privacy,),
-            rounds=self.rounds,
-            trials=self.trials,
-            steps=self.steps,
-            data=self.data,
-            model=self.model,
-            data_dir=self.data_dir,
-            before=self.before,
-            learning_rate=self.learning_rate,
-            batch_size=self.batch_size,
-            seed=self.seed,
-        )
+        """Differencing with the same settings; it trains the clients, and plays the rounds that are observed."""
+        shared = fields(Differencing)
+        same = {field.name: getattr(self, field.name) for field in shared if hasattr(self, field.name)}
+        return Differencing(**{**same, "privacy": (self.privacy,)})

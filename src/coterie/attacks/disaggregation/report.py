@@ -1,4 +1,4 @@
-"""The report on disaggregation: how much of the hidden log is found, and what it reveals of single updates."""
+"""The report on disaggregation: how much of the hidden log is recovered, and what it reveals of single updates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from coterie.attacks.disaggregation.measure import Disaggregation, HiddenLogTrial
-    from coterie.attacks.federation import Side
+    from coterie.attacks.federation import Selection
 
 _RECOVERED = 0.05
 _CAPTION = (
@@ -25,9 +25,9 @@ _CAPTION = (
 
 
 def report(attack: Disaggregation, found: Mapping[str, Sequence[HiddenLogTrial]]) -> Findings:
-    """Report on the trials of each side."""
-    sides = attack.sides
-    results = {side.name: _numbers(found[side.name]) for side in sides}
+    """Report on the trials of each selection."""
+    selections = attack.selections
+    results = {selection.name: _numbers(found[selection.name]) for selection in selections}
     held = all(trial.told_apart == 0.5 for trial in found["multi-round"])
     random, circles = results["random"], results["multi-round"]
     steps = "hardly change" if attack.steps == "small" else "change as in ordinary training"
@@ -45,27 +45,29 @@ def report(attack: Disaggregation, found: Mapping[str, Sequence[HiddenLogTrial]]
         f"many clients are in a sum, and each client's number of rounds out of every {attack.period}. "
         f"{count(attack.trials, 'trial')}. Sums are added up in the clear, since nothing else of a round is used.",
         numbers={"policies": results},
-        tables=[_table(sides, results)],
+        tables=[_table(selections, results)],
         card=list(_card(attack, results, held=held)),
         plots=[
-            Plot(f"Who took part when: {side.words}", draw_log(side, found[side.name][0]), _CAPTION) for side in sides
+            Plot(f"Who took part when: {selection.words}", draw_log(selection, found[selection.name][0]), _CAPTION)
+            for selection in selections
         ],
         remarks=[
             "Without any counts, the columns of P still are the zeros and ones in the column space, but whose is whose "
             "is not known.",
-            "Hiding the log takes away what an audit is made from; circles hold with the log in the open.",
+            "Hiding the log makes audits impossible; circles protect even if the log is public.",
         ],
     )
 
 
 def _helps(random: Mapping[str, Any]) -> str:
-    """Say what hiding the log does for clients that are drawn at random."""
+    """Say what hiding the log changes for clients that are selected at random."""
     if random["median_error"] < _RECOVERED:
         return "Hiding the log does not help"
     pairs = random["pairs"]
     if share_interval(int(random["circle_mates_told_apart"] * pairs + 1e-6), pairs)[0] > 0.5:
-        return "Hiding the log blurs updates and is no protection"
-    return f"Hiding the log blurs updates; whether it protects anybody, {count(pairs, 'pair')} cannot tell"
+        return "Hiding the log makes estimates less exact, but is no protection"
+    few = count(pairs, "pair")
+    return f"Hiding the log makes estimates less exact, and {few} cannot show whether that protects any client,"
 
 
 def _told_apart(one: Mapping[str, Any]) -> str:
@@ -86,9 +88,9 @@ def _numbers(trials: Sequence[HiddenLogTrial]) -> dict[str, Any]:
     }
 
 
-def _table(sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> Table:
+def _table(selections: Sequence[Selection], results: Mapping[str, Mapping[str, Any]]) -> Table:
     return Table(
-        "The log as found, and what it is good for",
+        "The recovered log, and the updates recovered with it",
         (
             "selection",
             "columns",
@@ -102,7 +104,7 @@ def _table(sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> T
         ),
         [
             (
-                side.words,
+                selection.words,
                 f"{one['columns_recovered']:.0%}",
                 spread_cell(one["columns_recovered_spread"], ".0%"),
                 f"{one['entries_right']:.1%}",
@@ -112,7 +114,7 @@ def _table(sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> T
                 f"{one['guessing_the_mean']['median_error']:.2g}",
                 f"{one['circle_mates_told_apart']:.0%}",
             )
-            for side, one in ((side, results[side.name]) for side in sides)
+            for selection, one in ((selection, results[selection.name]) for selection in selections)
         ],
         "Columns, entries: of the log, what was found right; ±: over the trials. By counts: the most entries that "
         "counts alone give right. Error: median, of updates, with the log that was found, with the true "
@@ -122,8 +124,8 @@ def _table(sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> T
 
 
 def _card(attack: Disaggregation, results: Mapping[str, Mapping[str, Any]], *, held: bool) -> Iterator[CardLine]:
-    for side, against in ("random", "random selection"), ("multi-round", f"circles of {attack.privacy}"):
-        one = results[side]
+    for selection, against in ("random", "random selection"), ("multi-round", f"circles of {attack.privacy}"):
+        one = results[selection]
         above = one["entries_right"] > one["entries_right_by_counts_alone"]
         yield CardLine(
             "find out who took part when",
@@ -149,9 +151,9 @@ def _card(attack: Disaggregation, results: Mapping[str, Mapping[str, Any]], *, h
     )
 
 
-def draw_log(side: Side, trial: HiddenLogTrial) -> Figure:
+def draw_log(selection: Selection, trial: HiddenLogTrial) -> Figure:
     """Draw P as it was, as it was found, and as the counts alone have it, wrong entries in red."""
-    order = [client for circle in side.mates for client in circle]
+    order = [client for circle in selection.mates for client in circle]
     panels = [
         ("as it was", trial.truth),
         (f"as found: {trial.entries:.1%} right", trial.found),
@@ -210,5 +212,5 @@ def draw_log(side: Side, trial: HiddenLogTrial) -> Figure:
         )
     layout["yaxis"]["title"] = {"text": "rounds"}
     told = "; ".join(heading for heading, _ in panels)
-    alt = f"Maps of who of {clients} clients took part in which of {rounds} rounds, {side.words}: {told}."
+    alt = f"Maps of who of {clients} clients took part in which of {rounds} rounds, {selection.words}: {told}."
     return Figure(traces, layout, min(max(240, 100 + 8 * rounds), 560), alt)

@@ -1,1 +1,1 @@
-"""Model inversion: the face that a model has learnt for a person, out of the model."""
+"""Model inversion: reconstruct a person's face from a model that has a class for that person."""

@@ -1,12 +1,11 @@
-"""Model inversion: the face that a model has learnt for a person, out of the model (Fredrikson et al. 2015).
+"""Model inversion: reconstruct a person's face from a model that has a class for that person (Fredrikson et al. 2015).
 
-Every client is one person, with pictures of that person only, and all train one softmax regression to tell people
-apart (Choi et al. 2020, Figures 2 and A.4). Whoever has a model climbs from a grey picture towards one that the model
-takes for the person, along the gradient of p(person | picture). What a model began with is subtracted first: the server
-chose it, and tells everybody.
+Every client is one person, with pictures of that person only, and all train one softmax regression to tell people apart
+(Choi et al. 2020, Figures 2 and A.4). The attacker starts from a grey picture and follows the gradient of p(person |
+picture). The initial model is subtracted first: the server chose it, and it is public.
 
-A masked vector is uniformly random by construction, so that failing on it shows no more than that masking is on. The
-model that the rounds make is everybody's, under secure aggregation too: it is inverted beside.
+A masked vector is uniformly random by construction, so failure on it shows only that masking is on. The global model is
+public under secure aggregation too, so it is inverted as well.
 """
 
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from coterie.attacks import threats
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.faces.settings import FacesSettings
 from coterie.attacks.federation import Federation, Vector, shaped
@@ -34,25 +34,13 @@ _STEPS, _STEP = 25, 0.02  # so that a pixel may just come from grey to black or 
 
 @dataclass(frozen=True)
 class Faces(FacesSettings):
-    """Model inversion against what each party sees of a client, and against the model that all get."""
+    """Model inversion of what each client sends, and of the global model."""
 
-    name: ClassVar[str] = "faces"
     title: ClassVar[str] = "Model inversion: the face behind a class"
-
-    @property
-    def threat(self) -> Adversary:
-        """A listener on the line of a client, and whoever gets the model."""
-        return Adversary(
-            who="a listener on every client's line (or the server, which has the same); and anybody who gets the model",
-            sees="what each client sends in the last round: its model in plain averaging, a masked vector under SA and "
-            "CCESA; and, under all three, the model of all clients after that round",
-            knows="the first model and the one before that round, which class is whose, how bright and how rich in "
-            "contrast pictures are",
-            may="compute; it sends nothing",
-        )
+    threat: ClassVar[Adversary] = threats.FACES
 
     def measure(self, watch: OnProgress) -> list[Trial]:
-        """Train, listen and invert, in every trial with another model."""
+        """Train, observe and invert, with another model in every trial."""
         trials = []
         for number in range(self.trials):
             watch(f"training model {number + 1} of {self.trials}, one person a client", number / self.trials)
@@ -60,7 +48,7 @@ class Faces(FacesSettings):
         return trials
 
     def trial(self, number: int) -> Trial:
-        """Train one model, listen to its last round, and invert what was heard for every person."""
+        """Train one model, observe its last round, and invert for every person."""
         seed = int(stream(self.seed, "faces", number).integers(2**62))
         federation = Federation.deal(self.data, "softmax-regression", 1, seed, data_dir=self.data_dir)
         people = np.asarray(federation.dataset.train_y, np.int64)
@@ -77,7 +65,7 @@ class Faces(FacesSettings):
         firsts = np.array([part[0] for part in federation.parts])
 
         def learnt(model: ModelArrays) -> ModelArrays:
-            return difference(model, federation.start)  # random numbers that a model began with are in nobody's way
+            return difference(model, federation.start)  # without the random numbers of the initial model
 
         def seen(heard: Vector | None, person: int) -> Pictures:
             if heard is None:  # it left before it sent anything
@@ -95,7 +83,7 @@ class Faces(FacesSettings):
 
 
 def draw(model: ModelArrays, person: int, public: Pictures) -> Pictures:
-    """Return the picture that a softmax regression has of a person, as bright and rich in contrast as public ones."""
+    """Return the picture that a softmax regression has of a person, with the brightness and contrast of public ones."""
     weights, bias = (np.asarray(array, np.float64) for array in model)
     face = invert_class(weights, bias, person).reshape(public.shape[1:])
     spread = max(float(face.std()), 1e-12)
@@ -104,11 +92,11 @@ def draw(model: ModelArrays, person: int, public: Pictures) -> Pictures:
 
 
 def invert_class(weights: npt.NDArray[np.float64], bias: npt.NDArray[np.float64], label: int) -> Vector:
-    """Climb from a grey picture towards what a softmax regression takes for a class.
+    """Ascend from a grey picture towards one that a softmax regression assigns to a class.
 
-    With p = softmax(W x + b), the gradient of p_label is p_label (1 - p_label) times that of the log odds,
-    W_label - sum_j q_j W_j, where q is p among the other classes. The latter is the same direction, and does not vanish
-    where the model is certain. Steps have a fixed length for the pixel that moves most; pixels stay between 0 and 1.
+    With p = softmax(W x + b), the gradient of p_label is p_label (1 - p_label) times that of the log odds, W_label -
+    sum_j q_j W_j, where q is p among the other classes. The latter has the same direction and does not vanish where the
+    model is certain. Steps have a fixed length for the pixel that moves most; pixels stay between 0 and 1.
     """
     x = np.full(weights.shape[1], 0.5)
     others = np.arange(len(weights)) != label

@@ -33,19 +33,19 @@ def report(attack: Faces, trials: Sequence[Trial]) -> Findings:
             )
         ],
         card=_card(found),
-        pictures=[trials[0].strip("People, and what each party can draw of them", "The first ten people.")],
+        pictures=[trials[0].strip("People, and what each party reconstructs of them", "The first ten people.")],
         remarks=[
-            "A masked vector is uniformly random by construction: that nothing comes of it shows that masking was on, "
-            "not that faces are safe.",
-            "The model itself is opened under every protocol, for that is what the rounds are for, and a softmax "
-            "regression is a picture of each class. Secure aggregation hides who contributed what. What a model has "
-            "learnt of a class that is one person alone, it reveals: only noise in training bounds that.",
+            "A masked vector is uniformly random by construction: that the attack fails on it shows only that masking "
+            "was on, not that faces are safe.",
+            "Every protocol reveals the model, which is the purpose of training, and a softmax regression contains a "
+            "picture of each class. Secure aggregation hides who contributed what. It does not hide what a model has "
+            "learned about a class that is one person; only noise in training bounds that.",
         ],
     )
 
 
 def _beats(found: Readings, guess: Readings) -> bool:
-    """Tell whether people are recognised more often than by guessing: beyond doubt, or in one trial thrice as often."""
+    """Return whether recognition is better than guessing: significantly, or in a single trial 3 times as often."""
     if len(found.values) < 2:
         return found.mean("recognised") >= 3 * guess.mean("recognised")
     return excess(found, guess, "recognised")[0] > 0
@@ -56,9 +56,9 @@ def _share(readings: Readings) -> str:
 
 
 def _headline(found: dict[str, Readings], people: int, *, model_tells: bool) -> str:
-    masked = f"{_share(found[SA])} and {_share(found[CCESA])} from what SA and CCESA let a listener hear"
+    masked = f"{_share(found[SA])} and {_share(found[CCESA])} from what an eavesdropper sees of SA and CCESA"
     if model_tells:
-        turn = f"but {_share(found[GLOBAL])} from the model itself, which every protocol opens"
+        turn = f"but {_share(found[GLOBAL])} from the model itself, which every protocol reveals"
     else:
         turn = f"and {_share(found[GLOBAL])} from the model itself"
     plain = f"{_share(found[PLAIN])} of {people} people are recognised from the model that a client sends unmasked"
@@ -74,11 +74,11 @@ def _card(found: dict[str, Readings]) -> list[CardLine]:
         why = f"{_share(found[row])} recognised; {shown if told else hidden}"
         return CardLine("model inversion", against, Effect.NOT_ELIMINATED if told else spared, why)
 
-    masked, wrong = "a masked vector is uniformly random, whatever it hides", "which must not be: a fault of Coterie"
-    little = "this model has learnt too little to draw from"
+    masked, wrong = "a masked vector is uniformly random, whatever it hides", "this is a bug in Coterie"
+    little = "this model has learned too little to invert"
     return [
-        line("plain averaging, a listener", PLAIN, little, "the model was just trained on that person"),
-        line("secure aggregation (SA), a listener", SA, masked, wrong, proven=True),
-        line("secure aggregation (CCESA), a listener", CCESA, masked, wrong, proven=True),
+        line("plain averaging, an eavesdropper", PLAIN, little, "the model was just trained on that person"),
+        line("secure aggregation (SA), an eavesdropper", SA, masked, wrong, proven=True),
+        line("secure aggregation (CCESA), an eavesdropper", CCESA, masked, wrong, proven=True),
         line("any protocol, anyone who receives the model", GLOBAL, little, "a class is one person's picture"),
     ]

@@ -37,7 +37,7 @@ class Imprinter:
     def of(cls, public: npt.NDArray[Any], bins: int, outputs: int, rng: np.random.Generator) -> "Imprinter":
         """Choose a direction at random, and bins into which equally many public examples fall."""
         if bins < 2:
-            raise InputError(f"examples cannot be told apart by {bins} bins")
+            raise InputError(f"{bins} bins cannot separate examples: take at least 2")
         flat = np.asarray(public, np.float64).reshape(len(public), -1)
         direction = rng.standard_normal(flat.shape[1]) / np.sqrt(flat.shape[1])
         values = flat @ direction
@@ -48,7 +48,7 @@ class Imprinter:
         return cls(direction, ends, outward)
 
     def expected(self, examples: int) -> float:
-        """How many of so many examples have a bin to themselves, on average, if bins are equally likely."""
+        """Return the expected number of examples that are alone in their bin, if bins are equally likely."""
         return examples * (1 - 1 / self.ends.size) ** (examples - 1)
 
 

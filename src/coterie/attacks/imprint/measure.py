@@ -1,7 +1,7 @@
-"""Examples out of any sum, by a model that the server crafted: where circles do not help, and what does.
+"""Imprinting: a model crafted by the server makes the sum of any cohort contain single examples.
 
-Secure aggregation opens the sum over whole circles and nothing else; examples that the model keeps apart within a sum
-are in it as they were. Everything here is one round: a crafted model, a real session, one look at what it opened.
+Secure aggregation reveals only the sum over whole circles. But if the model keeps examples apart within a sum, the sum
+contains them unchanged. Each measurement is one round: a crafted model, a real session, and the sum that it reveals.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from coterie.attacks import threats
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import Federation, Vector, shaped
 from coterie.attacks.imprint.defences import refused_for_architecture, refused_for_length
@@ -23,25 +24,25 @@ from coterie.training.local import LocalSGD, Problem
 from coterie.training.streams import stream
 
 HONEST = "softmax-regression"
-"""What clients agreed to train; an imprint layer in front of it makes it the two-layer network ``mlp``."""
+"""The model that clients agreed to train; with an imprint layer in front it is the two-layer network ``mlp``."""
 EXACT = 1 / 32
-"""How near every pixel must be: half of a step of the bundled digits' grey, so that rounding gives the very picture."""
+"""The largest error of a pixel: half a grey level of the bundled digits, so that rounding gives the exact picture."""
 
 
 @dataclass(frozen=True, eq=False)
-class Caught:
-    """What an attacker has of the examples of a round."""
+class RecoveredExamples:
+    """What an attacker recovers of the examples of a round."""
 
     exact: int
-    """How many are recovered to every pixel."""
+    """The number of examples that are recovered exactly."""
     psnr: float
-    """Of each example and the nearest of what was recovered, on average."""
+    """The mean PSNR of each example and the nearest recovered one."""
     originals: Pictures = field(repr=False)
     nearest: Pictures = field(repr=False)
 
     @property
     def share(self) -> float:
-        """The share that is recovered to every pixel."""
+        """The share of examples that is recovered exactly."""
         return self.exact / len(self.originals)
 
 
@@ -52,35 +53,25 @@ class CraftedRound:
     cohort: int
     bins: int
     expected: float
-    """How many examples should have a bin to themselves."""
-    bare: Caught
-    """From the sum over whole circles that secure aggregation opened."""
-    noisy: Mapping[float, Caught]
-    """From such sums with noise."""
-    guess: Caught
-    """From public pictures, as many as there are bins."""
+    """The expected number of examples that are alone in their bin."""
+    bare: RecoveredExamples
+    """From the sum over whole circles that secure aggregation reveals."""
+    noisy: Mapping[float, RecoveredExamples]
+    """From the same sum with noise, by the noise multiplier."""
+    guess: RecoveredExamples
+    """Guessed: as many public pictures as there are bins."""
     refused_for_length: bool
     refused_for_architecture: bool
     refused_where_wide: bool
-    """Whether the pin helps where the agreed model has such a layer anyway, and only its numbers are crafted."""
+    """Whether pinning the architecture helps if the agreed model has such a layer, and only its numbers are crafted."""
 
 
 @dataclass(frozen=True)
 class Imprint(ImprintSettings):
-    """Imprinting: how many examples a crafted model leaves in the sum of a cohort of whole circles."""
+    """Imprinting: how many examples a crafted model reveals in the sum of a cohort of whole circles."""
 
-    name: ClassVar[str] = "imprint"
-    title: ClassVar[str] = "A crafted model: examples out of any sum"
-
-    @property
-    def threat(self) -> Adversary:
-        """A server that may choose the model."""
-        return Adversary(
-            who="the server, which chooses the model that clients train",
-            sees="the mean update of a cohort of whole circles, as secure aggregation opens it; nothing of one client",
-            knows="public examples of the same kind; no label",
-            may="send any model; the protocol it follows to the letter",
-        )
+    title: ClassVar[str] = "A crafted model that reveals examples in any sum"
+    threat: ClassVar[Adversary] = threats.IMPRINT
 
     def measure(self, watch: OnProgress) -> list[CraftedRound]:
         """Send crafted models to cohorts, with each defence off and on."""
@@ -93,7 +84,7 @@ class Imprint(ImprintSettings):
         return rounds
 
     def round(self, number: int, cohort: int, bins: int) -> CraftedRound:
-        """Play one round, unprotected but for secure aggregation over circles, then with noise."""
+        """Play one round, protected only by secure aggregation over circles, then with noise."""
         seed = int(stream(self.seed, "imprint", number, cohort, bins).integers(2**62))
         federation = Federation.deal(self.data, HONEST, cohort, seed, examples=self.examples, data_dir=self.data_dir)
         dataset, honest = federation.dataset, federation.problem.model
@@ -110,7 +101,7 @@ class Imprint(ImprintSettings):
         scale = PixelScale.of(dataset.train_x)
         truth = scale.pictures(dataset.train_x[np.concatenate(federation.parts)])
 
-        def caught(mean: Vector) -> Caught:
+        def caught(mean: Vector) -> RecoveredExamples:
             found = examples_in(shaped(mean, [np.asarray(array, np.float64) for array in state]))
             return compare(truth, scale.pictures(found.reshape(len(found), *dataset.input_shape)))
 
@@ -138,11 +129,11 @@ class Imprint(ImprintSettings):
         return [(cohort, bins) for cohort in self.cohorts for bins in self.bins]
 
 
-def compare(truth: Pictures, found: Pictures) -> Caught:
-    """Hold every original against the nearest of what was found; against a blank picture where that is nothing."""
+def compare(truth: Pictures, found: Pictures) -> RecoveredExamples:
+    """Compare every original with the nearest recovered picture, or with a blank one if nothing was recovered."""
     if not len(found):
         found = np.zeros_like(truth[:1])
     flat, guesses = truth.reshape(len(truth), -1), found.reshape(len(found), -1)
     nearest = found[[int(np.square(guesses - one).sum(1).argmin()) for one in flat]]
     exact = np.abs(truth - nearest).reshape(len(truth), -1).max(1) < EXACT
-    return Caught(int(exact.sum()), float(psnr(truth, nearest).mean()), truth, nearest)
+    return RecoveredExamples(int(exact.sum()), float(psnr(truth, nearest).mean()), truth, nearest)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from coterie.attacks.imprint.measure import Caught, CraftedRound, Imprint
+from coterie.attacks.imprint.measure import CraftedRound, Imprint, RecoveredExamples
 from coterie.reports.findings import CardLine, Effect, Findings, Strip, Table
 from coterie.reports.intervals import mean_and_spread
 from coterie.reports.words import Level, count
@@ -33,7 +33,7 @@ def report(attack: Imprint, rounds: Sequence[CraftedRound]) -> Findings:
             "cases": [_case(case, some) for case, some in by_case.items()],
             "noise": {f"{z:g}": _share([one.noisy[z] for one in largest]) for z in attack.noise},
         },
-        tables=[_recovered(attack, by_case), _defended(attack, largest)],
+        tables=[_recovered(by_case), _defended(attack, largest)],
         card=_card(attack, largest),
         pictures=[_strip(attack, largest[0])],
         remarks=[
@@ -49,7 +49,7 @@ def report(attack: Imprint, rounds: Sequence[CraftedRound]) -> Findings:
     )
 
 
-def _share(caught: Sequence[Caught]) -> float:
+def _share(caught: Sequence[RecoveredExamples]) -> float:
     return float(np.mean([one.share for one in caught]))
 
 
@@ -66,8 +66,8 @@ def _headline(attack: Imprint, rounds: Sequence[CraftedRound], *, works: bool) -
     )
 
 
-def _silent(caught: Caught, guess: Caught) -> bool:
-    """Tell whether hardly anything is recovered exactly, nor anything better than by guessing."""
+def _silent(caught: RecoveredExamples, guess: RecoveredExamples) -> bool:
+    """Return whether hardly anything is recovered exactly, and nothing better than by guessing."""
     return caught.share <= _FEW and caught.psnr <= guess.psnr
 
 
@@ -85,7 +85,7 @@ def _case(case: tuple[int, int], rounds: Sequence[CraftedRound]) -> dict[str, fl
     }
 
 
-def _recovered(attack: Imprint, by_case: Mapping[tuple[int, int], Sequence[CraftedRound]]) -> Table:
+def _recovered(by_case: Mapping[tuple[int, int], Sequence[CraftedRound]]) -> Table:
     rows = []
     for (cohort, bins), rounds in by_case.items():
         case = _case((cohort, bins), rounds)
@@ -133,11 +133,11 @@ def _defended(attack: Imprint, rounds: Sequence[CraftedRound]) -> Table:
         ),
         ("guessing", f"{_share([each.guess for each in rounds]):.0%}", _psnr([each.guess for each in rounds])),
     ]
-    title = f"What helps: {one.cohort} clients, {one.bins} bins"
+    title = f"Defences: {one.cohort} clients, {one.bins} bins"
     return Table(title, ("defence", "recovered", "PSNR, dB"), rows)
 
 
-def _psnr(caught: Sequence[Caught]) -> str:
+def _psnr(caught: Sequence[RecoveredExamples]) -> str:
     return f"{np.mean([one.psnr for one in caught]):.1f}"
 
 

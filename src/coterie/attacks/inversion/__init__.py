@@ -1,1 +1,1 @@
-"""Inversion of an update into the examples behind it."""
+"""Gradient inversion: reconstruct the examples that an update was computed from."""

@@ -1,19 +1,21 @@
-"""Inversion of the update of a client, and of the mean update of its circle, into the pictures they were trained on.
+"""Gradient inversion of a client's update, and of the mean update of its circle, into the pictures behind them.
 
-What differencing over rounds can obtain is a client's own update where cohorts are drawn at random, and the mean over
-its circle where circles are kept together (So et al. 2023, Figure 11). The mean is attacked in two ways: *alone*, as if
-it were the client's own update, which is what the figure shows; and *together*, by looking for the pictures of the
-whole circle at once, which asks for nothing that the attacker does not have, and is the stronger where they are few.
+Differencing over rounds isolates a client's own update if cohorts are random, and only the mean over its circle if
+circles are kept (So et al. 2023, Figure 11). The mean is attacked in two ways: *alone*, as if it were the client's own
+update, as in that figure; and *together*, by searching for the pictures of the whole circle at once. The second way
+needs nothing that the attacker does not have, and is stronger where pictures are few.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
+from coterie.attacks import threats
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import Federation
 from coterie.attacks.inversion.descent import Budget
 from coterie.attacks.inversion.settings import InversionSettings
-from coterie.attacks.inversion.target import ALONE, TOGETHER, Origin, Scene, Telling
+from coterie.attacks.inversion.target import ALONE, TOGETHER, InversionTarget, Origin
+from coterie.attacks.progress import OnShare, ignore_progress
 from coterie.attacks.reconstructions import Trial
 from coterie.attacks.similarity import Pictures
 from coterie.training.streams import stream
@@ -21,35 +23,23 @@ from coterie.training.streams import stream
 
 @dataclass(frozen=True)
 class Inversion(InversionSettings):
-    """Gradient inversion: the pictures behind a client's update, and behind its circle's."""
+    """Gradient inversion of a client's update, and of the mean update of its circle."""
 
-    name: ClassVar[str] = "inversion"
-    title: ClassVar[str] = "Gradient inversion: pictures out of an update"
+    title: ClassVar[str] = "Gradient inversion: pictures reconstructed from an update"
+    threat: ClassVar[Adversary] = threats.INVERSION
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.budget
 
     @property
-    def threat(self) -> Adversary:
-        """A server that only looks, with everything that helps it."""
-        return Adversary(
-            who="the server, honest but curious",
-            sees="the mean update of a circle of T clients, exactly as differencing over rounds would isolate it; with "
-            "T = 1, as under random selection, the client's own update",
-            knows="the model that the update was made from, that clients take one step over all of their pictures, how "
-            "many pictures each has, and every label",
-            may="compute; it changes neither the model nor who takes part",
-        )
-
-    @property
     def budget(self) -> Budget:
-        """What the attacker spends on every inversion."""
+        """The effort of the attacker for every inversion."""
         return Budget(self.steps, self.step_size, self.variation)
 
     @property
     def rows(self) -> list[Origin]:
-        """What is drawn from updates."""
+        """The ways to reconstruct pictures that are compared."""
         return [Origin(1, ALONE), *(Origin(privacy, way) for privacy in self.privacy for way in (ALONE, TOGETHER))]
 
     def federation(self, seed: int) -> Federation:
@@ -59,7 +49,7 @@ class Inversion(InversionSettings):
         )
 
     def measure(self, watch: OnProgress) -> list[Trial]:
-        """Invert the update of another client in every trial, its own and that of its circles."""
+        """Invert the update of another client in every trial: its own, and those of its circles."""
         trials = []
         for number in range(self.trials):
 
@@ -71,19 +61,19 @@ class Inversion(InversionSettings):
 
     @property
     def numbers(self) -> int:
-        """How many numbers an update has."""
+        """The number of entries of an update."""
         return sum(array.size for array in self.federation(self.seed).start)
 
-    def trial(self, number: int, watch: Telling = lambda _: None) -> Trial:
-        """Attack one client, among clients, circles and a model of this trial's own."""
+    def trial(self, number: int, watch: OnShare = ignore_progress) -> Trial:
+        """Attack one client; each trial has its own clients, circles and model."""
         seed = int(stream(self.seed, "inversion", number).integers(2**62))
-        scene = Scene.set(self.federation(seed), self.trained)
-        updates = {privacy: scene.update(scene.circle(privacy)) for privacy in (1, *self.privacy)}
+        target = InversionTarget.prepare(self.federation(seed), self.trained)
+        updates = {privacy: target.update(target.circle(privacy)) for privacy in (1, *self.privacy)}
         drawn: dict[Origin, Pictures] = {}
         for done, row in enumerate(self.rows):
 
             def progress(share: float, done: int = done) -> None:
                 watch((done + share) / len(self.rows))
 
-            drawn[row] = scene.recover(row, updates[row.privacy], self.budget, progress)
-        return scene.trial(drawn)
+            drawn[row] = target.recover(row, updates[row.privacy], self.budget, progress)
+        return target.trial(drawn)

@@ -41,19 +41,19 @@ def report(attack: Inversion, trials: Sequence[Trial]) -> Findings:
         },
         tables=[readings_table(found, _NOTE)],
         card=lines,
-        pictures=[trials[0].strip("The first client's pictures, and what was drawn of them", _CAPTION)],
+        pictures=[trials[0].strip("The first client's pictures, and their reconstructions", _CAPTION)],
         remarks=_remarks(attack, numbers, pixels),
     )
 
 
 def _stronger(found: Mapping[str, Readings], privacy: int) -> Readings:
-    """The better of both ways to attack a circle."""
+    """Return the better of the two ways to attack a circle."""
     ways = (found[Origin(privacy, way).label] for way in (ALONE, TOGETHER))
     return max(ways, key=lambda readings: readings.mean("psnr"))
 
 
 def _beats(found: Readings, guess: Readings) -> bool:
-    """Tell whether pictures are nearer, or more often recognised, than guesses are, beyond doubt."""
+    """Return whether pictures are significantly nearer, or more often recognised, than guesses."""
     return any(excess(found, guess, measure)[0] > 0 for measure in ("psnr", "recognised"))
 
 
@@ -80,7 +80,7 @@ def _headline(own: Readings, circles: Mapping[int, Readings], guess: Readings, *
 
 
 def _line(privacy: int, readings: Readings, guess: Readings, *, works: bool) -> CardLine:
-    """Sum up one configuration; where the attack fails on a client's own update, nothing is shown of any other."""
+    """Return the card line of one configuration; nothing is shown if the attack fails on a client's own update."""
     low, high = excess(readings, guess, "psnr")
     shown = f"{readings.mean('recognised'):.0%} recognised, {readings.mean('psnr') - guess.mean('psnr'):+.1f} dB"
     shown += f" ({low:+.1f} to {high:+.1f}) compared with guessing" if math.isfinite(low) else " compared with guessing"
@@ -114,17 +114,17 @@ def _remarks(attack: Inversion, numbers: int, pixels: int) -> list[str]:
     sizes = ", ".join(f"{privacy * pixels:,} with T = {privacy}" for privacy in (1, *attack.privacy))
     within = [privacy for privacy in attack.privacy if privacy * pixels <= numbers]
     remarks = [
-        f"An update has {numbers:,} numbers, whatever lies behind it; the unknown pixels are {sizes}. "
+        f"An update always has {numbers:,} numbers; the unknown pixels are {sizes}. "
         + (
-            f"With T = {', '.join(map(str, within))} they are no more than that, and nothing but the attacker's "
-            "skill keeps it from all pictures of the circle."
+            f"With T = {', '.join(map(str, within))} there are no more unknowns than numbers, so the update may "
+            "determine all pictures of the circle."
             if within
-            else "Where pixels are more, the update does not determine all of them."
+            else "If there are more pixels than numbers, the update does not determine all of them."
         ),
-        "Circles hide whose a picture is, among T; they hide what is in it only as far as a larger batch does. Wide "
-        "models give large batches away (--model mlp), and stronger attacks than this one are known. More pictures and "
-        "more steps of each client make it harder, and noise is what bounds it.",
+        "Circles hide which of T clients a picture belongs to. They hide its content only as far as a larger batch "
+        "does. Wide models such as mlp reveal large batches, and stronger attacks than this one are known. More "
+        "pictures and more steps of each client make the attack harder; only noise bounds it.",
     ]
     if not attack.trained:
-        remarks.append("Models say most before they are trained; --trained attacks a later round.")
+        remarks.append("An untrained model reveals most; with the setting trained, a later round is attacked.")
     return remarks

@@ -1,13 +1,14 @@
-"""A client under attack: its circle of any size, the update that can be isolated, and the pictures behind it."""
+"""The client under attack: its circles, the updates that can be isolated, and the pictures behind them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self, TypeAlias
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from coterie.attacks.federation import Federation, Vector, public_model, shaped
 from coterie.attacks.inversion.descent import Budget, invert
+from coterie.attacks.progress import OnShare, ignore_progress
 from coterie.attacks.reconstructions import Trial
 from coterie.attacks.session import play_session
 from coterie.attacks.similarity import Pictures, PixelScale, matched
@@ -17,42 +18,40 @@ from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalSGD
 from coterie.training.streams import stream, torch_seed
 
-Telling: TypeAlias = Callable[[float], None]
-
 ALONE, TOGETHER = "alone", "together"
-"""As if the update were the client's own; as what it is, that of a whole circle."""
+"""How an update is attacked: as if it were the client's own, or as the mean of a whole circle."""
 MEAN, PICTURE = "guess: mean picture of the label", "guess: another picture of the label"
-"""What somebody may draw who saw no update."""
+"""The guesses of an attacker who saw no update."""
 
 TARGET = 0
-"""The client under attack; who that is, and what it holds, differs from seed to seed."""
-_RATE = 0.01  # of the one step that clients take; an update's length does not enter
+"""The number of the client under attack; its data differ from seed to seed."""
+_RATE = 0.01  # learning rate of the one step that clients take; the attack does not depend on it
 _CROWD = 2000
 
 
 class Origin(NamedTuple):
-    """A way in which pictures are drawn: from the update of a circle of T = ``privacy``."""
+    """A way to reconstruct pictures: from the update of a circle of T = ``privacy``."""
 
     privacy: int
     way: str
 
     @property
     def label(self) -> str:
-        """As it is shown."""
+        """The way in words."""
         return f"T = {self.privacy}" + (f", {self.way}" if self.privacy > 1 else "")
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
-    """Clients and the model they are about to train."""
+class InversionTarget:
+    """The client under attack, among other clients, and the model they are about to train."""
 
     federation: Federation
     state: ModelArrays
     scale: PixelScale
 
     @classmethod
-    def set(cls, federation: Federation, trained: int) -> Self:
-        """Set the scene, after so many rounds of ordinary training with everybody."""
+    def prepare(cls, federation: Federation, trained: int) -> Self:
+        """Return the target after so many rounds of ordinary training by all clients."""
         strategy = federation.fedavg(LocalSGD(10 * _RATE))
         for _ in federation.play(strategy, range(1, trained + 1), together=False):
             pass
@@ -65,15 +64,15 @@ class Scene:
         return [TARGET, *(mate for mate in mates if mate != TARGET)]
 
     def update(self, members: Sequence[int]) -> Vector:
-        """Return the mean update of some clients, the one that secure aggregation opens where they are several."""
+        """Return the mean update of some clients; if there are several, the mean that secure aggregation reveals."""
         work = LocalSGD(_RATE, batch_size=max(self.federation.parts[member].size for member in members))
         updates = self.federation.updates(self.state, 1, work, members)
         return play_session(list(updates), self.federation.seed).mean if len(members) > 1 else updates[0]
 
-    def recover(self, row: Origin, update: Vector, budget: Budget, watch: Telling = lambda _: None) -> Pictures:
-        """Return the pictures that an attacker draws for the target out of an update, in the order of the originals.
+    def recover(self, row: Origin, update: Vector, budget: Budget, watch: OnShare = ignore_progress) -> Pictures:
+        """Return the pictures that an attacker reconstructs from an update, in the order of the target's originals.
 
-        Where the pictures of a whole circle are recovered, they are held against those of the whole circle.
+        The pictures of a whole circle are first matched with the originals of the whole circle.
         """
         circle = self.circle(row.privacy) if row.way == TOGETHER else [TARGET]
         owned = self._examples(circle)
@@ -92,7 +91,7 @@ class Scene:
         return guesses[order[: self._examples([TARGET]).size]]
 
     def trial(self, drawn: dict[Origin, Pictures]) -> Trial:
-        """Return what was drawn for the target beside its originals, guesses, and a crowd to recognise them in."""
+        """Return the reconstructions beside the originals, the guesses, and the pictures to recognise them among."""
         dataset, own = self.federation.dataset, self._examples([TARGET])
         others = np.setdiff1d(np.arange(len(dataset.train_x)), own)
         drawn_from = stream(self.federation.seed, "crowd").permutation(others)[: _CROWD - own.size]
@@ -107,11 +106,11 @@ class Scene:
         )
 
     def pictures(self, members: Sequence[int]) -> Pictures:
-        """Return all that some clients hold."""
+        """Return all pictures of some clients."""
         return self.scale.pictures(self.federation.dataset.train_x[self._examples(members)])
 
     def guesses(self) -> dict[str, Pictures]:
-        """Return what somebody may guess who saw no update, and knows the labels: public pictures of the same kind."""
+        """Return the guesses of an attacker who knows only the labels: public pictures of the same kind."""
         dataset, rng = self.federation.dataset, stream(self.federation.seed, "guessing")
         means, drawn = [], []
         for label in dataset.train_y[self._examples([TARGET])]:

@@ -4,8 +4,8 @@ Start with :mod:`~coterie.attacks.malicious_server.server`, a server that may se
 :mod:`~coterie.attacks.malicious_server.sessions` (within one session),
 :mod:`~coterie.attacks.malicious_server.rewinding` (across a crash),
 :mod:`~coterie.attacks.malicious_server.invitations` (in the terms that are offered) and
-:mod:`~coterie.attacks.malicious_server.inconsistency` (in the models that are handed out);
+:mod:`~coterie.attacks.malicious_server.inconsistency` (in the models that are sent);
 :mod:`~coterie.attacks.malicious_server.variants` varies them at random. Only
 :mod:`~coterie.attacks.malicious_server.ablation` switches rules of the protocol off.
-:mod:`~coterie.attacks.malicious_server.knowledge` decides what the server has learned in the end.
+:mod:`~coterie.attacks.malicious_server.knowledge` computes what the server has learned in the end.
 """

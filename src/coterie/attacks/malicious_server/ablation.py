@@ -5,7 +5,7 @@ functions are replaced here and restored in every case. Until then no client in 
 else may run in it. Only attacks may import this module.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -16,6 +16,7 @@ from coterie.crypto.context import bind, digest
 from coterie.errors import ConfigError
 from coterie.graphs.guarantees import majority_threshold
 from coterie.secagg import Joined, Masked, Terms, messages, rules
+from coterie.secagg.members import Members
 from coterie.secagg.messages import Advertisement, Confirmation, Fingerprints, Statement, encode_members
 
 Replacement: TypeAlias = tuple[Any, str, Any]
@@ -29,34 +30,34 @@ def _allow(*_: object) -> None:
     """Let everything pass."""
 
 
-def _both_kinds(dealers: Sequence[int], _: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
-    """Give out both kinds of share: as a client does that takes two lists and never looks whether they overlap."""
+def _both_kinds(dealers: Sequence[int], _: Members) -> tuple[frozenset[int], frozenset[int]]:
+    """Give out both kinds of share, like a client that does not check whether the two lists overlap."""
     return frozenset(dealers), frozenset(dealers)
 
 
 def _any_own_keys(joined: Joined, book: Sequence[Advertisement], own: Advertisement) -> None:
-    """Check a book, but take whatever keys stand there for this client as its own."""
+    """Check a key book, but accept any keys that it lists for this client itself."""
     mine = next((entry for entry in book if entry.sender == own.sender), own)
     _check_book(joined, book, msgspec.structs.replace(mine, signature=None))
 
 
 def _survivors(*, include: bool = True, shared: bool = True) -> Callable[..., None]:
-    """Return the check of a survivor set with some of its parts."""
+    """Return the check of a survivor set with only some of its parts."""
 
-    def check(terms: Terms, seed: bytes, client: int, sharers: Collection[int], told: frozenset[int]) -> None:
-        if include and client not in told:
+    def check(terms: Terms, seed: bytes, client: int, sharers: Collection[int], survivors: Members) -> None:
+        if include and client not in survivors:
             raise ConfigError("this client is not among the survivors")
-        if shared and not told.intersection(terms.graph(seed).neighbours(client)) <= set(sharers):
+        if shared and not survivors.among(terms.graph(seed).neighbours(client)) <= set(sharers):
             raise ConfigError("a survivor never shared its keys")
-        rules.check_aggregate(terms, seed, terms.aggregated(told))
+        rules.check_aggregate(terms, seed, terms.summed(survivors))
 
     return check
 
 
-def _any_number(terms: Terms, seed: bytes, aggregated: frozenset[int]) -> None:
-    size = len(terms.clients)
-    rules.check_company(terms, seed, aggregated)
-    if not rules._connected(terms.topology, size, seed, encode_members(aggregated, size)):
+def _any_number(terms: Terms, seed: bytes, aggregated: Set[int]) -> None:
+    members = Members.of(aggregated, len(terms.clients))
+    rules.check_company(terms, seed, members)
+    if not rules._connected(terms.topology, members.size, seed, members.bits):
         raise ConfigError("the graph of those aggregated falls apart")
 
 
@@ -64,18 +65,18 @@ def _uncovered_statements(
     terms: Terms,
     seed: bytes,
     peers: Collection[int],
-    aggregated: frozenset[int],
-    sharers: frozenset[int],
+    aggregated: Members,
+    sharers: Members,
     statements: Collection[Statement],
 ) -> None:
-    """Check that statements are signed, and not what they say."""
+    """Check the signatures of statements, but not their content."""
     signed = {entry.client: entry.signature for entry in statements}
-    for peer in sorted(aggregated.intersection(peers)):
+    for peer in sorted(aggregated.among(peers)):
         rules.check_statement(terms, seed, peer, sharers, signed.get(peer))
 
 
 def _confirm_held(masked: Masked, *arguments: Any) -> Any:  # noqa: ANN401
-    """Confirm survivors with the word of those neighbours only whose shares this client holds."""
+    """Confirm survivors with the statements of only those neighbours whose shares this client holds."""
     check, held = rules.check_statements, {holding.dealer for holding in masked.held}
     checked = lambda terms, seed, peers, *rest: check(terms, seed, held.intersection(peers), *rest)  # noqa: E731
     setattr(rules, "check_statements", checked)  # noqa: B010
@@ -86,9 +87,11 @@ def _confirm_held(masked: Masked, *arguments: Any) -> Any:  # noqa: ANN401
 
 
 def _testimony(*, survive: bool = True, verify: bool = True, count: bool = True) -> Callable[..., None]:
-    """Return the check of a testimony with some of its parts."""
+    """Return the check of a testimony with only some of its parts."""
 
-    def check(terms: Terms, seed: bytes, survivors: frozenset[int], confirmations: Collection[Confirmation]) -> None:
+    def check(
+        terms: Terms, seed: bytes, survivors: Members, confirmations: Collection[Confirmation], _own: int
+    ) -> None:
         context = rules.survivors_context(terms, seed, survivors)
         for entry in confirmations:
             if survive and entry.sender not in survivors:
@@ -178,12 +181,12 @@ _WEAK_CONTEXTS: Mapping[str, Replacement] = {
     "confirmations name the book": (
         rules,
         "survivors_context",
-        lambda terms, _, told: bind("survivors", terms.digest, encode_members(told, len(terms.clients))),
+        lambda terms, _, survivors: bind("survivors", terms.digest, encode_members(survivors, len(terms.clients))),
     ),
     "confirmations name the session": (
         rules,
         "survivors_context",
-        lambda terms, seed, told: bind("survivors", seed, encode_members(told, len(terms.clients))),
+        lambda terms, seed, survivors: bind("survivors", seed, encode_members(survivors, len(terms.clients))),
     ),
     "confirmations name the survivors": (
         rules,
@@ -210,7 +213,7 @@ RULES: Mapping[str, Sequence[Replacement]] = {
         _WEAK_CONTEXTS["envelopes name the book"],
     ],
     "company": [(rules, "check_company", _allow)],
-    "whole circles": [(Terms, "aggregated", lambda _, survivors: frozenset(survivors))],
+    "whole circles": [(Terms, "summed", lambda _, survivors: survivors)],
     "distinct keys": [(rules, "check_distinct", _allow)],
     "the seed names the book": [(rules, "graph_seed", lambda terms, _: digest(bind("graph", terms.digest)))],
     "own keys in the book": [(Joined, "_check_book", _any_own_keys)],
@@ -229,17 +232,17 @@ RULES: Mapping[str, Sequence[Replacement]] = {
     "messages name the session": [(messages, "check_session", _allow)],
     **{name: [replacement] for name, replacement in _WEAK_CONTEXTS.items()},
 }
-"""What can be taken out, by the name of the rule."""
+"""The rules that can be removed, by name."""
 
-# As they came, not as they were found: of two that overlap, in threads say, the last would put back a weak one.
+# Saved at import: if two calls overlapped, in threads for example, the second would save and restore a weak rule.
 _WHOLE = {rule: [(owner, name, vars(owner)[name]) for owner, name, _ in places] for rule, places in RULES.items()}
 
 
 @contextmanager
 def without(*taken: str) -> Iterator[None]:
-    """Take rules out, and put them back at the end; where several overlap, the first end puts them back."""
+    """Remove rules, and restore them at the end; if several calls overlap, the first one to end restores all."""
     if unknown := [rule for rule in taken if rule not in RULES]:
-        raise ConfigError(f"there is no rule {unknown[0]!r} to take out; there are {', '.join(RULES)}")
+        raise ConfigError(f"there is no rule {unknown[0]!r}; known are {', '.join(RULES)}")
     try:
         for rule in taken:
             for owner, name, weak in RULES[rule]:

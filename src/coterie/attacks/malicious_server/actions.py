@@ -1,4 +1,4 @@
-"""The actions that lies are composed of: show a key book, deliver envelopes or withhold some, announce survivors."""
+"""The actions that lies consist of: show a key book, deliver or withhold envelopes, announce survivors."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -7,7 +7,7 @@ from coterie.secagg.messages import Advertisement
 
 
 def show_book(server: LyingServer, persons: Iterable[Person], book: Iterable[Advertisement] | None = None) -> None:
-    """Show everybody the same key book: by default the keys of all who joined, and of the colluders."""
+    """Show the same key book to all: by default the keys of all who joined, and of the colluders."""
     persons = list(persons)
     entries = list(book or [*(person.advertisement for person in persons), *map(server.collude, server.colluders)])
     for person in persons:
@@ -17,7 +17,7 @@ def show_book(server: LyingServer, persons: Iterable[Person], book: Iterable[Adv
 def deliver(
     server: LyingServer, persons: Iterable[Person], withheld: Mapping[int, Collection[int]] | None = None
 ) -> None:
-    """Deliver to everybody the envelopes of all its neighbours, except those that are withheld."""
+    """Deliver to all clients the envelopes of their neighbours, except those that are withheld."""
     dealers = {person.client: person for person in reversed(server.persons) if person.shared}
     for person in persons:
         if person.shared is None:
@@ -30,7 +30,7 @@ def deliver(
 def announce(
     server: LyingServer, persons: Iterable[Person], survivors: Collection[int], sharers: Collection[int]
 ) -> None:
-    """Announce survivors with everybody's statement, then show to all who signed the signatures on the same set."""
+    """Announce survivors with the statements of all, then show the signatures on that set to all who signed."""
     persons = [person for person in persons if person.carried and person.client in survivors]
     if not persons:
         return
@@ -45,6 +45,10 @@ def announce(
     signed = {person: server.confirm(person, survivors, sharers, statements) for person in persons}
     for person, own in signed.items():
         if own is not None:
-            same = [entry for other, entry in signed.items() if entry is not None and other.told == person.told]
-            colluding = [server.confirmation(number, seed, person.told) for number in server.colluders & person.told]
-            server.reveal(person, person.told, [*same, *colluding])
+            same = [
+                entry for other, entry in signed.items() if entry is not None and other.announced == person.announced
+            ]
+            colluding = [
+                server.confirmation(number, seed, person.announced) for number in server.colluders & person.announced
+            ]
+            server.reveal(person, person.announced, [*same, *colluding])

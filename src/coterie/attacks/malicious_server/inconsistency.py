@@ -1,11 +1,11 @@
-"""Different models for different clients, so that of a secure sum only the target's update is left.
+"""Different models for different clients, so that a secure sum contains only the target's update.
 
 Pasquini, Francati and Ateniese (2022) show that secure aggregation does not protect against a server that sends
-different models. If all rectified units of a model are dead, gradients in front of them and right behind them are zero.
-If everybody but the target gets such a model, the sum of the updates *is* the target's update. No rule about masks is
-broken: the sum is opened as usual. Only the biases of the last layer stay mixed, because they still learn.
+different models. If all rectified units of a model are dead, the gradients before and right after them are zero. If all
+clients but the target receive such a model, the sum of the updates *is* the target's update. No rule about masks is
+broken: the sum is revealed as usual. Only the biases of the last layer stay mixed, because they still learn.
 
-The defence: the terms of a session name the model (``content``), and a member that was given another one refuses.
+The defence: the terms of a session name the model (``content``), and a member that received another model refuses.
 """
 
 import numpy as np
@@ -29,14 +29,14 @@ PRECISION = 16
 
 
 def deaden(state: ModelArrays) -> ModelArrays:
-    """Return a network with a hidden layer whose units are below zero for every input of ordinary size."""
+    """Return a network whose hidden units are below zero for every input of ordinary size."""
     weights, biases, *rest = state
     reach = 1 + 100 * np.abs(weights).sum(axis=1)
     return [weights, np.asarray(-reach, biases.dtype), *rest]
 
 
 def starve(scenario: Scenario, defended: bool) -> Attempt:
-    """Give the target the model, and everybody else a dead one; the session is about the target's."""
+    """Send the target the model that the terms name, and a dead one to all others."""
     federation = Federation.deal(
         scenario.data, MODEL, scenario.clients, scenario.seed, examples=1, data_dir=scenario.data_dir
     )
@@ -76,9 +76,9 @@ def starve(scenario: Scenario, defended: bool) -> Attempt:
 
 
 def see_example(quantizer: Quantizer, update: RingVector, model: ModelArrays) -> Picture:
-    """Return the example that an update of one step was made from.
+    """Return the example that an update of one step was computed from.
 
-    A unit's weights move by its error times the example, and its bias by its error: the quotient is the example.
+    A unit's weights change by its error times the example, and its bias by its error: the quotient is the example.
     """
     steps = quantizer.ring.lift(update[1:]) * quantizer.step
     weights, biases = model[0].shape, model[1].size
@@ -92,8 +92,8 @@ LIES = (
     Lie(
         "model-inconsistency",
         "Different models",
-        "hands everybody but the victim a model of dead units, so that the sum of all updates is the victim's",
-        "the terms name the model, and a member that was given another one does not take part",
+        "sends a model of dead units to all clients but the victim, so that the sum of all updates is the victim's",
+        "the terms name the model, and a member that received another model does not take part",
         starve,
     ),
 )

@@ -25,7 +25,7 @@ VICTIM = 0
 
 
 def regroup(scenario: Scenario, defended: bool) -> Attempt:
-    """Have everybody summed, then everybody but the victim, whose circle is said to be the smaller; subtract."""
+    """Have all clients summed, then all but the victim, whose circle is said to be smaller; subtract the sums."""
     planted = scenario.inputs[VICTIM]
     if scenario.privacy == 1:
         return Attempt(scenario.ring, planted, impossible="there are no circles to regroup")
@@ -43,7 +43,7 @@ def regroup(scenario: Scenario, defended: bool) -> Attempt:
 
 
 def surround(scenario: Scenario, defended: bool) -> Attempt:
-    """Invite the victim to a session in which everybody else is the server, under the names of those it knows."""
+    """Invite the victim to a session in which all others are puppets of the server, under known names."""
     terms = offer(scenario, "puppets")
     keys = {name: Identity.generate(DeterministicEntropy(b"puppet " + name.encode())) for name in terms.clients[1:]}
     if scenario.active:
@@ -58,7 +58,7 @@ def surround(scenario: Scenario, defended: bool) -> Attempt:
 
 
 def offer(scenario: Scenario, purpose: str, **changes: Any) -> Terms:  # noqa: ANN401  (any of the terms)
-    """Return terms that name the roster which members trust, whatever else they say."""
+    """Return terms that name the roster which members trust, whatever else they contain."""
     return scenario.terms(purpose, scenario.clients, roster=roster_of(scenario).digest, **changes)
 
 
@@ -66,7 +66,7 @@ def offer(scenario: Scenario, purpose: str, **changes: Any) -> Terms:  # noqa: A
 def members(
     scenario: Scenario, defended: bool, entropy: Callable[[str], Entropy] | None = None
 ) -> Iterator[dict[str, Member]]:
-    """Make the clients: with a floor and a memory that trusts the roster, or taking whatever terms they are offered."""
+    """Return the clients: with a floor and a memory that trusts the roster, or accepting any terms."""
     terms = scenario.terms("roster", scenario.clients)
     keys = {name: simulated_identity(name) if scenario.active else None for name in terms.clients}
     roster = roster_of(scenario)
@@ -89,7 +89,7 @@ def members(
 
 
 def roster_of(scenario: Scenario) -> Roster:
-    """Return the roster that members trust: everybody, with identity keys, and the circles."""
+    """Return the roster that members trust: all clients with their identity keys, and the circles."""
     terms = scenario.terms("roster", scenario.clients)
     identities = terms.identities or (b"",) * scenario.clients
     circles = terms.circles or range(scenario.clients)
@@ -104,7 +104,7 @@ def roster_of(scenario: Scenario) -> Roster:
 
 
 def play(terms: Terms, clients: Mapping[str, Answering]) -> tuple[RingVector | None, tuple[str, ...]]:
-    """Play a session with the product's own server; return its sum, if it has one, and what was refused."""
+    """Play a session with the product's own server; return its sum, if there is one, and the refusals."""
     session = Session(terms, clients, Carrier(workers=1))
     try:
         total = session.run().total
@@ -122,7 +122,7 @@ def _giving(vector: RingVector) -> Contribute:
 
 
 def _without_victim(terms: Terms) -> dict[str, object]:
-    """Return what differs in terms that leave the victim out."""
+    """Return the changes to terms that leave the victim out."""
     changes: dict[str, object] = {"clients": terms.clients[1:], "circles": (terms.circles or ())[1:]}
     return changes | ({"identities": terms.identities[1:]} if terms.mode is ThreatMode.ACTIVE_SERVER else {})
 

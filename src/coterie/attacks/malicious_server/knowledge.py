@@ -1,9 +1,9 @@
 """What a malicious server knows in the end, compared with what SECURITY.md allows it to know.
 
-Nothing here uses the rules that are being tested. What a client did is recorded by a witness at the primitives
+This module does not use the rules that are tested. A witness at the primitives records what a client did
 (:mod:`~coterie.attacks.malicious_server.witness`). What the server holds follows from its own private keys, the shares
-that were revealed to it and the envelopes that it can open, and from everything that can be computed from them. What it
-may know is written here a second time, from the table in SECURITY.md.
+that were revealed to it, the envelopes that it can open, and everything that can be computed from these. What it may
+know is implemented here a second time, from the table in SECURITY.md.
 
 Each masked input is one equation: input plus signed masks. A mask whose seed the server holds is known, every other
 mask is an unknown. The server learns every combination in which all unknowns cancel. For rings of one bit the algebra
@@ -30,7 +30,7 @@ PRIME = (1 << 31) - 1
 FIELD = 2**255 - 19
 Combinations: TypeAlias = npt.NDArray[np.int64]
 Book: TypeAlias = frozenset[tuple[int, bytes, bytes]]
-"""A key book by its content: whoever advertises which keys."""
+"""A key book by its content: who advertises which keys."""
 
 # The points of order 1, 2, 4 and 8 on the curve and its twist: whoever agrees with one of them gets zero.
 LOW_ORDER = frozenset(
@@ -45,7 +45,7 @@ LOW_ORDER = frozenset(
 
 
 def leaks(server: LyingServer, *earlier: LyingServer) -> bool:
-    """Whether anything follows but the sums that SECURITY.md allows; over several sessions, of each its own sum."""
+    """Return whether the server learns anything but the sums that SECURITY.md allows, one for each session."""
     found = learned(server, *earlier)
     if not len(found):
         return False
@@ -57,7 +57,7 @@ def leaks(server: LyingServer, *earlier: LyingServer) -> bool:
 
 
 def exposes(server: LyingServer, number: int) -> bool:
-    """Whether one client's input follows: what is learned is in reduced form, so it is then a row of its own."""
+    """Return whether the server learns one client's input; in reduced form it is then a row of its own."""
     own = [person.client == number for person in server.persons]
     return any(np.count_nonzero(row) == 1 and row[own].any() for row in learned(server))
 
@@ -168,16 +168,16 @@ def allowed(server: LyingServer, *earlier: LyingServer) -> Iterator[Combinations
     for place in servers:
         twice = len({person.client for person in place.persons}) < len(place.persons)
         stories: dict[Book | None, dict[tuple[Book, frozenset[int]], list[frozenset[Person]]]] = {}
-        for person, told in place.answered:
+        for person, survivors in place.answered:
             book = _book(person)
-            stories.setdefault(book if twice else None, {})[book, told] = permitted_sums(place, person, told)
+            stories.setdefault(book if twice else None, {})[book, survivors] = permitted_sums(place, person, survivors)
         choices += [list(story.values()) for story in stories.values()]
     for choice in product(*choices):
         parts: list[frozenset[Person]] = [frozenset(), *(part for sums in choice for part in sums)]
         yield np.array([[person in part for person in columns] for part in parts], np.int64)
 
 
-def permitted_sums(server: LyingServer, revealer: Person, told: frozenset[int]) -> list[frozenset[Person]]:
+def permitted_sums(server: LyingServer, revealer: Person, survivors: frozenset[int]) -> list[frozenset[Person]]:
     """Return the sums that may come to light once a client reveals its shares for these survivors.
 
     The aggregated are all survivors, or those of whole circles. On the complete graph it is the sum of the honest
@@ -187,8 +187,8 @@ def permitted_sums(server: LyingServer, revealer: Person, told: frozenset[int]) 
     terms, circles = server.terms, server.terms.circles
     aggregated = {
         number
-        for number in told
-        if circles is None or all(mate in told for mate, circle in enumerate(circles) if circle == circles[number])
+        for number in survivors
+        if circles is None or all(mate in survivors for mate, circle in enumerate(circles) if circle == circles[number])
     }
     graph = {number: set(terms.graph(revealer.seed).neighbours(number)) for number in range(len(terms.clients))}
     complete = is_complete(terms.topology, len(terms.clients))

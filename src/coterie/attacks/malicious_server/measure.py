@@ -1,4 +1,4 @@
-"""The attack: every lie told to the same clients, with the rule against it taken out, and with it."""
+"""The attack: tell every lie to the same clients, with the rule against it removed, and with it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from coterie.arithmetic.quantize import Quantizer
+from coterie.attacks import threats
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.malicious_server import inconsistency, invitations, rewinding, sessions
 from coterie.attacks.malicious_server.knowledge import leaks
@@ -34,7 +35,6 @@ PRECISION = 8
 class MaliciousServer(MaliciousServerSettings):
     """Settings of the attack."""
 
-    name: ClassVar[str] = "malicious-server"
     title: ClassVar[str] = "A server that lies"
 
     def __post_init__(self) -> None:
@@ -45,15 +45,8 @@ class MaliciousServer(MaliciousServerSettings):
 
     @property
     def threat(self) -> Adversary:
-        """Who attacks, with what."""
-        helped = f", with {self.colluders} of {self.clients} clients on its side" if self.colluders else ", alone"
-        return Adversary(
-            who=f"The server of secure aggregation{helped}.",
-            sees="Every message of every client: keys, sealed shares, masked inputs, what is signed and revealed.",
-            knows="The protocol and its terms, and all secrets of those who collude with it.",
-            may="Tell every client what it likes: other keys, shares, survivors, terms, models; and ask again. "
-            "It cannot break ciphers or forge signatures.",
-        )
+        """Who attacks, and with what."""
+        return threats.malicious_server(self.colluders, self.clients)
 
     def measure(self, watch: OnProgress) -> list[LieResult]:
         """Tell every lie to the same victims, without the rule against it and with it."""
@@ -91,7 +84,7 @@ class MaliciousServer(MaliciousServerSettings):
         )
 
     def _vary(self, lie: Lie, trial: int) -> Sequence[Variation]:
-        """Tell a lie in one varied version on both sides; nothing where it is not told within a session."""
+        """Tell a lie in one varied version, with and without the rule; nothing if it is not told within a session."""
         sides = []
         for defended in False, True:
             rng = stream(self.seed, "variation", lie.name, trial)
@@ -99,7 +92,7 @@ class MaliciousServer(MaliciousServerSettings):
             servers = [server for server in attempt.servers if isinstance(server, VaryingServer)]
             if not servers:
                 return ()
-            # Where clients trust the server, nothing is promised beyond what the lie itself is after.
+            # If clients trust the server, only what the lie itself aims at is checked.
             leaked = self.active and defended and any(server.answered_again or leaks(server) for server in servers)
             sides.append((attempt.exact or leaked, sum(server.asked for server in servers)))
         (baseline, _), (broken, asked) = sides
@@ -107,17 +100,17 @@ class MaliciousServer(MaliciousServerSettings):
 
     @property
     def typical(self) -> Picture:
-        """The mean of all pictures: the best guess of somebody who knows what they look like, and nothing else."""
+        """The mean of all pictures: the best guess of an attacker who knows only what they look like."""
         return np.asarray(np.mean(self._pictures, axis=0))
 
     @cached_property
     def _pictures(self) -> Sequence[Picture]:
         dataset = load(self.data, self.data_dir)
         if len(dataset.input_shape) != 3:
-            raise ConfigError(f"{self.data!r} has no pictures, which are what is drawn here")
+            raise ConfigError(f"{self.data!r} has no pictures, which this attack needs")
         return [as_picture(example) for example in dataset.test_x[:MOST]]
 
     @property
     def quantizer(self) -> Quantizer:
-        """How pictures are encoded."""
+        """The encoding of pictures."""
         return Quantizer(1.0, PRECISION, self.clients)

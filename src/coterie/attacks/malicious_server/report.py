@@ -1,4 +1,4 @@
-"""The report on a lying server: what each lie obtains with and without the rule against it."""
+"""The report on a malicious server: what each lie obtains with and without the rule against it."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -40,7 +40,7 @@ def report(attack: MaliciousServer, results: Sequence[LieResult]) -> Findings:
 
 
 def draw(vector: RingVector | None, among: int, quantizer: Quantizer, shape: tuple[int, ...]) -> Picture:
-    """Draw a vector, or the mean that a sum of several stands for; nothing is grey."""
+    """Draw a vector, or the mean of a sum of several; grey if there is nothing."""
     if vector is None:
         return np.full(shape, NOTHING)
     values = quantizer.ring.lift(vector[1:]) * (quantizer.step / among)  # behind the weight
@@ -67,7 +67,7 @@ def _strip(result: LieResult, quantizer: Quantizer, shape: tuple[int, ...]) -> S
             ("Recovered without the rule", np.stack([seen for _, seen in without])),
             ("Recovered with it", np.stack([seen for _, seen in against])),
         ],
-        f"The server {result.lie.told}. The rule: {result.lie.rule}.{read}{blend}{sent}",
+        f"The server {result.lie.action}. The rule: {result.lie.rule}.{read}{blend}{sent}",
     )
 
 
@@ -183,7 +183,7 @@ def _remarks(attack: MaliciousServer, results: Sequence[LieResult]) -> Iterator[
     tries, asked = sum(len(each.varied) for each in results), sum(v.asked for each in results for v in each.varied)
     broken = sum(each.broken for each in results)
     if tries:
-        judged = "by linear algebra over all that the server holds" if attack.active else "by the recovered vector"
+        judged = "by linear algebra over everything the server holds" if attack.active else "by the recovered vector"
         yield (
             f"Varied at random, lies within a session were tried {tries} more times with all rules on, in {asked:,} "
             f"messages; {broken} of them obtained what they must not, judged {judged}."
@@ -193,7 +193,7 @@ def _remarks(attack: MaliciousServer, results: Sequence[LieResult]) -> Iterator[
         "switch for it."
     )
     yield (
-        f"A lie is called eliminated where no input was obtained and guesses come as near in more than "
+        f"A lie counts as eliminated if no input was obtained, and random guesses are as close in more than "
         f"{SIGNIFICANT:.1%} of cases."
     )
     yield (

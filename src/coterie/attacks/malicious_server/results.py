@@ -1,4 +1,4 @@
-"""Results of the lies: what each obtained with and without the rule against it, compared with guessing."""
+"""The results of the lies: what each obtained with and without the rule against it, compared with guessing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from coterie.attacks.malicious_server.scenario import Attempt, Lie
 from coterie.reports.findings import Effect
 
 GUESSES = 1999
-"""How often a server that saw nothing guesses, to know what would look like a find."""
+"""The number of random guesses that results are compared with."""
 SIGNIFICANT = 0.001
 
 
@@ -21,9 +21,9 @@ class Variation:
     baseline: bool
     """Whether it still obtained the victim's input without the rule."""
     broken: bool
-    """Whether, with all rules, anything followed that must not."""
+    """Whether, with all rules, it obtained anything that it must not."""
     asked: int
-    """Messages to honest clients, with all rules."""
+    """The number of messages to honest clients, with all rules."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,34 +41,34 @@ class LieResult:
 
     @property
     def impossible(self) -> str:
-        """Why the lie cannot even be tried; empty where it can."""
+        """Why the lie cannot be tried here; empty if it can."""
         return self.without[0].impossible
 
     @property
     def worked(self) -> int:
-        """How many inputs were obtained without the rule."""
+        """The number of inputs that were obtained without the rule."""
         return sum(attempt.exact for attempt in self.without)
 
     @property
     def obtained(self) -> int:
-        """How many were obtained with it."""
+        """The number of inputs that were obtained with the rule."""
         return sum(attempt.exact for attempt in self.against)
 
     @property
     def broken(self) -> int:
-        """How many varied versions obtained something with the rule that they must not."""
+        """The number of varied versions that obtained something that they must not, with the rule."""
         return sum(each.broken for each in self.varied)
 
     @property
     def outcome(self) -> Effect:
-        """What the rule does to the lie."""
+        """The effect of the rule on the lie."""
         if self.obtained or self.broken:
             return Effect.NOT_ELIMINATED
         return Effect.REDUCED if self.chance < SIGNIFICANT else Effect.ELIMINATED
 
     @property
     def refusals(self) -> Sequence[str]:
-        """What clients refused with the rule, in their words, each once."""
+        """The reasons for which clients refused with the rule, each once."""
         return tuple(dict.fromkeys(reason for attempt in self.against for reason in attempt.refusals))
 
 
@@ -78,7 +78,7 @@ def resemblance(attempts: Sequence[Attempt]) -> float:
 
 
 def chance_of(attempts: Sequence[Attempt], rng: np.random.Generator) -> float:
-    """Return the p-value of what was recovered: how often ring elements at random resemble the inputs as much."""
+    """Return the p-value of what was recovered: how often random ring elements resemble the inputs as much."""
     held = [attempt for attempt in attempts if attempt.recovered is not None]
     if not held:
         return 1.0
@@ -87,7 +87,7 @@ def chance_of(attempts: Sequence[Attempt], rng: np.random.Generator) -> float:
 
 
 def _guesses(attempt: Attempt, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """Return how much each of many guesses resembles an input, by the same correlation."""
+    """Return the resemblance of many random guesses with an input."""
     ring, planted = attempt.ring, attempt.planted
     guesses = ring.lift(rng.integers(0, ring.modulus, (GUESSES, planted.size), ring.dtype)).astype(np.float64)
     guesses -= guesses.mean(axis=1, keepdims=True)

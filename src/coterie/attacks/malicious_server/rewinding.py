@@ -12,14 +12,14 @@ from coterie.attacks.malicious_server.actions import announce
 from coterie.attacks.malicious_server.invitations import members, offer
 from coterie.attacks.malicious_server.scenario import Attempt, Lie, Scenario
 from coterie.attacks.malicious_server.server import LyingServer, Person
-from coterie.attacks.malicious_server.sessions import VICTIM, outcome, settled
+from coterie.attacks.malicious_server.sessions import VICTIM, mask_all, outcome
 from coterie.crypto.entropy import DeterministicEntropy, Entropy
 from coterie.rounds import Member
 from coterie.secagg import AnyState, Server, Terms, park, resume
 
 
 class Rewindable(LyingServer):
-    """A server whose members are started for every message, from the state that was stored."""
+    """A server whose members start anew for every message, from the stored state."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Rewindable(LyingServer):
 
 
 def rewind(scenario: Scenario, defended: bool) -> Attempt:
-    """Open the sum, set all clients back to the step after masking, and announce that the victim dropped out."""
+    """Obtain the sum, reset all clients to the step after masking, and announce that the victim dropped out."""
     terms = offer(scenario, "rewinding")
 
     def entropy(name: str) -> Entropy:
@@ -54,7 +54,7 @@ def rewind(scenario: Scenario, defended: bool) -> Attempt:
     with members(scenario, defended, entropy) as clients:
         colluders = range(scenario.clients - scenario.colluders, scenario.clients)
         server = Rewindable(terms, colluders, dict(enumerate(scenario.inputs)), clients)
-        everybody = settled(server)
+        everybody = mask_all(server)
         stored = {person: person.state for person in server.persons}
         announce(server, server.persons, everybody, everybody)
         for person, state in stored.items():
@@ -67,8 +67,8 @@ LIES = (
     Lie(
         "rewinding",
         "Rewinding",
-        "makes clients lose what they stored last, and asks them again with another story",
-        "a member remembers on disk which step it has answered, before the answer leaves",
+        "makes clients lose their latest state, and asks them again with another set of survivors",
+        "a member writes to disk which step it has answered, before the answer leaves",
         rewind,
     ),
 )

@@ -30,17 +30,17 @@ class Scenario:
     privacy: int
     """T, the size of a circle; 1 is no circles."""
     clients: int
-    """In a session, unless a lie needs fewer: the server chooses whom it invites."""
+    """The clients of a session, unless a lie needs fewer: the server chooses whom it invites."""
     colluders: int
     ring: Ring
     inputs: Sequence[RingVector] = field(repr=False)
     """The clients' private vectors, by number."""
     seed: int
     data: str = "digits"
-    """What the clients of a training round train on."""
+    """The examples that clients train on in a round of training."""
     data_dir: Path | str | None = None
     variation: np.random.Generator | None = field(default=None, repr=False)
-    """If given, everything that the server sends is varied at random."""
+    """If given, it varies everything that the server sends."""
 
     def circles(self, size: int) -> tuple[int, ...] | None:
         """Return the circle of each of so many clients; None where there are no circles."""
@@ -78,7 +78,7 @@ class Scenario:
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """The result of a lie: the victim's input, and the best that the server computes from all it holds."""
+    """The result of a lie: the victim's input, and the best estimate from everything that the server holds."""
 
     ring: Ring
     planted: RingVector = field(repr=False)
@@ -87,21 +87,21 @@ class Attempt:
     among: int = 1
     """The clients whose sum the recovered vector is; 1 where it is meant to be the victim's alone."""
     refusals: Sequence[str] = ()
-    """What clients refused, in the words of their errors, each once."""
+    """The reasons for which clients refused, each once."""
     impossible: str = ""
-    """Why the lie cannot even be tried in this configuration."""
+    """Why the lie cannot be tried in this configuration."""
     servers: Sequence[LyingServer] = field(default=(), repr=False)
     pictures: tuple[Picture, Picture | None] | None = field(default=None, repr=False)
     """Pictures of the input and of what was recovered, if they are not the vectors themselves."""
 
     @property
     def exact(self) -> bool:
-        """Whether the server has the input, to the last bit."""
+        """Whether the server has the input exactly."""
         return self.recovered is not None and self.among == 1 and bool((self.recovered == self.planted).all())
 
     @property
     def resemblance(self) -> float:
-        """The correlation of what was recovered with the input, without its sign; 0 where nothing was."""
+        """The absolute correlation of what was recovered with the input; 0 if nothing was recovered."""
         return 0.0 if self.recovered is None else correlation(self.ring, self.planted, self.recovered)
 
 
@@ -115,7 +115,7 @@ class Lie:
 
     name: str
     title: str
-    told: str
+    action: str
     """What the server does."""
     rule: str
     """What clients do against it."""

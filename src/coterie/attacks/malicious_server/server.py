@@ -36,24 +36,24 @@ def simulated_identity(name: str) -> Identity:
 
 @dataclass(eq=False)
 class Person:
-    """An honest client in a session, and what the server knows of it; one that joins twice is two persons."""
+    """An honest client in a session, and what the server knows of it; a client that joins twice is two persons."""
 
     client: int
     state: AnyState
     advertisement: Advertisement
     entropy: Entropy
     shared: Shared | None = None
-    """Its own secrets, which the server never looks at: what is judged by."""
+    """Its own secrets. The server never uses them; they only serve to judge its results."""
     book: tuple[Advertisement, ...] = ()
     envelopes: Mapping[int, Envelope] = field(default_factory=dict)
-    """What it dealt, by holder."""
+    """The shares that it dealt, by holder."""
     own_marks: Fingerprints = _NO_MARKS
     carried: tuple[int, ...] | None = None
     """Whose masks its input carries; None before it is sent."""
     masked: RingVector | None = None
     statement: bytes = b""
-    told: frozenset[int] = frozenset()
-    """The survivors that it was last told of, and did not refuse."""
+    announced: frozenset[int] = frozenset()
+    """The last survivor set that was announced to it, and that it accepted."""
     self_shares: dict[int, bytes] = field(default_factory=dict)
     key_shares: dict[int, bytes] = field(default_factory=dict)
 
@@ -99,7 +99,7 @@ class LyingServer:
         return self._identify(self.terms.clients[number]) if self.terms.active else None
 
     def forge(self, number: int, masking_key: bytes | None = None) -> Advertisement:
-        """Return keys of the server's own in the name of a client, with a signature that is nobody's."""
+        """Return keys of the server's own in the name of a client, with an invalid signature."""
         keys = [PrivateKey.generate(self._entropy, f"{len(self.keys)}/{purpose}") for purpose in ("sealing", "masking")]
         self.keys |= {key.public: key for key in keys}
         sealing, masking = (key.public for key in keys)
@@ -107,26 +107,26 @@ class LyingServer:
         return Advertisement(self.terms.digest, number, sealing, masking_key or masking, signature)
 
     def collude(self, number: int, masking_key: bytes | None = None) -> Advertisement:
-        """Return a colluder's advertisement, which it signs; its masking key may be one that it copied."""
+        """Return a colluder's advertisement with its signature; the masking key may be a copied one."""
         forged = self.forge(number, masking_key)
         keys = forged.sealing_key, forged.masking_key
         signature = self._sign(number, rules.advertisement_context(self.terms, number, *keys))
         return Advertisement(self.terms.digest, number, *keys, signature)
 
     def envelope(self, sender: int, receiver: Person, dealer: Person | None) -> Envelope | None:
-        """Return what a dealer sealed for this client; the server's own is empty, for nobody needs it."""
+        """Return what a dealer sealed for this client; envelopes of the server's own are empty."""
         if dealer is None:
             return Envelope(sender, bytes(SEALED_BYTES), _NO_MARKS)
         dealt = dealer.envelopes.get(receiver.client)
         return None if dealt is None else Envelope(sender, dealt.sealed, dealt.marks)
 
     def statement(self, number: int, seed: bytes, sharers: Collection[int]) -> bytes:
-        """Return what a colluder states: whatever is asked for."""
+        """Return the statement of a colluder, which states anything."""
         carried = set(sharers).intersection(self.terms.graph(seed).neighbours(number))
         return self._sign(number, rules.masks_context(self.terms, seed, number, carried)) or b""
 
     def confirmation(self, number: int, seed: bytes, survivors: Collection[int]) -> Confirmation:
-        """Return what a colluder confirms: whatever is asked for."""
+        """Return the confirmation of a colluder, which confirms anything."""
         signature = self._sign(number, rules.survivors_context(self.terms, seed, survivors))
         return Confirmation(self.terms.digest, number, signature or b"")
 
@@ -137,14 +137,14 @@ class LyingServer:
     # What honest clients answer, or refuse.
 
     def enter(self, number: int) -> Person:
-        """Let an honest client join."""
+        """Have an honest client join."""
         entropy = self._source(f"person {len(self.persons)} in ".encode() + self.terms.session)
         state, reply = self._join(number, entropy)
         self.persons.append(Person(number, state, self._read(reply, Advertisement), entropy))
         return self.persons[-1]
 
     def share(self, person: Person, book: Iterable[Advertisement]) -> bool:
-        """Show a key book; the client deals its shares, of which the server opens those sealed for its own keys."""
+        """Show a key book; the client deals its shares, and the server opens those sealed for its own keys."""
         entries = sorted(book, key=lambda entry: entry.sender)
         if not self.terms.active:  # a client is then shown its neighbours' keys only
             neighbours = self.terms.graph(rules.graph_seed(self.terms, ())).neighbours(person.client)
@@ -193,35 +193,36 @@ class LyingServer:
         answer = self._ask(person, announcement)
         if answer is None:
             return None
-        self._note_told(person, answer[0])
+        self._note_announced(person, answer[0])
         return self._read(answer[1], Confirmation)
 
     def reveal(self, person: Person, survivors: Collection[int], confirmations: Iterable[Confirmation] = ()) -> bool:
-        """Show who confirmed, or where nobody does announce survivors; the client reveals its shares."""
+        """Show the confirmations, or announce survivors if there are none; the client reveals its shares."""
         if self.terms.active:
             testimony = tuple(sorted(confirmations, key=lambda entry: entry.sender))
             confirmed = self._ask(person, messages.Testimony(self.terms.digest, testimony))
             reply = confirmed and confirmed[1]
         else:
-            told = messages.encode_members(survivors, len(self.terms.clients))
-            announced = self._ask(person, messages.Announcement(self.terms.digest, told))
+            members = messages.encode_members(survivors, len(self.terms.clients))
+            announced = self._ask(person, messages.Announcement(self.terms.digest, members))
             if announced is not None:
-                self._note_told(person, announced[0])
+                self._note_announced(person, announced[0])
             reply = announced and announced[1]
         if reply is None:
             return False
-        self.answered.append((person, person.told))
+        self.answered.append((person, person.announced))
         revelation = self._read(reply, messages.Revelation)
         self.revealed.update(entry.share for entry in revelation.self_shares)
         self.revealed.update(entry.share for entry in revelation.key_shares)
         self._file(person.client, revelation)
         return True
 
-    def _note_told(self, person: Person, announcement: messages.Announcement) -> None:
-        person.told = messages.decode_members(announcement.survivors, len(self.terms.clients), messages.SERVER)
+    def _note_announced(self, person: Person, announcement: messages.Announcement) -> None:
+        survivors = messages.decode_members(announcement.survivors, len(self.terms.clients), messages.SERVER)
+        person.announced = frozenset(survivors)
 
     def _file(self, holder: int, revelation: messages.Revelation) -> None:
-        """Sort shares by whose they are: of a client that joined twice, those of one dealing or the other."""
+        """Sort shares by dealer; a client that joined twice has two dealings."""
         terms = self.terms.digest
         for dealer in self.persons:
             sealed = dealer.envelopes.get(holder)
@@ -229,16 +230,16 @@ class LyingServer:
             if marks is None:
                 continue
             for own in revelation.self_shares:
-                told = own.dealer == dealer.client
-                if told and marks.self_share == rules.self_share_mark(terms, own.dealer, holder, own.share):
+                same = own.dealer == dealer.client
+                if same and marks.self_share == rules.self_share_mark(terms, own.dealer, holder, own.share):
                     dealer.self_shares[holder] = own.share
             for key in revelation.key_shares:
-                told = key.dealer == dealer.client
-                if told and marks.key_share == rules.key_share_mark(terms, key.dealer, holder, key.share):
+                same = key.dealer == dealer.client
+                if same and marks.key_share == rules.key_share_mark(terms, key.dealer, holder, key.share):
                     dealer.key_shares[holder] = key.share
 
     def _ask(self, person: Person, message: M) -> tuple[M, bytes] | None:
-        """Return what was asked in the end, and the answer; None if it was refused."""
+        """Return the message that was sent in the end, and the answer; None if it was refused."""
         try:
             with self.witness.watch(person):
                 person.state, reply = self._answer(person, messages.encode(message))
@@ -269,17 +270,17 @@ class LyingServer:
     # What the server computes from it.
 
     def masking_keys(self) -> dict[bytes, PrivateKey]:
-        """Return every masking key that the server holds, by its public half: its own, and those it put together."""
+        """Return every masking key that the server holds, by its public half: its own, and reconstructed ones."""
         recovered = [self._combine(person, person.key_shares) for person in self.persons]
         keys = [PrivateKey(secret) for secret in recovered if secret is not None]
         return self.keys | {key.public: key for key in keys}
 
     def self_seed(self, person: Person) -> bytes | None:
-        """Return a client's self seed, if enough shares of it are there."""
+        """Return a client's self seed, if the server has enough shares of it."""
         return self._combine(person, person.self_shares)
 
     def pair_seed(self, keys: Mapping[bytes, PrivateKey], person: Person, entry: Advertisement) -> bytes | None:
-        """Return the seed of the mask between a client and one of its book, if the key of either is there."""
+        """Return the seed of the mask between a client and a peer, if the server has the key of either."""
         binding = self.terms.digest, person.seed
         if (key := keys.get(entry.masking_key)) is not None:
             return pair_seed(key, entry.sender, person.advertisement, *binding)
@@ -288,7 +289,7 @@ class LyingServer:
         return None
 
     def unmask(self, person: Person) -> RingVector | None:
-        """Return a masked input less every mask whose seed the server can compute; None if it was never sent."""
+        """Return a masked input without every mask whose seed the server can compute; None if it was never sent."""
         if person.masked is None or person.carried is None:
             return None
         keys, self_seed = self.masking_keys(), self.self_seed(person)

@@ -20,7 +20,7 @@ VICTIM = 0
 def both_shares(scenario: Scenario) -> Attempt:
     """Ask for the shares of a survivor's self seed, and for those of its masking key as if it had dropped out."""
     server = scenario.open("both shares")
-    everybody = settled(server)
+    everybody = mask_all(server)
     announce(server, server.persons, everybody, everybody)
     return outcome(scenario, server, server.persons[VICTIM])
 
@@ -28,7 +28,7 @@ def both_shares(scenario: Scenario) -> Attempt:
 def equivocate(scenario: Scenario) -> Attempt:
     """Tell half of the clients that the victim survived, and the others that it did not."""
     server = scenario.open("two stories")
-    everybody = settled(server)
+    everybody = mask_all(server)
     half = -(-len(server.persons) // 2)
     announce(server, server.persons[:half], everybody, everybody)
     announce(server, server.persons[half:], everybody - {VICTIM}, everybody)
@@ -36,10 +36,10 @@ def equivocate(scenario: Scenario) -> Attempt:
 
 
 def strand(scenario: Scenario) -> Attempt:
-    """Deliver to the victim the envelopes of a few clients only, then open their keys as those of dropouts.
+    """Deliver to the victim the envelopes of only a few clients, then reconstruct their keys as those of dropouts.
 
     The few together hold fewer shares than the threshold. Colluders come first, because their keys are known. In the
-    circle of every honest one, one member is announced as dropped out; the others are stranded, and still answer.
+    circle of every honest one, one member is announced as a dropout; the others are excluded with it, and still answer.
     """
     server = scenario.open("stranding")
     size, mates = scenario.clients, _mates(server.terms, VICTIM)
@@ -50,21 +50,21 @@ def strand(scenario: Scenario) -> Attempt:
         honest = _mates(server.terms, number) - server.colluders
         if number in honest and not gone & honest:
             gone.add(max(honest))
-    everybody = settled(server, {VICTIM: set(range(size)) - set(few)})
+    everybody = mask_all(server, {VICTIM: set(range(size)) - set(few)})
     for sharers in everybody, frozenset(few):
         announce(server, server.persons, everybody - gone, sharers)
     return outcome(scenario, server, server.persons[VICTIM])
 
 
 def split(scenario: Scenario) -> Attempt:
-    """Have the same inputs summed twice, the second time as if the victim had left its circle; then subtract."""
+    """Have the same inputs summed twice, the second time as if the victim had left its circle; subtract the sums."""
     planted = scenario.inputs[VICTIM]
     if scenario.privacy == 1:
         return Attempt(scenario.ring, planted, impossible="there are no circles to split")
     sums, servers, counted = [], [], []
     for purpose, gone in ("before the split", frozenset[int]()), ("the split", frozenset({VICTIM})):
         server = scenario.open(purpose)
-        everybody = settled(server)
+        everybody = mask_all(server)
         announce(server, server.persons, everybody - gone, everybody)
         aggregated = server.terms.aggregated(everybody - gone)
         opened = [server.unmask(person) for person in server.persons if person.client in aggregated]
@@ -78,7 +78,7 @@ def split(scenario: Scenario) -> Attempt:
 
 
 def substitute(scenario: Scenario) -> Attempt:
-    """Show the victim keys of the server's own in everybody's name: it deals all its shares to the server."""
+    """Show the victim keys of the server's own in the names of all others: it deals all its shares to the server."""
     server = scenario.open("substituted keys")
     victim = server.enter(VICTIM)
     others = range(1, scenario.clients)
@@ -88,16 +88,16 @@ def substitute(scenario: Scenario) -> Attempt:
 
 
 def copy_keys(scenario: Scenario) -> Attempt:
-    """Let colluders advertise honest clients' keys: a mask that the victim adds for one, it subtracts for the other.
+    """Let colluders advertise honest clients' keys: the victim adds a mask for one, and subtracts it for the other.
 
-    It takes as many colluders as honest clients beside the victim, so the server invites no more than that.
+    It needs as many colluders as honest clients beside the victim, so the server invites no more than that.
     """
     pairs = scenario.colluders
     size, victim = 2 * pairs + 1, pairs
     planted = scenario.inputs[victim]
     if not pairs or size < scenario.privacy:
         return Attempt(
-            scenario.ring, planted, impossible="it takes a colluder for each honest client beside the victim"
+            scenario.ring, planted, impossible="it needs a colluder for each honest client beside the victim"
         )
     server = scenario.open("copied keys", size, range(victim + 1, size))
     persons = [server.enter(number) for number in server.honest]
@@ -111,9 +111,10 @@ def copy_keys(scenario: Scenario) -> Attempt:
 
 
 def join_twice(scenario: Scenario) -> Attempt:
-    """Let an honest client enter twice, and show half of the others one of its keys and half the other.
+    """Have an honest client join twice, and show one of its keys to half of the others and the other key to the rest.
 
-    Each half, its own of the two selves included, confirms its own survivors; in one story the victim survived.
+    Each half, with its own instance of that client, confirms its own survivors; in only one of them the victim
+    survived.
     """
     colluders = scenario.colluders
     size = scenario.clients - (scenario.clients + colluders + 1) % 2  # with one client more, no half is a quorum
@@ -141,7 +142,7 @@ def join_twice(scenario: Scenario) -> Attempt:
 
 
 def leave_alone(scenario: Scenario) -> Attempt:
-    """Have a sum opened in which everybody but the victim colludes."""
+    """Have a sum revealed in which all clients but the victim collude."""
     colluders, circles = scenario.colluders, scenario.privacy > 1
     size = scenario.clients if circles else colluders + 2
     mates = len(_mates(scenario.terms("alone", size), VICTIM)) if circles else colluders + 1
@@ -150,14 +151,14 @@ def leave_alone(scenario: Scenario) -> Attempt:
         return Attempt(scenario.ring, scenario.inputs[VICTIM], impossible=reason)
     elsewhere = range(size - (colluders - mates + 1), size)
     server = scenario.open("alone", size, {*range(1, mates), *elsewhere})
-    everybody = settled(server)
+    everybody = mask_all(server)
     broken = {max(honest) for circle in _circles(server.terms) if (honest := circle - server.colluders - {VICTIM})}
     announce(server, server.persons, everybody - broken, everybody)
     return outcome(scenario, server, server.persons[0])
 
 
-def settled(server: LyingServer, withheld: dict[int, set[int]] | None = None) -> frozenset[int]:
-    """Let all honest clients enter, see each other's keys and mask their inputs; return everybody."""
+def mask_all(server: LyingServer, withheld: dict[int, set[int]] | None = None) -> frozenset[int]:
+    """Have all honest clients join, see each other's keys and mask their inputs; return them all."""
     for number in server.honest:
         server.enter(number)
     show_book(server, server.persons)
@@ -182,7 +183,7 @@ def _sum(terms: Terms, vectors: list[RingVector]) -> RingVector:
 
 
 def _circles(terms: Terms) -> list[set[int]]:
-    """Return the members of each circle; where there are none, everybody alone."""
+    """Return the members of each circle; without circles, each client alone."""
     numbers = terms.circles or range(len(terms.clients))
     return [{client for client, circle in enumerate(numbers) if circle == number} for number in sorted(set(numbers))]
 
@@ -192,7 +193,7 @@ def _mates(terms: Terms, client: int) -> set[int]:
 
 
 def _against(rule: str, lie: Callable[[Scenario], Attempt]) -> Play:
-    """Return the lie with the choice of taking that rule out of the protocol."""
+    """Return the lie with the choice of removing that rule from the protocol."""
 
     def play(scenario: Scenario, defended: bool) -> Attempt:
         with nullcontext() if defended else without(rule):
@@ -219,21 +220,21 @@ LIES = (
     Lie(
         "stranding",
         "Stranding",
-        "lets the victim mask with a few only, and then has the keys of just these few opened",
-        "nobody opens a self mask without its owner's signed word on which masks lie beneath it",
+        "lets the victim mask with only a few clients, and then has the keys of these few reconstructed",
+        "no client reveals a self mask without its owner's signed statement of the masks on its input",
         _against("statements", strand),
     ),
     Lie(
         "splitting",
         "Splitting a circle",
         "has the same inputs summed again as if the victim alone had left its circle, and subtracts",
-        "a circle is summed whole or not at all: who is left of a broken one counts as lost",
+        "only whole circles are summed: the survivors of a broken circle count as dropouts",
         _against("whole circles", split),
     ),
     Lie(
         "key-substitution",
         "Substituted keys",
-        "hands the victim keys of its own in everybody else's name",
+        "sends the victim its own keys in the names of all others",
         "keys are signed by the clients they belong to",
         _against("signed keys", substitute),
     ),
@@ -248,13 +249,13 @@ LIES = (
         "joining-twice",
         "Joining twice",
         "shows two key books that differ in the two keys of a client who was made to join twice",
-        "all that is derived, sealed or signed names the key book; and a member enters a session once",
+        "everything derived, sealed or signed names the key book; and a member enters a session once",
         _against("keys name the book", join_twice),
     ),
     Lie(
         "lonely-sum",
         "A sum of one",
-        "has a sum opened in which everybody but the victim is a colluder",
+        "has a sum revealed in which all clients but the victim collude",
         "every client in a sum has more neighbours in it than may collude",
         _against("company", leave_alone),
     ),

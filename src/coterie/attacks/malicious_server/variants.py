@@ -44,13 +44,13 @@ class VaryingServer(LyingServer):
         return None
 
     def _repeat(self, person: Person, message: messages.Message) -> None:
-        """Send it once more: a client must not answer the same message twice."""
+        """Send a message again: a client must not answer the same message twice."""
         if self._rng.random() < self._often:
             self.asked += 1
             self.answered_again += super()._ask(person, message) is not None
 
     def _varied(self, message: M) -> M:
-        """Return another message of the same kind: one of its parts gone, exchanged, or altered."""
+        """Return another message of the same kind: one of its parts is missing, exchanged or altered."""
         changes: dict[str, object]
         match message:
             case messages.KeyBook():
@@ -86,10 +86,10 @@ class VaryingServer(LyingServer):
         return tuple(changed)
 
     def _flipped(self, members: bytes) -> bytes:
-        """Add or leave out a client or two."""
+        """Add or remove a client or two."""
         size = len(self.terms.clients)
         if not members:
             return members
-        told = messages.decode_members(members, size, messages.SERVER)
+        listed = messages.decode_members(members, size, messages.SERVER)
         some = frozenset(self._rng.choice(size, self._rng.integers(1, 3), replace=False).tolist())
-        return messages.encode_members(told ^ some, size)
+        return messages.encode_members(listed ^ some, size)

@@ -30,7 +30,7 @@ class AgreedKey:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dealing:
-    """Secrets that a client shared out, and the share of each at every point."""
+    """Secrets that a client shared, and the share of each at every point."""
 
     threshold: int
     points: Sequence[int]
@@ -39,7 +39,7 @@ class Dealing:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Masking:
-    """An input under its masks, as it left the client."""
+    """An input and its masks, as the client sent it."""
 
     who: object
     added: Sequence[bytes]
@@ -49,7 +49,7 @@ class Masking:
 
 @dataclass(eq=False, repr=False)
 class Witness:
-    """The notes of one session."""
+    """The records of one session."""
 
     agreed: list[AgreedKey] = field(default_factory=list)
     dealings: list[Dealing] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Witness:
 
     @contextmanager
     def watch(self, who: object) -> Iterator[None]:
-        """Write down what the code within computes, in the name of ``who``; nothing of a message that is refused."""
+        """Record what the code within the block computes on behalf of ``who``; nothing of a message that is refused."""
         notes = Witness()
         agree, split = PrivateKey.agree, shamir.split
 

@@ -26,7 +26,7 @@ from coterie.attacks.federation import (
     play_cohorts,
     shaped,
 )
-from coterie.attacks.membership.scores import References, Sight
+from coterie.attacks.membership.scores import ModelAnswers, References
 from coterie.attacks.progress import OnShare, within
 from coterie.cohorts.circles import Indices, Mask
 from coterie.errors import ConfigError
@@ -85,7 +85,7 @@ class FederatedRun:
 
     @property
     def after(self) -> ModelArrays:
-        """The global model in the end."""
+        """The global model after the last round."""
         return self.last.after
 
     @property
@@ -100,7 +100,7 @@ class FederatedRun:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """A data set split into candidates, strangers that nobody trains on, and the rest."""
+    """A data set split into candidates, strangers that no client trains on, and the rest."""
 
     problem: Problem = field(repr=False)
     data: ArrayData = field(repr=False)
@@ -172,12 +172,12 @@ class Candidates:
             return average
         return partial(noise.release, rng=stream(self.seed, "membership noise", run, number))
 
-    def look(self, state: ModelArrays) -> Sight:
+    def look(self, state: ModelArrays) -> ModelAnswers:
         """Return a model's answers for the candidates and the strangers."""
-        return Sight.of(*self._answers(state, self.candidates), *self._answers(state, self.strangers))
+        return ModelAnswers.of(*self._answers(state, self.candidates), *self._answers(state, self.strangers))
 
     def accuracy(self, state: ModelArrays) -> float:
-        """The share of strangers whose label a model gets right."""
+        """Return the accuracy of a model on the strangers."""
         outputs, labels = self._answers(state, self.strangers)
         return float((outputs.argmax(1) == labels).mean())
 

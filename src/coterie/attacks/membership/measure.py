@@ -1,4 +1,4 @@
-"""Passive membership inference: the same attacks on everything that is seen of a federation, trial by trial."""
+"""Passive membership inference: the same attacks on everything that can be seen of a federation, trial by trial."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,10 +9,11 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
+from coterie.attacks import threats
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.membership.candidates import Candidates, FederatedRun, SumNoise, Training
 from coterie.attacks.membership.rates import Decisions, Roc
-from coterie.attacks.membership.scores import SCORES, MembershipScore, References, Sight
+from coterie.attacks.membership.scores import SCORES, MembershipScore, ModelAnswers, References
 from coterie.attacks.membership.settings import MembershipSettings
 from coterie.attacks.progress import within
 from coterie.attacks.session import play_session
@@ -24,12 +25,12 @@ from coterie.training.local import LocalSGD
 from coterie.training.streams import stream, torch_seed
 
 CLIENT, SECURE, SPARSE, NOTHING = "client", "masked", "masked-sparse", "nothing"
-"""What is seen: a client's own model, its masked upload on a complete and on a sparse graph, and nothing at all."""
+"""The views: a client's own model, its masked upload on a complete and on a sparse graph, and nothing."""
 PRECISION = 16
 """Bits of an entry in the sessions that are overheard."""
 LOW_RATES = (0.01, 0.001)
 BUDGETED = ("lira", "rmia")
-"""The attacks that are also tried with fewer reference models."""
+"""The attacks that are also run with fewer reference models."""
 
 
 def trial_seed(seed: int, trial: int) -> int:
@@ -38,17 +39,17 @@ def trial_seed(seed: int, trial: int) -> int:
 
 
 def sum_of(clients: int, *, noisy: bool = False) -> str:
-    """Name the view of somebody who sees the global model after a sum over so many clients."""
+    """Return the name of the view of the global model after a sum over so many clients."""
     return f"{'noisy-' if noisy else ''}sum-{clients}"
 
 
 @dataclass(frozen=True)
 class Game(MembershipSettings):
-    """The settings of a trial; tuned so that the attack works on what plain federated averaging shows."""
+    """The settings of a trial; tuned so that the attack works on plain federated averaging."""
 
     @property
     def threshold(self) -> int:
-        """The shares that open a secret on the sparse graph, by the rule of Choi et al."""
+        """The number of shares that reconstruct a secret on the sparse graph, by the rule of Choi et al."""
         return paper_threshold(self.cohorts[-1], self.connection)
 
     def training(self, clients: int, *, noisy: bool = False) -> Training:
@@ -58,15 +59,15 @@ class Game(MembershipSettings):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """What one attack on one view came to, over all victims of a trial."""
+    """The success of one attack on one view, over all victims of a trial."""
 
     auc: float
     decisions: Decisions
     """At the threshold that is best on the attacker's own reference models."""
     hits: tuple[int, ...]
-    """Members found with at most these shares of others taken for one: 1% and 0.1%."""
+    """Members found at false-positive rates of at most 1% and 0.1%."""
     allowed: tuple[int, ...]
-    """How many others that is."""
+    """The number of non-members."""
 
     @classmethod
     def of(cls, scores: Reals, members: Mask, threshold: float) -> "Measured":
@@ -81,12 +82,12 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 class PassiveTrial(msgspec.Struct, frozen=True):
-    """What came of one trial."""
+    """The results of one trial."""
 
     views: dict[str, dict[str, Measured]]
     """For each view and attack."""
     accuracy: dict[str, float]
-    """Of the models that are seen, on examples nobody trained on."""
+    """The accuracy of the models in each view, on examples that no client trained on."""
     budget: dict[str, dict[str, list[tuple[int, float]]]]
     """For some views and attacks: AUC by the number of reference models."""
 
@@ -127,7 +128,7 @@ def play_trial(game: Game, seed: int, watch: Callable[[str, float], None] = lamb
 
 
 def _read_uploads(game: Game, victims: Sequence[FederatedRun], seed: int) -> Iterator[tuple[str, list[ModelArrays]]]:
-    """Yield, for each graph, the models that the targets' masked uploads would be if there were no masks on them."""
+    """Yield, for each graph, the models that the targets' masked uploads would be if they were not masked."""
     graphs: tuple[tuple[str, Topology, int | None], ...] = (
         (SECURE, Complete(), None),
         (SPARSE, ErdosRenyi(game.connection), game.threshold),
@@ -159,27 +160,27 @@ class _Attack:
     def measure(
         self, seen: Callable[[FederatedRun], ModelArrays], stolen: Sequence[ModelArrays] | None = None
     ) -> dict[str, Measured]:
-        """Try every attack on what is ``seen`` of a run, or on ``stolen`` models instead of the victims' own."""
+        """Run every attack on what is ``seen`` of a run, or on ``stolen`` models instead of the victims' own."""
         references = self.candidates.references(self.known, seen)
-        sights = [self.candidates.look(state) for state in stolen or [seen(victim) for victim in self.victims]]
-        return {name: self._measured(score, sights, references, self._members) for name, score in SCORES.items()}
+        answers = [self.candidates.look(state) for state in stolen or [seen(victim) for victim in self.victims]]
+        return {name: self._measured(score, answers, references, self._members) for name, score in SCORES.items()}
 
     def guess(self, seen: Callable[[FederatedRun], ModelArrays]) -> dict[str, Measured]:
-        """Judge the same attacks by members drawn anew, of whom the attacker can have seen nothing."""
+        """Judge the same scores by newly drawn members, of which the attacker can have seen nothing."""
         rng = stream(self.seed, "members of nobody")
         anew = rng.permuted(self._members, axis=1)
         references = self.candidates.references(self.known, seen)
-        sights = [self.candidates.look(seen(victim)) for victim in self.victims]
-        return {name: self._measured(score, sights, references, anew) for name, score in SCORES.items()}
+        answers = [self.candidates.look(seen(victim)) for victim in self.victims]
+        return {name: self._measured(score, answers, references, anew) for name, score in SCORES.items()}
 
     def by_budget(self, seen: Callable[[FederatedRun], ModelArrays]) -> dict[str, list[tuple[int, float]]]:
-        """Measure AUC with the first 2, 4, 8 ... reference models alone."""
+        """Measure the AUC with the first 2, 4, 8 ... reference models only."""
         references = self.candidates.references(self.known, seen)
-        sights = [self.candidates.look(seen(victim)) for victim in self.victims]
+        answers = [self.candidates.look(seen(victim)) for victim in self.victims]
         sizes = sorted({*(2**power for power in range(1, len(self.known).bit_length())), len(self.known)})
         return {
             name: [
-                (size, Roc.of(_scores(SCORES[name], sights, references.only(range(size))), self._members).area)
+                (size, Roc.of(_scores(SCORES[name], answers, references.only(range(size))), self._members).area)
                 for size in sizes
             ]
             for name in BUDGETED
@@ -194,48 +195,32 @@ class _Attack:
         return np.stack([victim.members for victim in self.victims])
 
     def _measured(
-        self, score: MembershipScore, sights: Sequence[Sight], references: References, members: Mask
+        self, score: MembershipScore, answers: Sequence[ModelAnswers], references: References, members: Mask
     ) -> Measured:
-        return Measured.of(_scores(score, sights, references), members, rehearse(score, references))
+        return Measured.of(_scores(score, answers, references), members, rehearse(score, references))
 
 
 def rehearse(score: MembershipScore, references: References) -> float:
     """Return the best threshold on the attacker's own models, each pair attacked with the others as references."""
-    count = len(references.sights)
-    scores = [score(references.sights[model], references.without((model, model ^ 1))) for model in range(count)]
+    count = len(references.answers)
+    scores = [score(references.answers[model], references.without((model, model ^ 1))) for model in range(count)]
     return Roc.of(np.stack(scores), references.members).best_threshold
 
 
-def _scores(score: MembershipScore, sights: Sequence[Sight], references: References) -> Reals:
-    return np.stack([score(sight, references) for sight in sights])
+def _scores(score: MembershipScore, answers: Sequence[ModelAnswers], references: References) -> Reals:
+    return np.stack([score(answer, references) for answer in answers])
 
 
 @dataclass(frozen=True)
 class PassiveMembership(Game):
-    """Membership inference by somebody who only looks."""
+    """Membership inference by an adversary who only observes."""
 
-    name: ClassVar[str] = "membership"
     title: ClassVar[str] = "Passive membership inference"
-
-    @property
-    def threat(self) -> Adversary:
-        """Two who look: at the wire, and at the server."""
-        return Adversary(
-            who="an eavesdropper at a client's wire, or the server; honest but curious",
-            sees=(
-                "the eavesdropper: the global models and one client's upload in the last round; "
-                "the server: the global models, which are the sums"
-            ),
-            knows=(
-                "the model, how it is trained, other data from the same source, and a list of candidates of which half "
-                "are the client's; may train reference models with candidates in them and out of them"
-            ),
-            may="look, and nothing else",
-        )
+    threat: ClassVar[Adversary] = threats.MEMBERSHIP
 
     @property
     def epsilon(self) -> float | None:
-        """The privacy budget that the noise spends; None where there is none."""
+        """The epsilon that the noise guarantees; None without noise."""
         noise = self.training(self.cohorts[-1], noisy=True).noise
         return noise.epsilon(self.rounds, self.delta) if noise and self.noise else None
 

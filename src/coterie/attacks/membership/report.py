@@ -1,4 +1,4 @@
-"""The report on passive membership inference: who can tell members from others, by what they see."""
+"""The report on passive membership inference: who can distinguish members from others, by what they see."""
 
 from collections.abc import Mapping, Sequence
 
@@ -29,9 +29,9 @@ _FEW = (
     "row is chance. Model's accuracy: on examples that no one trained on."
 )
 _REMARKS = (
-    "A masked upload is uniformly distributed whatever is under the mask: attacking it is guessing by construction, "
-    "and shows that the masks work, no more. The sum is what secure aggregation publishes; no protocol of this kind "
-    "makes it say less.",
+    "A masked upload is uniformly distributed, whatever it hides: an attack on it is guessing by construction, and "
+    "shows only that the masks work. Secure aggregation reveals the sum; no protocol of this kind makes the sum reveal "
+    "less.",
     "The attack that is strongest on plain averaging is used everywhere, with as many reference models; thresholds are "
     "chosen on the attacker's own models. Intervals are over trials (95%), those of found members as if all candidates "
     "were independent.",
@@ -163,7 +163,7 @@ def views_table(
     accuracy: Mapping[str, float],
     note: str = "",
 ) -> Table:
-    """Return what every attack finds in each view, and how many members the strongest finds with few false alarms."""
+    """Return the success of every attack on each view, and the members found at low false-positive rates."""
     chosen = strongest(found[CLIENT])
     rows = [
         (

@@ -30,7 +30,7 @@ GAMMA = 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class Sight:
+class ModelAnswers:
     """A model's answers: phi for candidates and for strangers (which nobody trains on), and the largest log-odds."""
 
     candidates: Reals
@@ -45,7 +45,7 @@ class Sight:
         labels: Indices,
         strangers: npt.NDArray[np.floating[Any]],
         stranger_labels: Indices,
-    ) -> "Sight":
+    ) -> "ModelAnswers":
         """Compute them from a model's outputs (logits, examples x classes)."""
         everything = np.stack([log_odds(candidates, np.full_like(labels, one)) for one in range(candidates.shape[1])])
         largest = -np.sort(-everything, axis=0)[:_SHOWN].T
@@ -56,27 +56,27 @@ class Sight:
 class References:
     """Reference models: the answers of each, and which candidates it was trained on (models x candidates)."""
 
-    sights: Sequence[Sight]
+    answers: Sequence[ModelAnswers]
     members: Mask
 
     def __post_init__(self) -> None:
         counts = self.members.sum(0)
-        if len(self.sights) != len(self.members) or not ((counts > 0) & (counts < len(self.members))).all():
+        if len(self.answers) != len(self.members) or not ((counts > 0) & (counts < len(self.members))).all():
             raise ConfigError("every candidate needs a reference model that was trained on it, and one that was not")
 
     def without(self, models: Sequence[int]) -> "References":
         """Return all models except these, to try the attack on them."""
-        kept = [model for model in range(len(self.sights)) if model not in models]
+        kept = [model for model in range(len(self.answers)) if model not in models]
         return self.only(kept)
 
     def only(self, models: Sequence[int]) -> "References":
         """Return these models only."""
-        return References([self.sights[model] for model in models], self.members[list(models)])
+        return References([self.answers[model] for model in models], self.members[list(models)])
 
     @property
     def confidences(self) -> Reals:
         """Phi of all candidates, models x candidates."""
-        return np.stack([sight.candidates for sight in self.sights])
+        return np.stack([answer.candidates for answer in self.answers])
 
 
 def log_odds(outputs: npt.NDArray[np.floating[Any]], labels: Indices) -> Reals:
@@ -89,23 +89,23 @@ def log_odds(outputs: npt.NDArray[np.floating[Any]], labels: Indices) -> Reals:
     return np.asarray(chosen - largest - np.log(np.exp(outputs - largest[:, None]).sum(1)))
 
 
-def by_loss(seen: Sight, references: References) -> Reals:
+def by_loss(seen: ModelAnswers, references: References) -> Reals:
     """Score by a small loss (Yeom et al. 2018): the loss log(1 + exp(-phi)) decreases as phi grows."""
     return seen.candidates
 
 
-def by_shadows(seen: Sight, references: References) -> Reals:
+def by_shadows(seen: ModelAnswers, references: References) -> Reals:
     """Score by an attack model that is trained on shadow models (Shokri et al. 2017).
 
     A logistic regression on phi and the three largest log-odds; one for all classes, as candidates are few.
     """
     weights = fit_logistic(
-        np.concatenate([_features(sight) for sight in references.sights]), references.members.ravel()
+        np.concatenate([_features(answer) for answer in references.answers]), references.members.ravel()
     )
     return _with_constant(_features(seen)) @ weights
 
 
-def by_likelihood(seen: Sight, references: References) -> Reals:
+def by_likelihood(seen: ModelAnswers, references: References) -> Reals:
     """Score by the ratio of likelihoods of phi if the candidate is in and if it is out (LiRA, Carlini et al. 2022).
 
     log N(phi; m_in, s_in) - log N(phi; m_out, s_out), where m_in and m_out are the means over the candidate's in and
@@ -117,7 +117,7 @@ def by_likelihood(seen: Sight, references: References) -> Reals:
     return np.asarray(ratio + np.log(s_out / s_in))
 
 
-def by_strangers(seen: Sight, references: References) -> Reals:
+def by_strangers(seen: ModelAnswers, references: References) -> Reals:
     """Score by comparing with strangers (RMIA, Zarifzadeh et al. 2024).
 
     The share of strangers z with [p(x | model) / p(x)] / [p(z | model) / p(z)] >= gamma, where p(x) is the mean of
@@ -126,13 +126,13 @@ def by_strangers(seen: Sight, references: References) -> Reals:
     p = np.exp(_log_sigmoid(references.confidences))
     inside = references.members
     typical = ((p * inside).sum(0) / inside.sum(0) + (p * ~inside).sum(0) / (~inside).sum(0)) / 2
-    typical_stranger = np.exp(_log_sigmoid(np.stack([sight.strangers for sight in references.sights]))).mean(0)
+    typical_stranger = np.exp(_log_sigmoid(np.stack([answer.strangers for answer in references.answers]))).mean(0)
     own = _log_sigmoid(seen.candidates) - _logarithm(typical)
     others = np.sort(_log_sigmoid(seen.strangers) - _logarithm(typical_stranger))
     return np.asarray(np.searchsorted(others, own - np.log(GAMMA), side="right") / others.size)
 
 
-MembershipScore: TypeAlias = Callable[[Sight, References], Reals]
+MembershipScore: TypeAlias = Callable[[ModelAnswers, References], Reals]
 SCORES: Mapping[str, MembershipScore] = {
     "loss": by_loss,
     "shadow": by_shadows,
@@ -157,9 +157,9 @@ def fit_logistic(features: Reals, labels: Mask) -> Reals:
     return weights
 
 
-def _features(sight: Sight) -> Reals:
+def _features(answer: ModelAnswers) -> Reals:
     # Within about 1 for any model worth attacking, so that the ridge weighs alike on all of them.
-    return np.clip(np.column_stack([sight.candidates, sight.top]), -_REACH, _REACH) / 10
+    return np.clip(np.column_stack([answer.candidates, answer.top]), -_REACH, _REACH) / 10
 
 
 def _with_constant(features: Reals) -> Reals:

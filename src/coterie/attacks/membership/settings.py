@@ -39,7 +39,7 @@ class MembershipSettings(Settings):
     references: Annotated[int, Option("Reference models of the attacker, an even number.", least=4, most=10_000)] = 16
     victims: Annotated[int, Option("Federations attacked in each trial.", least=1, most=10_000)] = 8
     strangers: int = 300
-    """Examples of nobody, which the attacker compares with."""
+    """Examples that no client has, for comparison."""
     connection: Annotated[float, Option("Probability of an edge in CCESA's graph.")] = 0.9
     noise: Annotated[
         float, Option("Noise multiplier of one more federation, to show the effect of noise; 0: none.")

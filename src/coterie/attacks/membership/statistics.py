@@ -10,22 +10,22 @@ from coterie.attacks.membership.measure import LOW_RATES, Measured, PassiveTrial
 from coterie.reports.intervals import mean_interval, share_interval
 
 ATTACKS = {"loss": "loss threshold", "shadow": "shadow models", "lira": "LiRA", "rmia": "RMIA"}
-"""The attacks as they are called in texts."""
+"""The names of the attacks in texts."""
 GUESSING = 0.5
-"""AUC and balanced accuracy of somebody who saw nothing."""
+"""The AUC and the balanced accuracy of guessing."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """How many members are found while few others are taken for one."""
+    """The number of members found at a low false-positive rate."""
 
     rate: float
-    """The share of others that may be, in every trial."""
+    """The largest false-positive rate, in every trial."""
     share: float
     interval: tuple[float, float]
     """Clopper and Pearson's, as if all candidates were independent."""
     false_alarms: int
-    """How many others that is at most, over all trials."""
+    """The number of false positives that this allows, over all trials."""
     others: int
 
 
@@ -43,7 +43,7 @@ class InferenceSummary:
 
     @classmethod
     def of(cls, measured: Sequence[Measured]) -> "InferenceSummary":
-        """Put trials together."""
+        """Combine the trials."""
         decisions = [one.decisions for one in measured]
         areas, accuracies = [one.auc for one in measured], [one.balanced_accuracy for one in decisions]
         precisions = [one.precision for one in decisions if one.precision is not None]
@@ -96,15 +96,15 @@ def summarise_budget(trials: Sequence[PassiveTrial]) -> dict[str, dict[str, list
 
 
 def mean_accuracy(trials: Sequence[PassiveTrial]) -> dict[str, float]:
-    """Return how good the models are that each view shows."""
+    """Return the mean accuracy of the models in each view."""
     return {view: float(np.mean([trial.accuracy[view] for trial in trials])) for view in trials[0].accuracy}
 
 
 def strongest(summaries: Mapping[str, InferenceSummary]) -> str:
-    """Name the attack with the largest AUC. Choose on the baseline, before looking at anything protected."""
+    """Return the attack with the largest AUC; choose it on the baseline, before looking at anything protected."""
     return max(summaries, key=lambda attack: summaries[attack].auc)
 
 
 def _interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return the interval for the mean over trials, if there are several: JSON knows no infinity."""
+    """Return the interval for the mean over trials; None for a single trial, because JSON has no infinity."""
     return mean_interval(values) if len(values) > 1 else None

@@ -1,4 +1,4 @@
-"""The audit of one sum: two updates of a client that the server knows, and a sum that holds one of them."""
+"""The audit of one sum: the server knows two updates of a client, and finds out which of them is in the sum."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from coterie.attacks import threats
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import Vector
 from coterie.attacks.one_sum.bounds import Bound, audit
@@ -26,19 +27,19 @@ PAIRS = {
     CLIENT: "another client's update",
     CRAFTED: "the worst direction",
 }
-"""What the two updates are: one client's, with one example or another in its place; those of two clients; or any of the
-norm that updates are clipped to, this way and that, where other clients' updates scatter least."""
+"""The two updates: those of one client before and after one example is replaced; those of two clients; or two opposite
+updates of the largest norm, in the direction in which the updates of other clients vary least."""
 
 
 @dataclass(frozen=True)
 class Audited:
-    """One audit: with how many clients, of which pair, with how much noise."""
+    """One audit: the number of clients, the pair of updates, the noise, and the bound on epsilon."""
 
     clients: int
     pair: str
     multiplier: float
     distance: float
-    """Of the two hypotheses in deviations, by the normal approximation."""
+    """The distance of the two hypotheses in standard deviations, by the normal approximation."""
     bound: Bound
 
 
@@ -48,28 +49,15 @@ class Audits:
 
     trials: Sequence[Sequence[Audited]]
     session_gap: float
-    """How far the sum of a real session was from the one in the clear."""
+    """The error of the sum that a real session revealed."""
 
 
 @dataclass(frozen=True)
 class OneSum(OneSumSettings):
-    """What a single secure sum says about one of its clients."""
+    """What a single secure sum reveals about one of its clients."""
 
-    name: ClassVar[str] = "one-sum"
-    title: ClassVar[str] = "What one sum says"
-
-    @property
-    def threat(self) -> Adversary:
-        """The server, honest but curious, in a single round."""
-        return Adversary(
-            who="the server of a secure aggregation, honest but curious",
-            sees="one sum of a cohort's updates, and nothing else",
-            knows=(
-                "the two updates of which the client sent one, the model, how it is trained, and how other clients' "
-                "updates are distributed: all but which clients they are and what they drew"
-            ),
-            may="compute",
-        )
+    title: ClassVar[str] = "What one secure sum reveals"
+    threat: ClassVar[Adversary] = threats.ONE_SUM
 
     def measure(self, watch: OnProgress) -> Audits:
         """Audit sums without noise and with it."""
@@ -97,7 +85,7 @@ class OneSum(OneSumSettings):
         return composed_epsilon(Concentrated(0.5 * (2 / multiplier) ** 2, 0.0), 1, self.delta)
 
     def audit(self, people: Population, seed: int, watch: OnShare = ignore_progress) -> list[Audited]:
-        """Audit all pairs without noise, and the worst one with each noise."""
+        """Audit all pairs without noise, and the worst pair with each noise."""
         scatter = Uncertainty.of(people.known)
         cases = [(clients, pair, 0.0) for clients in self.cohorts for pair in PAIRS]
         cases += [(clients, CRAFTED, multiplier) for clients in self.cohorts for multiplier in self.noise]
@@ -120,14 +108,14 @@ class OneSum(OneSumSettings):
         return found
 
     def _session_gap(self, people: Population, clients: int, seed: int) -> float:
-        """Play a real session of this size; return how far the opened sum is from the one in the clear, in norms."""
+        """Play a real session of this size; return the error of the sum that it reveals, relative to the norm."""
         updates = [people.targets[0], *people.others[: clients - 1]]
         played = play_session(updates, stream(seed, "one sum", clients), precision=_PRECISION)
         return played.error * clients / people.norm
 
 
 def choose_pair(people: Population, scatter: Uncertainty, pair: str) -> tuple[Vector, Vector]:
-    """Return two updates; the attacker chooses by its own clients alone, never by those in the sums."""
+    """Return two updates; the attacker chooses them by its simulated clients only, never by those in the sums."""
     target = people.targets[0]
     if pair == CRAFTED:
         return people.norm * scatter.directions[:, 0], -people.norm * scatter.directions[:, 0]

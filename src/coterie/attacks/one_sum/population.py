@@ -1,4 +1,4 @@
-"""Clients for the audit of one sum: the attacker's own, to learn from, and those that sums are drawn from."""
+"""Clients for the audit of one sum: those that the attacker simulates, and those that sums are drawn from."""
 
 import math
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ _CHUNK = 500  # sums drawn at a time
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Updates of real clients, clipped to one norm; a row each."""
+    """Updates of clients, clipped to one norm; one in each row."""
 
     known: UpdateRows = field(repr=False)
     """Updates of clients that the attacker simulates."""

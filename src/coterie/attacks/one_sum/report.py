@@ -1,4 +1,4 @@
-"""The report on one sum: the ε that an audit shows, and the ε that noise guarantees."""
+"""The report on one sum: the epsilon that the audit shows, and the epsilon that noise guarantees."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -26,7 +26,7 @@ _REMARKS = (
 
 @dataclass(frozen=True)
 class Shown:
-    """What the trials of one audit show together."""
+    """The results of one audit over all trials."""
 
     epsilon: float
     """The median of the lower bounds."""
@@ -37,7 +37,7 @@ class Shown:
 
     @classmethod
     def of(cls, audits: Sequence[Audited]) -> "Shown":
-        """Put trials together."""
+        """Combine the trials."""
         bounds = [one.bound for one in audits]
         epsilons = [one.epsilon for one in bounds]
         return cls(median(epsilons), min(epsilons), max(epsilons), median(one.distance for one in audits), bounds)

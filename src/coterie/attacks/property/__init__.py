@@ -1,1 +1,1 @@
-"""Property inference over rounds: which client has a kind of data, although its updates change."""
+"""Property inference over rounds: find the clients that have a kind of data, although their updates change."""

@@ -1,4 +1,4 @@
-"""Property inference tried on real training: some clients' pictures are upside down, and the server looks for them."""
+"""Property inference on real training: the pictures of some clients are upside down, and the server looks for them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,13 +6,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from coterie.attacks import threats
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import (
     Federation,
     ObservedRound,
-    Side,
+    Selection,
     make_problem,
-    make_sides,
+    make_selections,
 )
 from coterie.attacks.property.detector import (
     Auxiliary,
@@ -31,59 +32,48 @@ from coterie.training.streams import stream
 
 @dataclass(frozen=True, eq=False)
 class PropertyTrial:
-    """What came of one window of rounds."""
+    """The results of one window of rounds."""
 
     scores: Reals = field(repr=False)
-    """Of each client: about 1 for who has the property."""
+    """The score of each client: about 1 if it has the property."""
     having: Mask = field(repr=False)
-    """Who has it."""
+    """The clients that have the property."""
     auc: float
     among_mates: float | None
-    """The same among circle mates alone; None where no circle has both kinds of clients."""
+    """The AUC within circles only; None if no circle has both kinds of clients."""
     accuracy: float
-    """Of calling those with a score above a half."""
+    """The accuracy if clients with a score above 0.5 are said to have the property."""
     best_by_circles: float
-    """The AUC of knowing how many of each circle have the property."""
+    """The AUC of an attacker who knows only how many members of each circle have the property."""
     equal_scores: bool
-    """Whether circle mates have equal scores throughout."""
+    """Whether all members of a circle have equal scores, in every circle."""
 
 
 @dataclass(frozen=True)
 class PropertyInference(PropertySettings):
-    """The attack on training from its first round on, with steps as usual."""
+    """The attack on training from its first round, with ordinary steps."""
 
-    name: ClassVar[str] = "property"
     title: ClassVar[str] = "Property inference over rounds"
-
-    @property
-    def threat(self) -> Adversary:
-        """An honest-but-curious server with data of its own."""
-        return Adversary(
-            who="the server, honest but curious: it follows the protocol and keeps what it sees",
-            sees="the sum of each round's updates, as secure aggregation reveals it, and the model it sent out",
-            knows="who was aggregated in which round; data of the same kind as the clients', with the property and "
-            "without; how clients train",
-            may="compute, and train clients of its own",
-        )
+    threat: ClassVar[Adversary] = threats.PROPERTY
 
     def measure(self, watch: OnProgress) -> Mapping[str, Sequence[PropertyTrial]]:
-        """Train under every way to choose cohorts, and attribute the property; return the trials of each side."""
+        """Train under every selection, and attribute the property to clients; return the trials of each selection."""
         found: dict[str, list[PropertyTrial]] = {}
-        steps = self.trials * len(self.sides(0))
+        steps = self.trials * len(self.selections(0))
         for trial in range(self.trials):
             federation, auxiliary, having = self.prepare(trial)
-            for side in self.sides(trial):
-                watch(side.name, sum(map(len, found.values())) / steps)
-                found.setdefault(side.name, []).append(self.attack(federation, auxiliary, having, side))
+            for selection in self.selections(trial):
+                watch(selection.name, sum(map(len, found.values())) / steps)
+                found.setdefault(selection.name, []).append(self.attack(federation, auxiliary, having, selection))
         return found
 
-    def sides(self, trial: int) -> list[Side]:
-        """Return what is compared."""
+    def selections(self, trial: int) -> list[Selection]:
+        """Return the ways to choose cohorts that are compared."""
         policies, seed = ("random", "multi-round"), self.seed + trial
-        return make_sides(policies, self.privacy, self.clients, self.cohort, seed, naive=self.dropouts > 0)
+        return make_selections(policies, self.privacy, self.clients, self.cohort, seed, naive=self.dropouts > 0)
 
     def prepare(self, trial: int) -> tuple[Federation, Auxiliary, Mask]:
-        """Deal examples to the clients and the attacker, and say which clients have the property."""
+        """Deal examples to the clients and the attacker, and choose the clients that have the property."""
         seed = self.seed + trial
         dataset = load(self.data, self.data_dir)
         if dataset.classes is None or len(dataset.input_shape) != 3:
@@ -108,11 +98,11 @@ class PropertyInference(PropertySettings):
         auxiliary = Auxiliary(problem, rest, rest + size, self.examples, self.share)
         return Federation(dataset, problem, parts, seed), auxiliary, having
 
-    def attack(self, federation: Federation, auxiliary: Auxiliary, having: Mask, side: Side) -> PropertyTrial:
-        """Observe training from its beginning, score each round, and attribute the scores."""
+    def attack(self, federation: Federation, auxiliary: Auxiliary, having: Mask, selection: Selection) -> PropertyTrial:
+        """Observe training from its first round, score each round, and attribute the scores to clients."""
         work = LocalSGD(self.learning_rate, batch_size=self.batch_size)
         rows, means = [], []
-        for played in federation.play(federation.fedavg(work), range(1, self.rounds + 1), side, self.dropouts):
+        for played in federation.play(federation.fedavg(work), range(1, self.rounds + 1), selection, self.dropouts):
             rows.append(np.isin(np.arange(self.clients), played.members))
             means.append(self._score(auxiliary, played, work, federation.seed))
         if not rows:
@@ -122,10 +112,10 @@ class PropertyInference(PropertySettings):
             scores,
             having,
             auc=area_under_curve(scores, having),
-            among_mates=ranking_among_mates(scores, having, side.mates),
+            among_mates=ranking_among_mates(scores, having, selection.mates),
             accuracy=float(np.mean((scores > 0.5) == having)),
-            best_by_circles=best_by_circles(having, side.mates),
-            equal_scores=all(np.ptp(scores[list(circle)]) == 0 for circle in side.mates),
+            best_by_circles=best_by_circles(having, selection.mates),
+            equal_scores=all(np.ptp(scores[list(circle)]) == 0 for circle in selection.mates),
         )
 
     def _score(self, auxiliary: Auxiliary, played: ObservedRound, work: LocalSGD, seed: int) -> float:

@@ -13,11 +13,11 @@ from coterie.reports.intervals import spread, spread_cell
 from coterie.reports.words import Level, count
 
 if TYPE_CHECKING:
-    from coterie.attacks.federation import Side
+    from coterie.attacks.federation import Selection
     from coterie.attacks.property.measure import PropertyInference, PropertyTrial
 
 _DOUBT = 0.05  # of calling a ranking better than guessing that is not
-_HAVING, _OTHERS = 0.16, -0.16  # where points lie beside the line of their side
+_HAVING, _OTHERS = 0.16, -0.16  # where points lie beside the line of their selection
 _SCORES = (
     "A point is a client in a trial. Where red and grey points lie apart, the server knows who has the property; "
     "circle mates have one score, so that a red point has a grey one below it wherever not all of its circle have it."
@@ -26,29 +26,36 @@ _SCORES = (
 
 def report(attack: PropertyInference, found: Mapping[str, Sequence[PropertyTrial]]) -> Findings:
     """Report on the trials of every way to choose cohorts."""
-    sides = attack.sides(0)
-    results = {side.name: _numbers(found[side.name]) for side in sides}
+    selections = attack.selections(0)
+    results = {selection.name: _numbers(found[selection.name]) for selection in selections}
     held = {
-        side.name: side.circles and side.aligned and all(one.equal_scores for one in found[side.name]) for side in sides
+        selection.name: selection.circles
+        and selection.aligned
+        and all(one.equal_scores for one in found[selection.name])
+        for selection in selections
     }
     random, circles = results["random"], results["multi-round"]
     works = _works(random) or _works(circles)
     return Findings(
         level=Level.DANGER if not held["multi-round"] else Level.CAUTION if works else Level.NOTHING,
         headlines=[_headline(attack.privacy[0], random, circles, held=held["multi-round"])],
-        about=f"{attack.clients} clients with {attack.examples} examples each of {attack.data} train {attack.model} "
-        f"for {count(attack.rounds, 'round')} of {attack.cohort}, with ordinary steps; a client is lost inside a round "
-        f"with {attack.dropouts:.0%}. The property: {attack.share:.0%} of the pictures are upside down; "
-        f"{attack.holders} clients have it. In every round the server trains {attack.own_clients} clients of its own "
-        "to fit a detector. "
-        f"{count(attack.trials, 'trial')}. Sums are added up in the clear, since nothing else of a round is used.",
+        about=f"{attack.clients} clients, each with {attack.examples} examples of {attack.data}, train {attack.model} "
+        f"for {count(attack.rounds, 'round')} with {attack.cohort} clients each, in ordinary steps; a client drops out "
+        f"of a round with a probability of {attack.dropouts:.0%}. The property: {attack.share:.0%} of the pictures are "
+        f"upside down; {attack.holders} clients have it. In every round the server trains "
+        f"{attack.own_clients} simulated clients to fit a detector. {count(attack.trials, 'trial')}. Sums are "
+        "computed in the clear, because nothing else of a round is used.",
         numbers={
             "policies": results,
             "no_information": {"auc": 0.5, "accuracy": _majority(attack)},
         },
-        tables=[_table(attack, sides, results)],
-        plots=[Plot("Score of each client", draw_scores(sides, found), _SCORES)],
-        card=[line for side in sides for line in _card(side, results[side.name], held=held[side.name])],
+        tables=[_table(attack, selections, results)],
+        plots=[Plot("Score of each client", draw_scores(selections, found), _SCORES)],
+        card=[
+            line
+            for selection in selections
+            for line in _card(selection, results[selection.name], held=held[selection.name])
+        ],
         remarks=[
             "Circles do not hide that one of their members has the property: with few members it says much about each "
             "of them. Larger circles say less, and noise is what bounds it.",
@@ -57,12 +64,13 @@ def report(attack: PropertyInference, found: Mapping[str, Sequence[PropertyTrial
 
 
 def chance_of_ranking(trials: Sequence[PropertyTrial]) -> float:
-    """Return how likely guessing ranks clients with the property so high, over all trials.
+    """Return the p-value of the ranking over all trials: how often guessing ranks clients with the property as high.
 
-    Mann and Whitney's test, one-sided, by the normal law, with ranks taken within each trial. Who has the property is
-    drawn by lot in each trial, whatever the circles: for who learns nothing, every set of so many clients is as likely
-    as any other, given the scores. So it does not matter how scores depend on each other, as those of circle mates do,
-    which are equal: they are ties, and the variance is that of a sum of so many ranks, drawn without replacement.
+    Mann and Whitney's test, one-sided, by the normal approximation, with ranks taken within each trial. The clients
+    with the property are drawn at random in each trial, independently of circles. So for an attacker who learns
+    nothing, every set of that many clients is equally likely, given the scores. It does not matter how scores depend on
+    each other. Circle mates have equal scores: they are ties, and the variance is that of a sum of ranks drawn without
+    replacement.
     """
     from scipy.stats import norm, rankdata
 
@@ -75,7 +83,7 @@ def chance_of_ranking(trials: Sequence[PropertyTrial]) -> float:
 
 
 def _works(one: Mapping[str, Any]) -> bool:
-    """Tell whether the ranking is better than guessing."""
+    """Return whether the ranking is significantly better than guessing."""
     return bool(one["chance_of_such_ranking"] < _DOUBT)
 
 
@@ -111,21 +119,23 @@ def _numbers(trials: Sequence[PropertyTrial]) -> dict[str, Any]:
     }
 
 
-def _table(attack: PropertyInference, sides: Sequence[Side], results: Mapping[str, Mapping[str, Any]]) -> Table:
+def _table(
+    attack: PropertyInference, selections: Sequence[Selection], results: Mapping[str, Mapping[str, Any]]
+) -> Table:
     return Table(
         "How well clients with the property are found",
         ("selection", "AUC", "± over trials", "by chance", "among mates", "by circles' counts", "accuracy"),
         [
             (
-                side.words,
+                selection.words,
                 f"{one['auc']:.2f}",
                 spread_cell(one["auc_spread"], ".2f"),
                 f"{one['chance_of_such_ranking']:.1g}",
                 _share(one["auc_among_mates"]),
-                f"{one['auc_by_circle_counts']:.2f}" if side.circles and side.aligned else "",
+                f"{one['auc_by_circle_counts']:.2f}" if selection.circles and selection.aligned else "",
                 f"{one['accuracy']:.0%}",
             )
-            for side, one in ((side, results[side.name]) for side in sides)
+            for selection, one in ((selection, results[selection.name]) for selection in selections)
         ],
         "AUC: how often a client that has the property is ranked above one that has not; 0.5 is guessing. By chance: "
         "how likely guessing ranks so well (Mann and Whitney, over all trials). Among mates: the AUC over pairs within "
@@ -134,21 +144,21 @@ def _table(attack: PropertyInference, sides: Sequence[Side], results: Mapping[st
     )
 
 
-def _card(side: Side, one: Mapping[str, Any], *, held: bool) -> Iterator[CardLine]:
+def _card(selection: Selection, one: Mapping[str, Any], *, held: bool) -> Iterator[CardLine]:
     if not held:
         why = f"AUC {one['auc']:.2f}, and {_share(one['auc_among_mates'])} among mates; guessing: 0.5"
         outcome = Effect.NOT_ELIMINATED if _works(one) else Effect.NOT_SHOWN
-        yield CardLine("find who has a property", side.words, outcome, why)
+        yield CardLine("find who has a property", selection.words, outcome, why)
         return
     yield CardLine(
         "tell a client from its circle by a property",
-        side.words,
+        selection.words,
         Effect.ELIMINATED,
         "circle mates have equal columns in every history, so they get equal scores: distinguished as by guessing",
     )
     yield CardLine(
         "find circles that have a property",
-        side.words,
+        selection.words,
         Effect.REDUCED if _works(one) else Effect.NOT_SHOWN,
         f"AUC {one['auc']:.2f}; knowing how many of each circle have it would give {one['auc_by_circle_counts']:.2f}",
     )
@@ -162,18 +172,18 @@ def _share(value: float | None) -> str:
     return "no pairs" if value is None else f"{value:.2f}"
 
 
-def draw_scores(sides: Sequence[Side], found: Mapping[str, Sequence[PropertyTrial]]) -> Figure:
-    """Draw the score of every client in every trial, those with the property above the line of their side."""
-    names = [side.words for side in sides]
+def draw_scores(selections: Sequence[Selection], found: Mapping[str, Sequence[PropertyTrial]]) -> Figure:
+    """Draw the score of every client in every trial; those with the property are above the line of their selection."""
+    names = [selection.words for selection in selections]
     traces = []
     for name, color, kind, beside in (
         ("has the property", "@danger", True, _HAVING),
         ("has not", "@muted", False, _OTHERS),
     ):
         points = [
-            (float(score), len(sides) - 1 - row + beside)
-            for row, side in enumerate(sides)
-            for trial in found[side.name]
+            (float(score), len(selections) - 1 - row + beside)
+            for row, selection in enumerate(selections)
+            for trial in found[selection.name]
             for score in trial.scores[trial.having == kind]
         ]
         traces.append(
@@ -187,7 +197,10 @@ def draw_scores(sides: Sequence[Side], found: Mapping[str, Sequence[PropertyTria
                 "hovertemplate": "score %{x:.2f}<extra></extra>",
             }
         )
-    ticks = {"tickvals": list(range(len(sides))), "ticktext": names[::-1], "automargin": True}
+    ticks = {"tickvals": list(range(len(selections))), "ticktext": names[::-1], "automargin": True}
     layout = make_layout("score: about 1 for clients with the property", "", yaxis=ticks)
-    apart = "; ".join(f"{side.words}: AUC {np.mean([trial.auc for trial in found[side.name]]):.2f}" for side in sides)
-    return Figure(traces, layout, 120 + 70 * len(sides), f"The score of every client. {apart}.")
+    apart = "; ".join(
+        f"{selection.words}: AUC {np.mean([trial.auc for trial in found[selection.name]]):.2f}"
+        for selection in selections
+    )
+    return Figure(traces, layout, 120 + 70 * len(selections), f"The score of every client. {apart}.")

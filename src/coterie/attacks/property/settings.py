@@ -4,7 +4,18 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from coterie.errors import ConfigError
-from coterie.settings import MOST_CLIENTS, MOST_TRIALS, DataDir, DataName, ModelName, Option, Seed, Settings, Trials
+from coterie.settings import (
+    MOST_CLIENTS,
+    MOST_TRIALS,
+    DataDir,
+    DataName,
+    ModelName,
+    Option,
+    RoundDropout,
+    Seed,
+    Settings,
+    Trials,
+)
 
 
 @dataclass(frozen=True)
@@ -23,15 +34,7 @@ class PropertySettings(Settings):
     cohort: Annotated[int, Option("Clients in a round, K.", least=2, most=MOST_CLIENTS)] = 8
     holders: Annotated[int, Option("Clients with the property.", least=1)] = 8
     privacy: Annotated[tuple[int, ...], Option("Size of a circle, T; may be repeated.", least=2, metavar="T")] = (2, 4)
-    dropouts: Annotated[
-        float,
-        Option(
-            "Probability that a client drops out inside a round. Above 0, circles are also tried without the rule that "
-            "excludes a broken circle.",
-            least=0,
-            most=0.99,
-        ),
-    ] = 0.1
+    dropouts: RoundDropout = 0.1
     rounds: Annotated[int, Option("Rounds that the server observes.", least=1, most=MOST_TRIALS)] = 80
     trials: Trials = 3
     data: DataName = "digits"

@@ -1,1 +1,1 @@
-"""Differencing on saved sums: which clients a server's own records determine."""
+"""Differencing on saved sums: the clients whose updates a server's own records determine."""

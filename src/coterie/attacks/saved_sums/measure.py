@@ -1,9 +1,8 @@
-"""Differencing on what a server really has: a participation log and the sums it kept.
+"""Differencing on the records of a server: a participation log, and the sums it saved.
 
-What the clients sent is not known here, so there is no error to measure. Which clients the sums determine is a question
-about P alone, and is answered in exact arithmetic, as ``coterie audit`` does. Whether updates were constant enough for
-the answer to be worth anything shows in the sums: if there are more of them than unknowns, constant updates must
-explain them all.
+What clients sent is unknown, so there is no error to measure. Which clients the sums determine depends on P only, and
+is computed in exact arithmetic, as ``coterie audit`` does. Whether updates were constant enough for the estimates to be
+useful shows in the sums: if there are more sums than unknowns, constant updates must explain all of them.
 """
 
 import io
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
+from coterie.attacks import threats
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.differencing.algebra import reconstruct, unexplained
 from coterie.attacks.federation import Matrix
@@ -33,28 +33,27 @@ from coterie.reports.words import count, printable
 from coterie.runs.storage.folder import RunFolder
 
 MOST_BYTES = 2_000 * MEGABYTE
-"""That saved sums may take in memory, unless more are allowed."""
+"""The memory that saved sums may take by default."""
 
 
 @dataclass(frozen=True, eq=False)
 class SumsAudit:
-    """What saved sums give away."""
+    """What saved sums reveal."""
 
     written_to: str | None
     """The file of estimates, if one was written."""
     audited: AuditReport
     participation: Participation
-    """Of the rounds whose sums were saved."""
+    """The participation matrix of the rounds whose sums were saved."""
     matrix: Mask
     unexplained: float
-    """The share of the sums that constant updates leave unexplained."""
+    """The share of the sums that constant updates do not explain."""
 
 
 @dataclass(frozen=True)
 class RecordedDifferencing:
     """Least squares on saved sums of at most ``limit`` bytes; estimates are written to ``out`` if it is given."""
 
-    name: ClassVar[str] = "differencing"
     title: ClassVar[str] = "Differencing over recorded rounds"
 
     log: str
@@ -66,16 +65,11 @@ class RecordedDifferencing:
 
     @property
     def threat(self) -> Adversary:
-        """Whoever has the server's records."""
-        return Adversary(
-            who="the server, honest but curious, or whoever has its records",
-            sees=f"the mean update of each round, in {Path(self.sums).name}",
-            knows=f"who was aggregated in which round, by {Path(self.log).name}",
-            may="compute",
-        )
+        """Who attacks, and with what."""
+        return threats.saved_sums(Path(self.log).name, Path(self.sums).name)
 
     def measure(self, watch: OnProgress) -> SumsAudit:
-        """Read both, find out whose update is determined, and reconstruct."""
+        """Read log and sums, find the clients that they determine, and reconstruct updates."""
         watch("reading", 0.0)
         participation, means = matched(read_log(self.log, **self.reading), read_sums(Path(self.sums), self.limit))
         watch("auditing", 0.2)
@@ -89,13 +83,13 @@ class RecordedDifferencing:
 
 
 def kept_by(folder: Path) -> tuple[str, str]:
-    """Return the log and the sums of a run that kept them."""
+    """Return the log and the sums of a run that saved them."""
     run = RunFolder.open(folder)
     config = run.config()
     if config.clients.weighting != "uniform":
         raise ConfigError("this run weighted updates by numbers of examples, which the server does not know")
     if not run.sums_folder.is_dir():
-        raise ConfigError(f"{folder} kept no sums; a run does with: coterie run --set tracking.sums=true")
+        raise ConfigError(f"{folder} has no saved sums; a run saves them if tracking.sums is true")
     return str(folder), str(run.sums_folder)
 
 
@@ -142,7 +136,7 @@ def _read_archive(source: Path, limit: int) -> dict[str, npt.NDArray[Any]]:
 
 
 def matched(log: Participation, sums: Mapping[Label, npt.NDArray[Any]]) -> tuple[Participation, Matrix]:
-    """Return the rounds that revealed a sum which was kept, and these sums in rows."""
+    """Return the participation matrix of the rounds that have a saved sum, and these sums in rows."""
     unknown = sums.keys() - dict.fromkeys(log.rounds)
     if unknown:
         raise InputError(f"the log knows no round {printable(min(map(str, unknown)))}, of which there is a sum")

@@ -1,4 +1,4 @@
-"""The report on saved sums: which clients they determine, since which round, and whether updates were constant."""
+"""The report on saved sums: the clients that they determine, since which round, and whether updates were constant."""
 
 from collections.abc import Iterator
 
@@ -56,7 +56,7 @@ def report(_attack: RecordedDifferencing, measured: SumsAudit) -> Findings:
 def _line(audited: AuditReport, strong: int) -> CardLine:
     attack, against = "single out a client's update", "these cohorts"
     if audited.exposed:
-        why = f"{count(len(audited.exposed), 'unit vector')} in the row space of the participation matrix"
+        why = f"the sums determine the updates of {count(len(audited.exposed), 'client')}"
         return CardLine(attack, against, Effect.NOT_ELIMINATED, why)
     if strong > 1:
         why = f"groups of at least {strong} clients were always aggregated together"
@@ -72,7 +72,7 @@ def _table(audited: AuditReport) -> Table:
 
 
 def draw_determined(audited: AuditReport, participation: Participation, seen: int) -> Figure:
-    """Draw of how many clients the sums determine the update after each round."""
+    """Draw the number of clients whose update the sums determine, after each round."""
     numbers = {label: number for number, label in enumerate(participation.rounds)}
     new = np.bincount([numbers[exposure.round] for exposure in audited.exposed], minlength=len(numbers))
     counts = np.cumsum(new).tolist()

@@ -1,1 +1,1 @@
-"""Other systems, driven to do the same work as ours in the same run."""
+"""Other systems, which do the same work as Coterie in the same run, for comparison."""

@@ -1,8 +1,9 @@
-"""Our rounds against those of other systems, in turns, in one run.
+"""Rounds of Coterie and of other systems, in turns, in one run.
 
-Rivals train the same model on the same examples, in each round the cohort that our run has just aggregated, with the
-same batches and learning rate. They aggregate plainly. In the first round, which does not count, all start from the
-same model, and a rival's new one must agree with ours up to rounding: it has then done the same work.
+Rivals train the same model on the same examples, with the same batches and learning rate; in each round they train the
+cohort that our run has just aggregated. They aggregate without protection. In the first round, which does not count,
+all start from the same model, and a rival's new model must agree with ours up to rounding. This shows that it did the
+same work.
 """
 
 import statistics
@@ -67,7 +68,7 @@ SYSTEMS = {
 
 @dataclass(frozen=True)
 class RivalCosts:
-    """What the rounds cost a rival, those at the same place as ours played right after them."""
+    """The costs of a rival's rounds, in the order of ours; each was played right after ours."""
 
     system: System
     seconds: tuple[float, ...]
@@ -76,11 +77,11 @@ class RivalCosts:
 
     @property
     def rounds_per_minute(self) -> float:
-        """How many rounds of the median length fit into a minute."""
+        """The number of rounds of median length in a minute."""
         return 60 / statistics.median(self.seconds)
 
     def slowdown(self, ours: Sequence[RoundCost]) -> float:
-        """How many times as long as our round a rival's takes: the median over the rounds."""
+        """Return how many times as long as our round a rival's round takes: the median over the rounds."""
         return statistics.median(theirs / cost.seconds for theirs, cost in zip(self.seconds, ours, strict=True))
 
 
@@ -147,7 +148,7 @@ def check_model(name: str, model: ModelArrays, expected: ModelArrays, clients: i
 
 
 def _cohort(folder: Path, number: int) -> tuple[str, ...]:
-    """Find in the ledger of our run who was aggregated."""
+    """Return the clients that our run aggregated, from its ledger."""
     with Ledger.open(RunFolder.open(folder / "secure").ledger_file, create=False) as ledger:
         return dict(ledger.rows())[number]
 

@@ -1,9 +1,9 @@
-"""Apple's pfl, as a rival: its federated averaging on PyTorch, with one process for each core.
+"""Apple's pfl as a rival: its federated averaging on PyTorch, with one process for each core.
 
-What runs is what users of pfl 0.6.0 get: ``FederatedAveraging.run`` with a ``SimulatedBackend`` and a ``PyTorchModel``,
-whose processes divide the cohort among them and add up their sums by torch.distributed. Each keeps one thread. A round
-is timed from pfl's callbacks, in the slowest process. Nothing is evaluated but in the first round, which pfl insists on
-and which never counts.
+It runs as users of pfl 0.6.0 run it: ``FederatedAveraging.run`` with a ``SimulatedBackend`` and a ``PyTorchModel``,
+whose processes divide the cohort among themselves and add their sums by torch.distributed. Each has one thread. A round
+is timed from pfl's callbacks, in the slowest process. Only the first round is evaluated, which pfl requires and which
+never counts.
 """
 
 import multiprocessing
@@ -25,7 +25,7 @@ _Pfl: TypeAlias = Any
 
 
 def parts(scenario: Scenario, rounds: int, workers: int) -> Sequence[Serve]:
-    """Return what to run: one process for each worker, which find each other at the address of the first."""
+    """Return the processes to run, one for each worker; they find each other at the address of the first."""
     count = max(1, workers)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -97,7 +97,7 @@ def _turns(orders: Orders, place: RivalTasks) -> _Pfl:
     from pfl.metrics import Metrics
 
     class Turns(HyperParam, TrainingProcessCallback):  # type: ignore[misc]  # pfl may be absent
-        """Plays a round when it is told to, with the clients it is told; its value is the round's learning rate."""
+        """Starts a round when it is the turn of pfl, with our cohort; its value is the round's learning rate."""
 
         order = Order(1, place.strategy.clients)
 
@@ -108,7 +108,7 @@ def _turns(orders: Orders, place: RivalTasks) -> _Pfl:
             return self.work().learning_rate
 
         def client(self) -> str:
-            """Choose the next client; all processes choose alike, and take every one's own from among them."""
+            """Return the next client; all processes go through the same cohort, and each takes its part."""
             return next(self.clients)
 
         def on_train_begin(self, *, model: _Pfl) -> _Pfl:

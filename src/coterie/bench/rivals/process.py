@@ -1,8 +1,8 @@
-"""Another system that plays our rounds: in processes of its own, and only when it is told to.
+"""Another system that plays our rounds, in processes of its own and only when it is its turn.
 
-A rival learns by itself, in its own server loop. Where that loop is about to begin a round, it asks :class:`Orders` who
-takes part, and waits there for its turn; where the round is over, it says so. The time between is the rival's:
-starting up, waiting and talking to us are not counted.
+A rival trains in its own server loop. When the loop is about to begin a round, it asks :class:`Orders` who takes part,
+and waits for its turn; when the round is over, it reports that. Only the time in between counts: starting up, waiting
+and communication with us are not counted.
 """
 
 import multiprocessing
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Link: TypeAlias = Connection[Any, Any]
 
-_PATIENCE = 20.0  # seconds in which to leave in order, before a process is ended
+_PATIENCE = 20.0  # seconds until a process that does not exit is ended
 
 
 class Order(NamedTuple):
@@ -40,14 +40,14 @@ class RivalRound(NamedTuple):
 
 
 class Orders:
-    """A rival's end of the line to us; :class:`~coterie.errors.Cancelled` once we want no more rounds."""
+    """A rival's connection to us; raises :class:`~coterie.errors.Cancelled` when no more rounds are wanted."""
 
     def __init__(self, link: "Link") -> None:
         self._link = link
         self._began: float | None = None
 
     def next(self) -> Order:
-        """Wait for the next round, and start the stop-watch."""
+        """Wait for the next round, and start the clock."""
         if self._began is None:
             self._send(None)  # ready
         try:
@@ -58,7 +58,7 @@ class Orders:
         return order
 
     def done(self, model: "Callable[[], ModelArrays]") -> None:
-        """Stop the stop-watch, and report the model."""
+        """Stop the clock, and report the model."""
         seconds = perf_counter() - (self._began or 0.0)
         self._send(RivalRound(seconds, model()))
 
@@ -90,7 +90,7 @@ class Rival:
                 process = context.Process(target=_host, args=(part, theirs, log), daemon=True)
                 process.start()
                 self._processes.append(process)
-                theirs.close()  # so that the line is dead when the process is
+                theirs.close()  # so that the connection closes when the process ends
         except BaseException:
             self.close()
             raise
@@ -101,15 +101,15 @@ class Rival:
             self._receive(link)
 
     def play(self, order: Order) -> RivalRound:
-        """Let all processes play a round; the slowest one's time counts."""
+        """Have all processes play a round; the time of the slowest counts."""
         for link in self._links:
-            with suppress(ConnectionError):  # of a process that died; waiting for its answer tells why
+            with suppress(ConnectionError):  # the process died; receiving its answer raises the reason
                 link.send(order)
         answers: list[RivalRound] = [self._receive(link) for link in self._links]
         return RivalRound(max(answer.seconds for answer in answers), answers[0].model)
 
     def close(self) -> None:
-        """Hang up, upon which processes leave, and take theirs with them; end those that do not."""
+        """Close the connections, after which processes exit; end those that do not."""
         for link in self._links:
             link.close()
         for process in self._processes:
@@ -136,8 +136,8 @@ class Rival:
 
 
 def _host(part: Serve, link: "Link", log: Path) -> None:
-    """Be a rival's process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches our own process too, which then hangs up
+    """Run one process of a rival."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches our process, which then closes the connection
     with log.open("ab") as printed:
         for stream in 1, 2:
             os.dup2(printed.fileno(), stream)

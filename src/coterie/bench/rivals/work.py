@@ -1,7 +1,7 @@
-"""The work of a rival's clients, which is that of ours.
+"""The work of a rival's clients, which is the same as ours.
 
-Examples, initial model, learning rate and the order in which a client goes through its examples are made in a rival's
-processes by the code that makes them in ours, from the same seed.
+The code that makes the examples, the initial model, the learning rate and the order of a client's examples for our run
+also makes them in a rival's processes, from the same seed.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from coterie.training.local import LocalSGD, LocalTask
 
 
 class RivalTasks:
-    """What clients need for their work: model, examples, and what to do with them."""
+    """The tasks of clients: model, examples and local training."""
 
     def __init__(self, scenario: Scenario, rounds: int) -> None:
         """Prepare so many rounds, the first of which does not count."""
@@ -31,11 +31,11 @@ class RivalTasks:
         return self.strategy.models()["global"]
 
     def task(self, number: int, client: str, model: ModelArrays) -> LocalTask:
-        """Return what a client does with this model in a round of ours."""
+        """Return the task of a client with this model in a round of ours."""
         return replace(self.strategy.task(number, client), state=model)
 
     def work(self, number: int, client: str) -> tuple[LocalSGD, Indices]:
-        """Return the same for those who do it their own way: how, and the order of the client's examples."""
+        """Return the local training of a client and the order of its examples, for rivals that train on their own."""
         task = self.strategy.task(number, client)
         work = cast(LocalSGD, task.work)
         return work, np.concatenate(list(work.batches(task)))

@@ -141,7 +141,7 @@ def page_layout(tables: Mapping[str, Sequence[Learnt]]) -> dict[str, Any]:
 def draw_epsilons(
     tables: Mapping[str, Sequence[Learnt]], errors: set[str], paper: Printed, epsilons: Printed, path: Path
 ) -> None:
-    """Draw what is learnt against the epsilon that it is learnt with, beside the paper's (its Figure 4)."""
+    """Draw what is learnt against the epsilon that it is learnt with, beside the values of the paper (its Table 2)."""
     subtitle = (
         "Lines: learnt without noise, so without any epsilon. Points: DP-SGD, whose epsilon holds. Diamonds: what\n"
         "Theorem 1 would have for CGD; it is not sound. Grey: printed in the paper, for other notions of epsilon."
@@ -209,7 +209,7 @@ def draw_steps(tables: Mapping[str, Sequence[Learnt]], steps: Mapping[str, StepS
     """Draw how far falling steps can lead, and what accuracy gains by them."""
     colors = dict(zip(steps, (GREEN, RUST, BLUE, OCHRE), strict=False))
     headings = ("Sum of all steps so far, in constant steps", *(f"{name}: accuracy, %" for name in tables))
-    subtitle = "Once steps fall as alpha / (k + mu T)^2, all that follow add up to less than two constant ones."
+    subtitle = "Falling steps start at the constant one. All of them together are below 2 + mu T constant steps."
     with page(
         path, "How far falling steps lead", subtitle, headings, **page_layout(dict.fromkeys(headings, ()))
     ) as panels:

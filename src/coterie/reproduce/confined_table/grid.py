@@ -1,14 +1,15 @@
-"""Descents over grids of participants, and what each of them would learn alone or all together in one place.
+"""Descents over grids of participants, and for comparison participants that learn alone, or all in one place.
 
-All take full batches and the same constant or falling step along the mean gradient, of one network with one hidden
-layer, from random starts. Sums are made in the clear here: secure addition rounds entries and changes no more, and what
-it costs is measured by ``coterie bench confined``.
+All take full batches and the same constant or falling step along the mean gradient of a network with one hidden layer,
+from random starts. Sums are computed in the clear: secure addition would only round their entries, and its cost is
+measured by ``coterie bench confined``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from statistics import median
 from time import process_time
@@ -16,11 +17,22 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from coterie.arithmetic import FloatArray
-from coterie.confined import LOSS_CHECKS, ConfinedDescent, ConstantStep, Contribution, PaperStep, Spread, StepSize
+from coterie.cohorts.circles import Mask
+from coterie.confined import (
+    LOSS_CHECKS,
+    ConfinedDescent,
+    ConstantStep,
+    Contribution,
+    IncreaseCheck,
+    PaperStep,
+    Spread,
+    StepSize,
+)
 from coterie.confined.cached import CachedGroups
-from coterie.confined.claims import Theorem1
+from coterie.confined.claims import Theorem1, sound_epsilon
 from coterie.confined.grid import Grid, GridOffsets
 from coterie.confined.network import ROWS, Labels, loss_and_gradient, softmax_errors, zero_anchor
 from coterie.confined.offsets import Parameters, balanced_start
@@ -38,9 +50,9 @@ class GridCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     data: str
     options: dict[str, Any] = {}
-    """Those of the data set's loader."""
+    """The options of the data set's loader."""
     rows: int = 0
-    """How many training examples are used, the first of the file; 0: as many as can be dealt evenly."""
+    """The number of training examples, the first of the file; 0 is as many as can be dealt evenly."""
     groups: int
     members: int
     method: Literal["confined", "local", "local, own features", "centralised"] = "confined"
@@ -49,17 +61,56 @@ class GridCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """lambda."""
     most: float | None = None
     """If given, every participant draws its lambda between ``spread`` and this."""
+    lambdas: tuple[float, ...] = ()
+    """If given, the lambda that each group chooses, one for each group."""
     alpha: float = 0.5
     mu: float | None = None
-    """If given, steps are alpha / (k + mu T)^2 after the first ``constant`` ones."""
+    """If given, steps fall after the first ``constant`` ones: alpha ((1 + mu T) / (j + mu T))^2, T = iterations."""
     constant: int = 0
     check: str = "none"
+    threshold: float = 0.0
+    """LRR, for the check ``increase``: the local loss may increase by so much."""
     clip: float | None = None
     """If given, the norm that every participant's gradient is scaled down to."""
+    sigma: float = 0.0
+    """The deviation of the noise that every participant adds to each entry of its clipped gradient."""
+    fraction: float = 1.0
+    """C: the share of the groups that contribute to an iteration."""
+    circle: int = 1
+    """The subset of an iteration is a union of fixed circles of so many groups; 1 draws single groups, as the paper."""
+    choose: dict[str, tuple[float, ...]] = {}
+    """Settings that are chosen on validation examples, such as ``alpha``, with the values that are tried."""
+    validation: float = 0.2
+    """The share of the training examples, the last ones, that these are."""
     iterations: int
     every: int = 20
     sample: int = 10
-    """How many participants' models are evaluated: the first of so many groups."""
+    """The number of models that are evaluated: those of the first groups."""
+
+    def __post_init__(self) -> None:
+        if self.lambdas and len(self.lambdas) != self.groups:
+            raise ValueError(f"lambdas has {len(self.lambdas)} numbers for {self.groups} groups")
+        if self.groups % self.circle or not 0 < self.fraction <= 1 or not self.chosen:
+            raise ValueError(f"{self.fraction:g} of {self.groups} groups are not whole circles of {self.circle}")
+        if self.sigma < 0 or (self.sigma and self.clip is None):
+            raise ValueError("sigma must not be negative, and needs clip: noise hides nothing of unbounded gradients")
+        if unknown := set(self.choose) - {"alpha", "threshold"}:
+            raise ValueError(f"choose can try alpha and threshold, not {', '.join(sorted(unknown))}")
+
+    @property
+    def chosen(self) -> int:
+        """The number of groups that contribute to an iteration: whole circles."""
+        return round(self.fraction * self.groups / self.circle) * self.circle
+
+    @property
+    def blocks(self) -> int:
+        """The number of clipped blocks that an example of a group is in: its members', and the group's own."""
+        return self.members + 1
+
+    @property
+    def spreads(self) -> dict[str, Spread]:
+        """The lambdas that groups chose for themselves, by the name of the group."""
+        return dict(zip(Grid(self.groups).names, map(Spread, self.lambdas), strict=False))
 
     @property
     def step_size(self) -> StepSize:
@@ -70,13 +121,31 @@ class GridCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def claimed_epsilon(self) -> float:
-        """What Theorem 1 of the paper would have: not sound, for there is no noise."""
+        """The epsilon of the paper's Theorem 1: not sound, because it counts the random starts."""
+        return self._claim(1.0)
+
+    @property
+    def corollary_epsilon(self) -> float | None:
+        """The epsilon of the paper's Corollary 1, for IID data: not sound either; None if all groups contribute."""
+        return self._claim(self.chosen / self.groups) if self.chosen < self.groups else None
+
+    @property
+    def example_epsilon(self) -> float | None:
+        """The epsilon of the noise for one example replaced by another, if no group colludes; None without noise."""
+        if not self.sigma or self.clip is None:
+            return None
+        return sound_epsilon(
+            self.sigma, self.iterations, _DELTA, honest=self.chosen, norm=self.clip, blocks=self.blocks
+        )
+
+    def _claim(self, fraction: float) -> float:
         spread = self.spread if self.most is None else (self.spread + self.most) / 2
-        return Theorem1(self.groups * self.members, spread, 0.0, self.iterations).printed(_DELTA)
+        spread = sum(self.lambdas) / len(self.lambdas) if self.lambdas else spread
+        return Theorem1(self.groups * self.members, spread, self.sigma, self.iterations, fraction).printed(_DELTA)
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """Examples as rows of features: to train on, and to test with."""
+    """Training and test examples as rows of features."""
 
     x: FloatArray
     y: Labels
@@ -97,8 +166,14 @@ class Rows(msgspec.Struct, frozen=True):
 
 
 def play(case: GridCase, seed: int, folder: Path | None, stop: Callable[[], bool]) -> Finding | None:
-    """Let the participants of a case learn; None if it was asked to stop before the end."""
+    """Let the participants of a case learn; None if ``stop`` ended it before the last iteration."""
     rows = load_rows(case, folder)
+    tried = try_settings(case, rows, seed, stop) if case.choose else {}
+    if tried is None:
+        return None
+    best = max(tried, key=lambda values: tried[values]) if tried else ()
+    values = dict(best)
+    case = msgspec.structs.replace(case, choose={}, **values)
     learners = {"confined": _confined, "centralised": _centralised}.get(case.method, _alone)
     curve, seconds, refused = [], [], 0.0
     began = process_time()
@@ -117,6 +192,9 @@ def play(case: GridCase, seed: int, folder: Path | None, stop: Callable[[], bool
         participants=participants,
         refused=refused / case.iterations if case.method == "confined" else None,
         claimed=case.claimed_epsilon if case.method == "confined" else None,
+        corollary=case.corollary_epsilon if case.method == "confined" and case.fraction < 1 else UNSET,
+        example_epsilon=case.example_epsilon if case.method == "confined" and case.sigma else UNSET,
+        chosen=values or UNSET,
         seconds=median(seconds[1:] or seconds),
         peak_bytes=peak_rss_bytes(),
         rows=len(rows.y),
@@ -124,33 +202,72 @@ def play(case: GridCase, seed: int, folder: Path | None, stop: Callable[[], bool
 
 
 _Learning = Iterator[tuple[Callable[[], Evaluation], float]]
-"""After every iteration, what evaluates the models, and which share of the decisions was to refuse the step."""
+"""After every iteration, a function that evaluates the models, and the share of the groups that refused the step."""
+
+
+def try_settings(
+    case: GridCase, rows: Rows, seed: int, stop: Callable[[], bool]
+) -> dict[tuple[tuple[str, float], ...], float] | None:
+    """Try all combinations of the values in ``case.choose``; return the accuracy of each on validation examples.
+
+    Validation examples are the last training examples, and nobody trains on them here. None if ``stop`` ended it.
+    """
+    kept = round((1 - case.validation) * len(rows.y)) // case.groups * case.groups
+    if not 0 < kept < len(rows.y):
+        raise ConfigError(f"{len(rows.y)} examples, {case.validation:.0%} of them for validation, leave none or all")
+    held_out = Rows(rows.x[:kept], rows.y[:kept], rows.x[kept:], rows.y[kept:], rows.classes)
+    found = {}
+    for values in product(*([(name, value) for value in given] for name, given in case.choose.items())):
+        trial = msgspec.structs.replace(case, choose={}, **dict(values))
+        for number, (evaluation, _) in enumerate(_confined(trial, held_out, seed), start=1):
+            if stop():
+                return None
+            if number == trial.iterations:
+                found[values] = evaluation().score
+    return found
 
 
 def begin(case: GridCase, rows: Rows, seed: int) -> CachedGroups:
     """Let the groups of a case start at their offsets."""
     grid, anchor = Grid(case.groups, case.members), zero_anchor(rows.x.shape[1], case.hidden, rows.classes)
-    offsets = GridOffsets(anchor, lambda name: stream(seed, "offset", name), Spread(case.spread, case.most), grid=grid)
-    descent = ConfinedDescent(offsets, grid.names, case.step_size, LOSS_CHECKS[case.check]())
+    spread = Spread(case.spread, case.most)
+    offsets = GridOffsets(anchor, lambda name: stream(seed, "offset", name), spread, case.spreads, grid)
+    check = IncreaseCheck(case.threshold) if case.check == "increase" else LOSS_CHECKS[case.check]()
+    descent = ConfinedDescent(offsets, grid.names, case.step_size, check)
     return CachedGroups(rows.x, rows.y, grid, descent)
 
 
-def play_iteration(groups: CachedGroups, rng: np.random.Generator, clip: float | None = None) -> float:
-    """Take one step along the mean gradient of all groups; return the share of them that refused it."""
-    mean = groups.gradient(np.ones(groups.grid.groups, bool), Contribution(clip), rng)
+def draw_subset(case: GridCase, rng: np.random.Generator) -> Mask:
+    """Return the groups that contribute to an iteration: a union of circles, drawn once for all participants."""
+    circles = case.groups // case.circle
+    drawn = rng.choice(circles, case.chosen // case.circle, replace=False)
+    return np.repeat(np.isin(np.arange(circles), drawn), case.circle)
+
+
+def play_iteration(
+    groups: CachedGroups,
+    rng: np.random.Generator,
+    clip: float | None = None,
+    sigma: float = 0.0,
+    subset: Mask | None = None,
+) -> float:
+    """Take one step along the mean gradient of a subset, by default all groups; return the share that refused it."""
+    chosen = np.ones(groups.grid.groups, bool) if subset is None else subset
+    mean = groups.gradient(chosen, Contribution(clip, sigma), rng)
     return len(groups.advance(groups.descent.propose(mean), rng)) / groups.grid.groups
 
 
 def _confined(case: GridCase, rows: Rows, seed: int) -> _Learning:
     groups, rng = begin(case, rows, seed), stream(seed, "iterations")
-    descent = groups.descent
+    descent, drawing = groups.descent, stream(seed, "subsets")
 
     def evaluation() -> Evaluation:
         own = [rows.score(descent.confined(name)) for name in descent.participants[: case.sample]]
         return Evaluation.of(own, rows.score(descent.public_model)[0])
 
     for _ in range(case.iterations):
-        yield evaluation, play_iteration(groups, rng, case.clip)
+        subset = draw_subset(case, drawing) if case.chosen < case.groups else None
+        yield evaluation, play_iteration(groups, rng, case.clip, case.sigma, subset)
 
 
 def _centralised(case: GridCase, rows: Rows, seed: int) -> _Learning:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from coterie.errors import ConfigError
 from coterie.reproduce.confined_table.grid import play
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def measure(settings: ConfinedSettings, job: Job, seed: int, context: JobContext) -> Record | None:
-    """Learn in the way of the row; None if it was asked to stop before the end."""
+    """Learn in the way of the row; None if ``context.stop`` ended it before the last iteration."""
     if settings.row(job).by == "grid":
         found = play(settings.case(job), seed + job.trial, context.data, context.stop)
     else:
@@ -35,7 +36,7 @@ def read_run(result: RunResult) -> Finding:
     curve = tuple(_curve(result))
     if not curve:
         raise ConfigError("the run evaluated no model: data needs test examples")
-    return Finding(
+    found = Finding(
         curve=curve,
         iterations=summary.rounds,
         participants=summary.clients,
@@ -43,9 +44,10 @@ def read_run(result: RunResult) -> Finding:
         refused=_refused(result),
         epsilon=summary.epsilon,
         bdp=summary.extras.get("bdp"),
-        claimed=summary.extras.get("claimed_epsilon"),
+        claimed=summary.extras.get("theorem_epsilon"),
         rules=dict(summary.yardstick.rules),
     )
+    return msgspec.structs.replace(found, **_late(result))
 
 
 def _curve(result: RunResult) -> Iterator[Evaluation]:
@@ -62,7 +64,25 @@ def _curve(result: RunResult) -> Iterator[Evaluation]:
             worst=getattr(record, "worst", None),
             displacement=getattr(record, "displacement", None),
             models=result.summary.clients if personal else 1,
+            loss_spread=_recorded(getattr(record, "loss_spread", None)),
+            victims=_recorded(getattr(record, "victims", None)),
         )
+
+
+def _recorded(value: float | None) -> float | UnsetType:
+    return UNSET if value is None else value
+
+
+def _late(result: RunResult) -> dict[str, float | UnsetType]:
+    """Return what is known of late gradients, and how often the victims of packet drops and the others were summed."""
+    summary, victims = result.summary, set(result.summary.config.faults.victims)
+    found = {name: _recorded(summary.extras.get(name)) for name in ("late", "oldest", "late_refused")}
+    if victims:
+        summed = [name for record in result.records for name in record.aggregated]
+        of_victims = sum(name in victims for name in summed)
+        found["victim_sums"] = of_victims / (summary.rounds * len(victims))
+        found["other_sums"] = (len(summed) - of_victims) / (summary.rounds * (summary.clients - len(victims)))
+    return found
 
 
 def _refused(result: RunResult) -> float | None:

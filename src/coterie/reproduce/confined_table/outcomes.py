@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from coterie.cohorts.circles import Reals
 from coterie.reproduce.experiment import Record, paired_differences
@@ -14,8 +15,9 @@ from coterie.reproduce.experiment import Record, paired_differences
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """The participants' models after an iteration, on the test examples: the mean over them, and how they differ.
 
-    ``score`` is an accuracy from 0 to 1, or a mean squared error; ``displacement`` is that of the model which everybody
-    has who sees the sums, where sums are all that is sent.
+    ``score`` is an accuracy from 0 to 1, or a mean squared error. ``displacement`` is the score of the public model,
+    which everybody who sees the sums can compute. ``loss_spread`` is the standard deviation of the loss, ``victims``
+    the mean score of participants whose packets are dropped; older results do not have these.
     """
 
     iteration: int = 0
@@ -25,6 +27,8 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     worst: float | None = None
     displacement: float | None = None
     models: int = 1
+    loss_spread: float | UnsetType = UNSET
+    victims: float | UnsetType = UNSET
 
     @classmethod
     def of(cls, own: Sequence[tuple[float, float]], displacement: float | None = None) -> Evaluation:
@@ -38,6 +42,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
             worst=float(scores.min()) if several else None,
             displacement=displacement,
             models=len(own),
+            loss_spread=float(losses.std()) if several else UNSET,
         )
 
 
@@ -58,9 +63,25 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     epsilon: float | None = None
     bdp: float | None = None
     claimed: float | None = None
-    """What Theorem 1 of the paper would have for epsilon: not sound."""
+    """The epsilon of the paper's Theorem 1: not sound."""
     rules: dict[str, float] = {}
     """Scores of rules that learn nothing."""
+    corollary: float | UnsetType | None = UNSET
+    """The epsilon of the paper's Corollary 1, for a fraction of the participants and IID data: not sound."""
+    example_epsilon: float | UnsetType | None = UNSET
+    """The epsilon of the noise in the sums, for one example replaced by another."""
+    chosen: dict[str, float] | UnsetType = UNSET
+    """Settings that were chosen on validation examples."""
+    late: float | UnsetType = UNSET
+    """The number of gradients of older iterates that were summed."""
+    oldest: float | UnsetType = UNSET
+    """The age in iterations of the oldest of them."""
+    late_refused: float | UnsetType = UNSET
+    """The number of late gradients that became too old."""
+    victim_sums: float | UnsetType = UNSET
+    """The share of the iterations that a victim of packet drops contributed to, on average."""
+    other_sums: float | UnsetType = UNSET
+    """The same for the other participants."""
 
 
 class Learnt(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,14 +105,16 @@ class Learnt(msgspec.Struct, frozen=True, kw_only=True):
 
     def last(self, name: str) -> Reals:
         """Return a field of the last evaluation for each trial; nothing where it is not known."""
-        values = [getattr(finding.curve[-1], name) for finding in self.findings]
-        return np.array([value for value in values if value is not None], float)
+        return _known([getattr(finding.curve[-1], name) for finding in self.findings])
 
     def each(self, name: str) -> Reals:
         """Return a field of the findings for each trial; nothing where it is not known."""
-        values = [getattr(finding, name) for finding in self.findings]
-        return np.array([value for value in values if value is not None], float)
+        return _known([getattr(finding, name) for finding in self.findings])
 
     def ahead(self, other: Learnt, name: str) -> Reals:
         """Return by how much a field of the last evaluation exceeds another row's, in the trials that both have."""
         return paired_differences(self.trials, self.last(name), other.trials, other.last(name))
+
+
+def _known(values: Sequence[float | UnsetType | None]) -> Reals:
+    return np.array([value for value in values if isinstance(value, int | float)], float)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.cohorts.circles import Reals
-from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table, judge
+from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
 from coterie.reports.intervals import mean_and_spread, mean_interval, write_interval
 from coterie.reports.words import size
+from coterie.reproduce.confined_table.drops import drop_table
 from coterie.reproduce.confined_table.figures import (
     draw_curves,
     draw_epsilons,
@@ -21,6 +22,7 @@ from coterie.reproduce.confined_table.figures import (
     draw_steps,
 )
 from coterie.reproduce.experiment import decided
+from coterie.reproduce.verdicts import RULE, settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,12 +43,26 @@ _COSTS = (
     " Seconds are processor time of the median iteration, on one core and without evaluation; for rows that learn "
     "alone, of the evaluated participants together."
 )
+_NOISE = (
+    " *Epsilon of one example* counts the noise alone, for one example replaced by another, all groups honest, at "
+    "delta = 1e-5. The *claimed* one is the paper's Theorem 1, for any data, and *Corollary 1* is for IID data and a "
+    "fraction of the participants; both count the random starts as noise, which is not sound. *Chosen*: settings with "
+    "the best accuracy on validation examples, one value for each trial; neither epsilon covers this choice."
+)
+_LOSSES = (
+    " *Loss spread*: the standard deviation over participants of the loss on the test examples, which is what the "
+    "paper's Definition 2 of gamma-fairness has."
+)
+_VICTIMS = (
+    " *Victims*: the mean over the participants whose packets are dropped. *In sums*: the share of the iterations that "
+    "a participant contributed to, on average. *Late*: gradients of older iterates that were summed, with the age of "
+    "the *oldest* in iterations, or refused because they were too old."
+)
 DISPLACEMENT = "displacement"
 _JUDGED = (
     "The statistic is an interval for the mean over trials (Student's t, 95%): of a number, or of its difference "
-    "between two rows with the same seed. A claim holds if all of the interval is what the paper says, and does not if "
-    "none of it is. Where learning for longer could change it, fewer iterations than the paper's decide nothing. If "
-    "a table has less of something else than the paper, the statistic says so."
+    "between two rows with the same seed. A claim holds if all of the interval is in the range that it names, and does "
+    f"not hold if none of it is. {RULE}"
 )
 
 
@@ -57,12 +73,25 @@ def report(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> Findings:
     claims = list(learner_claims(settings, outcomes))
     return Findings(
         headlines=list(_headlines(settings, claims, outcomes)),
-        about=_EXPLANATION + (_COSTS if settings.growth else ""),
+        about=_explain(settings, outcomes),
         claims=claims,
         claims_note=_JUDGED,
-        tables=[_table(settings, name, members) for name, members in tables.items()],
+        tables=[
+            *(_table(settings, name, members) for name, members in tables.items()),
+            *([drop_table(settings.drops, 0)] if settings.drops else []),
+        ],
         drawings=list(_figures(settings, tables, outcomes)),
     )
+
+
+def _explain(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> str:
+    """Explain the columns that there are."""
+    parts = [_EXPLANATION] if _shows_learning(settings) else []
+    parts += [_COSTS] if settings.growth else []
+    parts += [_LOSSES] if settings.fairness or any(outcome.last("loss_spread").size for outcome in outcomes) else []
+    parts += [_NOISE] if any(outcome.each("example_epsilon").size for outcome in outcomes) else []
+    parts += [_VICTIMS] if any(outcome.last("victims").size for outcome in outcomes) else []
+    return "".join(parts).strip()
 
 
 def _figures(
@@ -87,7 +116,14 @@ def _figures(
 def _headlines(settings: ConfinedSettings, claims: Sequence[Claim], outcomes: Sequence[Learnt]) -> Iterator[str]:
     yield from decided(claims, min(len(outcome.trials) for outcome in outcomes))
     if not claims:
-        yield "The paper claims nothing about the tables of this size."
+        yield "No claim is judged at this size."
+    noisy = {outcome.table: outcome for outcome in reversed(outcomes) if outcome.each("example_epsilon").size}
+    for outcome in reversed(noisy.values()):
+        yield (
+            f"{outcome.table}, {outcome.row}: {outcome.last('score').mean():.1%} accuracy with an epsilon of "
+            f"{_epsilon(outcome.each('example_epsilon'))} for one example; the paper's Theorem 1 claims "
+            f"{_epsilon(outcome.each('claimed'))}."
+        )
     largest = max(outcomes, key=lambda outcome: outcome.findings[0].participants)
     peaks = [peak for outcome in outcomes for peak in outcome.each("peak_bytes")]
     if settings.growth and peaks:
@@ -102,20 +138,29 @@ def _table(settings: ConfinedSettings, name: str, outcomes: Sequence[Learnt]) ->
     errors = next(table.squared_error for table in settings.tables if table.name == name)
     columns: dict[str, list[str]] = {"": [outcome.row for outcome in outcomes]}
     unit = "" if errors else ", %"
-    columns[f"paper{unit}"] = [_plain(settings.paper.get(outcome.row, {}).get(name), errors) for outcome in outcomes]
-    columns[f"ours{unit}"] = [_spread(outcome.last("score"), errors) for outcome in outcomes]
-    columns["loss"] = [f"{outcome.last('loss').mean():.3f}" for outcome in outcomes]
-    columns["paper's spread"] = [
-        _plain(settings.paper_spread.get(outcome.row, {}).get(name), errors) for outcome in outcomes
-    ]
-    for heading, field in (("spread", "spread"), ("worst", "worst"), ("displacement", "displacement")):
-        columns[heading] = [_spread(outcome.last(field), errors) for outcome in outcomes]
+    if _shows_learning(settings):
+        columns.update(_learnt(settings, name, outcomes, unit))
     columns["refused"] = [_mean(outcome.each("refused"), "{:.1%}") for outcome in outcomes]
     columns["paper's epsilon"] = [
         _plain(settings.paper_epsilon.get(outcome.row, {}).get(name), errors=False) for outcome in outcomes
     ]
-    for heading, field in (("epsilon", "epsilon"), ("bdp", "bdp"), ("claimed epsilon, not sound", "claimed")):
-        columns[heading] = [_mean(outcome.each(field), "{:.3g}") for outcome in outcomes]
+    for heading, field in (
+        ("epsilon", "epsilon"),
+        ("epsilon of one example", "example_epsilon"),
+        ("bdp", "bdp"),
+        ("claimed epsilon, not sound", "claimed"),
+        ("by Corollary 1, not sound", "corollary"),
+    ):
+        columns[heading] = [_epsilon(outcome.each(field)) for outcome in outcomes]
+    columns["chosen"] = [_chosen(outcome) for outcome in outcomes]
+    for heading, field, form in (
+        ("victim in sums", "victim_sums", "{:.1%}"),
+        ("others in sums", "other_sums", "{:.1%}"),
+        ("late, summed", "late", "{:,.0f}"),
+        ("oldest", "oldest", "{:,.0f}"),
+        ("late, refused", "late_refused", "{:,.0f}"),
+    ):
+        columns[heading] = [_mean(outcome.each(field), form) for outcome in outcomes]
     columns["participants"] = [f"{outcome.findings[0].participants:,}" for outcome in outcomes]
     columns["models"] = [f"{outcome.findings[0].curve[-1].models:,}" for outcome in outcomes]
     columns["iterations"] = [f"{outcome.iterations:,}" for outcome in outcomes]
@@ -127,6 +172,43 @@ def _table(settings: ConfinedSettings, name: str, outcomes: Sequence[Learnt]) ->
     learnt = "; ".join(f"{rule} {value:.4g}" for rule, value in rules.items())
     note = f"Rules that learn nothing have a mean squared error of: {learnt}." if rules else ""
     return Table(name, list(columns), list(zip(*columns.values(), strict=True)), note).without_empty_columns()
+
+
+def _shows_learning(settings: ConfinedSettings) -> bool:
+    """Tell whether the report is about what is learnt; a size for costs that judges nothing is not."""
+    return bool(settings.claims) or not settings.growth
+
+
+def _learnt(
+    settings: ConfinedSettings, name: str, outcomes: Sequence[Learnt], unit: str
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the columns about what was learnt, beside the paper's."""
+    errors = not unit
+    yield f"paper{unit}", [_plain(settings.paper.get(outcome.row, {}).get(name), errors) for outcome in outcomes]
+    yield f"ours{unit}", [_spread(outcome.last("score"), errors) for outcome in outcomes]
+    yield "loss", [f"{outcome.last('loss').mean():.3f}" for outcome in outcomes]
+    printed = settings.paper_spread
+    yield "paper's spread", [_plain(printed.get(outcome.row, {}).get(name), errors) for outcome in outcomes]
+    yield "spread", [_spread(outcome.last("spread"), errors) for outcome in outcomes]
+    yield "loss spread", _loss_spreads(outcomes, settings.fairness, errors)
+    for field in ("worst", "victims", "displacement"):
+        yield field, [_spread(outcome.last(field), errors) for outcome in outcomes]
+
+
+def _loss_spreads(outcomes: Sequence[Learnt], fairness: bool, errors: bool) -> list[str]:
+    """Write the deviation of the loss over participants; where models are judged by their loss, it is the spread."""
+    known = [outcome.last("loss_spread") for outcome in outcomes]
+    if errors or not (fairness or any(values.size for values in known)):
+        return ["" for _ in outcomes]
+    missing = ["not recorded" if outcome.last("spread").size else "" for outcome in outcomes]
+    return [mean_and_spread(values, ".3g") if values.size else gap for values, gap in zip(known, missing, strict=True)]
+
+
+def _chosen(outcome: Learnt) -> str:
+    """Write the settings that were chosen on validation examples, in all trials."""
+    found = [finding.chosen for finding in outcome.findings if finding.chosen]
+    names = dict.fromkeys(name for one in found for name in one)
+    return ", ".join(f"{name} {'/'.join(f'{one[name]:g}' for one in found)}" for name in names)
 
 
 def _plain(value: float | None, errors: bool) -> str:
@@ -145,40 +227,47 @@ def _mean(values: Reals, form: str) -> str:
     return form.format(values.mean()) if values.size else ""
 
 
+def _epsilon(values: Reals) -> str:
+    """Write the mean with three digits, without an exponent."""
+    mean = values.mean() if values.size else 0.0
+    return _mean(values, "{:.3g}" if mean < 1000 else "{:,.0f}")
+
+
 def _memory(peaks: Reals) -> str:
     return size(int(peaks.max())) if peaks.size else ""
 
 
 def learner_claims(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> Iterator[Claim]:
-    """Judge what can be judged of the paper's claims; those about rows that were not run are left out."""
+    """Judge the claims and our own checks; those about rows that were not run are left out."""
     found = {(outcome.table, outcome.row): outcome for outcome in outcomes}
     for claim in settings.claims:
         row = found.get((claim.table, claim.row))
         other = row if claim.against in ("", DISPLACEMENT) else found.get((claim.table, claim.against))
         if row is not None and other is not None:
-            yield _of_epsilon(claim, row) if claim.measure == "epsilon" else _judged(settings, claim, row, other)
+            if claim.measure == "epsilon":
+                yield _of_epsilon(settings, claim, row)
+            else:
+                yield _judged(settings, claim, row, other)
 
 
 def _judged(settings: ConfinedSettings, claim: LearnerClaim, row: Learnt, other: Learnt) -> Claim:
-    table = next(table for table in settings.tables if table.name == claim.table)
-    errors = table.squared_error
-    values = _values(claim, row, other) * (1 if errors else 100)
-    unit = "" if errors else " points" if claim.against or claim.measure == "spread" else "%"
-    written = write_interval(values, ("+" if claim.against else "") + (".2g" if errors else ".2f"), unit)
-    written += f", {table.fewer}" if table.fewer else ""
-    says = f"{claim.table}: {claim.says}"
-    if row.iterations < settings.paper_iterations and not claim.short:
-        part = f"{row.iterations:,} of the paper's {settings.paper_iterations:,} iterations"
-        return Claim(says, f"{written}, {part}", Judgement.OPEN)
-    return Claim(says, written, judge(mean_interval(values), claim.least, claim.most))
+    errors = next(table.squared_error for table in settings.tables if table.name == claim.table)
+    plain = errors or claim.measure == "loss_spread"
+    values = _values(claim, row, other) * (1 if plain else 100)
+    unit = "" if plain else " points" if claim.against or claim.measure == "spread" else "%"
+    written = write_interval(values, ("+" if claim.against else "") + (".2g" if plain else ".2f"), unit)
+    judgement = judge(mean_interval(values), claim.least, claim.most)
+    return settle(f"{claim.table}: {claim.says}", written, judgement, settings.shortfalls(row), ours=claim.ours)
 
 
-def _of_epsilon(claim: LearnerClaim, row: Learnt) -> Claim:
-    """Judge a printed epsilon by the theorem that it should come from; no trial changes that."""
+def _of_epsilon(settings: ConfinedSettings, claim: LearnerClaim, row: Learnt) -> Claim:
+    """Judge a printed epsilon by the theorem that it should come from; no trial and no example changes that."""
     claimed = row.each("claimed")
     low, high = (float(claimed.min()), float(claimed.max())) if claimed.size else (-inf, inf)
     written = f"{high:.3g} by that theorem with a = 1/2; it is not sound" if claimed.size else "not computed"
-    return Claim(f"{claim.table}: {claim.says}", written, judge((low, high), claim.least, claim.most))
+    judgement = judge((low, high), claim.least, claim.most)
+    missing = settings.scale(row)._replace(examples=0).shortfalls(settings.paper_scale(row), "iterations")
+    return settle(f"{claim.table}: {claim.says}", written, judgement, missing, ours=claim.ours)
 
 
 def _values(claim: LearnerClaim, row: Learnt, other: Learnt) -> Reals:

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from coterie.errors import ConfigError
+from coterie.reproduce.confined_table.drops import DropCase
 from coterie.reproduce.confined_table.grid import GridCase
 from coterie.reproduce.confined_table.outcomes import Learnt
 from coterie.reproduce.experiment import Experiment, Job
 from coterie.reproduce.training import make_run_config
+from coterie.reproduce.verdicts import Scale
 
 if TYPE_CHECKING:
     from coterie.confined import StepSize
@@ -42,7 +44,7 @@ class LearnerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     without: tuple[str, ...] = ()
     """Rows that make no sense in this table."""
     fewer: str = ""
-    """What it has less of than the paper, to be said with every judgement: ``6,000 of 60,000 examples``."""
+    """How it falls short of the paper where that is not counted: ``2,000 of 60,000 examples``, ``other features``."""
     squared_error: bool = False
     """Whether models are judged by their mean squared error, not by their accuracy."""
 
@@ -58,11 +60,11 @@ class LearnerClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     row: str
     against: str = ""
     """The other row; or ``displacement``, for what observers of this row's sums have."""
-    measure: Literal["score", "spread", "epsilon"] = "score"
+    measure: Literal["score", "spread", "loss_spread", "victims", "epsilon"] = "score"
     least: float = float("-inf")
     most: float = float("inf")
-    short: bool = False
-    """Whether fewer iterations than the paper's can decide it."""
+    ours: bool = False
+    """Whether it is our own check, and not a claim of the paper."""
 
 
 class ConfinedSettings(Experiment[list[Learnt]], frozen=True, kw_only=True):
@@ -81,7 +83,15 @@ class ConfinedSettings(Experiment[list[Learnt]], frozen=True, kw_only=True):
     paper_epsilon: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
     """The same for epsilon, whatever it stands for there."""
     paper_iterations: int = 0
+    paper_examples: dict[str, int] = msgspec.field(default_factory=dict)
+    """The training examples of the paper, by table."""
+    paper_participants: dict[str, int] = msgspec.field(default_factory=dict)
+    """The same for its participants."""
     claims: tuple[LearnerClaim, ...] = ()
+    fairness: bool = False
+    """Whether the deviation of the loss is reported also of trials that did not record it, as not recorded."""
+    drops: tuple[DropCase, ...] = ()
+    """Parameters of eq. (44), whose values are reported beside what is counted."""
     growth: bool = False
     """Whether tables differ in the number of participants, so that growth is drawn."""
 
@@ -90,8 +100,10 @@ class ConfinedSettings(Experiment[list[Learnt]], frozen=True, kw_only=True):
 
     @property
     def spreads(self) -> dict[str, tuple[float, float]]:
-        """The least and the largest lambda of each row, where rows differ in it."""
+        """The least and the largest lambda of each row, where every row has its own."""
         found = {row.name: row.settings for row in self.rows if "spread" in row.settings}
+        if len(found) < len(self.rows):
+            return {}
         return {
             name: (settings["spread"], settings.get("most", settings["spread"])) for name, settings in found.items()
         }
@@ -126,6 +138,22 @@ class ConfinedSettings(Experiment[list[Learnt]], frozen=True, kw_only=True):
             return None
         settings = {**self.runs, **self._table(job).runs, **row.settings}
         return make_run_config(job.folder_name, seed + job.trial, data, settings)
+
+    def scale(self, row: Learnt) -> Scale:
+        """Return how large a row is; the examples of a run are not counted."""
+        return Scale(row.iterations, row.findings[0].rows, row.findings[0].participants)
+
+    def paper_scale(self, row: Learnt) -> Scale:
+        """Return how large the paper's is."""
+        examples, participants = (
+            numbers.get(row.table, 0) for numbers in (self.paper_examples, self.paper_participants)
+        )
+        return Scale(self.paper_iterations, examples, participants)
+
+    def shortfalls(self, row: Learnt) -> list[str]:
+        """List how a row falls short of the paper."""
+        fewer = next(table.fewer for table in self.tables if table.name == row.table)
+        return [*self.scale(row).shortfalls(self.paper_scale(row), "iterations"), *([fewer] if fewer else [])]
 
     def _table(self, job: Job) -> LearnerTable:
         return next(table for table in self.tables if table.name == job.part)

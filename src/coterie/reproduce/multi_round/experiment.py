@@ -1,10 +1,10 @@
-"""Selection alone, over many rounds: the privacy, cardinality and fairness of six schemes (So et al. 2021/2023).
+"""Client selection over many rounds: the privacy, cardinality and fairness of six schemes (So et al. 2021/2023).
 
-Part ``metrics`` plays the paper's setting: clients with different dropout, 200 rounds, and after each round T, C and F.
-T is exact where that can be proved quickly, and enclosed between proven bounds elsewhere; see :func:`weak_bounds`.
-
-Part ``leaks`` adds what the paper leaves out: clients that drop out *inside* a round, after they were selected. Naive
-secure aggregation sums the survivors, which splits circles. Circle-aligned unmasking sums intact circles only.
+Nothing is trained or aggregated. Part ``metrics`` is the paper's setting: clients with different dropout, 200 rounds,
+and T, C and F after each round. T is exact where that can be proved quickly, and between proven bounds elsewhere; see
+:func:`weak_bounds`. Part ``leaks`` is not in the paper: clients that drop out *inside* a round, after they were
+selected. Naive secure aggregation sums the survivors, which splits circles. Circle-aligned unmasking sums only intact
+circles.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class MultiRoundMetrics(MultiRoundSettings, frozen=True, kw_only=True):
         return [(METRICS, scheme.name) for scheme in self.schemes] + [(LEAKS, name) for name in self.leaks.by_name()]
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record:
-        """Play one history and measure it."""
+        """Simulate one history of selections, and measure it."""
         return measure.measure(self, job, seed)
 
     def collect(self, records: Mapping[Job, Record]) -> Histories:
@@ -44,5 +44,5 @@ class MultiRoundMetrics(MultiRoundSettings, frozen=True, kw_only=True):
         }
 
     def report(self, histories: Histories) -> Findings:
-        """Report tables and figures beside the paper's."""
+        """Report tables and figures beside those of the paper."""
         return report.report(self, histories)

@@ -1,4 +1,4 @@
-"""The figures of :mod:`coterie.reproduce.multi_round.settings`."""
+"""The figures of client selection over many rounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COLORS = (RUST, OCHRE, SLATE, BLUE, SKY, GREEN)
 
 
 def draw_theory(experiment: MultiRoundSettings, curves: Sequence[Curves], path: Path) -> None:
-    """C against T by Theorem 1, for each dropout, and what was measured with all of them mixed (Figure 3)."""
+    """Draw C against T by Theorem 1, for each dropout, and the measured C with all of them mixed (Figure 3)."""
     cohort = experiment.cohort
     levels = [t for t in range(1, cohort + 1) if cohort % t == 0]
     subtitle = (
@@ -48,7 +48,7 @@ def draw_theory(experiment: MultiRoundSettings, curves: Sequence[Curves], path: 
 
 
 def draw_privacy(curves: Sequence[Curves], path: Path) -> None:
-    """Weak and strong T over the rounds (Figure 4 a)."""
+    """Draw weak and strong T over the rounds (Figure 4 a)."""
     subtitle = "Mean over the trials. Where T is not known exactly, a band spans what is proved and what is attained."
     headings = ("Weak T: the fewest clients any combination is about", "Strong T: the smallest group with one weight")
     with page(path, "What the server can single out", subtitle, headings, _WIDE, legend=True) as (weak, strong):
@@ -67,7 +67,7 @@ def draw_privacy(curves: Sequence[Curves], path: Path) -> None:
 
 
 def draw_cost(curves: Sequence[Curves], path: Path) -> None:
-    """C and F over the rounds (Figure 4 b and c)."""
+    """Draw C and F over the rounds (Figure 4 b and c)."""
     subtitle = (
         "Mean over the trials; from round 10 on the band of C holds 80% of them. Solid: the least-used circles, as the "
         "authors' code selects. Dashed: Algorithm 2."
@@ -89,7 +89,7 @@ def draw_cost(curves: Sequence[Curves], path: Path) -> None:
 
 
 def draw_losses(losses: Sequence[Losses], path: Path) -> None:
-    """Rounds until the promise breaks and until somebody is exposed, if survivors are summed naively."""
+    """Draw the rounds until T is broken and until a client is exposed, if survivors are summed naively."""
     horizon = max((one.rounds for one in losses), default=1)
     subtitle = (
         "Selected clients drop out inside rounds. Each dot is a history in which the survivors were summed, whoever\n"
@@ -130,12 +130,12 @@ def draw_losses(losses: Sequence[Losses], path: Path) -> None:
 
 
 def _main(curves: Sequence[Curves]) -> Iterator[tuple[Curves, str, bool]]:
-    """The schemes of the paper, each with its colour."""
+    """Return the schemes of the paper, each with its colour."""
     return (entry for entry in _all(curves) if entry[2])
 
 
 def _all(curves: Sequence[Curves]) -> Iterator[tuple[Curves, str, bool]]:
-    """All schemes; a variant, which the paper does not have, has the colour of the scheme with the same T."""
+    """Return all schemes; a variant that the paper does not have has the colour of the scheme with the same T."""
     main = [one for one in curves if one.printed]
     colors = {one.scheme.name: _COLORS[number % len(_COLORS)] for number, one in enumerate(main)}
     by_privacy = {one.scheme.privacy: colors[one.scheme.name] for one in main}

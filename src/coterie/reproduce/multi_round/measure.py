@@ -1,4 +1,4 @@
-"""One trial: a history of selections, and what it gives away."""
+"""One trial: a history of selections, and what it reveals."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from coterie.secagg.circles import whole_circles
 if TYPE_CHECKING:
     from coterie.reproduce.experiment import Job, Record
 
-_EASY = 4  # sets of so many classes are searched in a moment: 8 million sets of 4 among 120
+_EASY = 4  # sets of so many classes are searched quickly: 8 million sets of 4 among 120
 
 
 def measure(settings: MultiRoundSettings, job: Job, seed: int) -> Record:
-    """Play one history and measure it."""
+    """Simulate one history, and measure it."""
     rng = np.random.default_rng([seed, job.trial, *job.case.encode()])
     if job.part == LEAKS:
         return _leak(*settings.leaks.by_name()[job.case], settings.leaks, rng)
-    # All schemes of a trial meet the same clients.
+    # All schemes of a trial have the same clients.
     dropout = mixed_dropout(settings.population, np.random.default_rng([seed, job.trial]), settings.dropout)
     scheme = next(scheme for scheme in settings.schemes if scheme.name == job.case)
     chosen = PolicySettings(dropout, settings.cohort, scheme.privacy, scheme.mode)
@@ -35,7 +35,7 @@ def measure(settings: MultiRoundSettings, job: Job, seed: int) -> Record:
 
 
 def _measure(participation: Mask) -> Record:
-    """What a history gives away and how it treats its clients, after each round; rounds are counted from 1.
+    """Measure what a history reveals, and how it treats clients, after each round; rounds are counted from 1.
 
     ``spread`` is the difference between the most and the least frequent client's number of rounds: divided by the
     number of rounds it is F(t).
@@ -61,13 +61,13 @@ def _measure(participation: Mask) -> Record:
 
 
 def weak_bounds(participation: Mask) -> tuple[Indices, Indices]:
-    """Proven lower and upper bounds of weak T after each round; 0 while nothing was aggregated.
+    """Return proven lower and upper bounds of weak T after each round; 0 while nothing was aggregated.
 
-    Weak T is the least number of clients in a non-zero vector of the row space (So et al., Remark 1). Upper bounds:
-    the smallest round; the lightest column that is a row-space vector of its own; and the lightest D - r + 1 of the D
-    columns that are not zero, r being the rank, because so many always contain the support of a vector. When these
-    leave only sets of a few columns to be tried, all of them are, and the bound becomes the exact value. What holds
-    after a round held before it, as the row space only grows: so an exact value is a lower bound for all earlier ones.
+    Weak T is the least number of clients in a non-zero vector of the row space (So et al., Remark 1). Upper bounds: the
+    smallest round; the lightest column that is a row-space vector of its own; and the lightest D - r + 1 of the D
+    non-zero columns, where r is the rank, because so many always contain the support of a vector. If only sets of a few
+    columns remain, all of them are tried, and the bound becomes the exact value. The row space only grows, so an exact
+    value is a lower bound for all earlier rounds.
     """
     columns, sizes = np.unique(participation, axis=1, return_counts=True)
     columns, sizes = columns[:, columns.any(axis=0)], sizes[columns.any(axis=0)]
@@ -88,10 +88,10 @@ def weak_bounds(participation: Mask) -> tuple[Indices, Indices]:
 
 
 def _leak(setting: Setting, survival: float, leaks: Leaks, rng: np.random.Generator) -> Record:
-    """Play a history with losses inside rounds, summed naively and circle-aligned, to the first exposure or the end.
+    """Simulate losses inside rounds, summed naively and circle-aligned, until the first exposure or the end.
 
     ``broken`` is the first round after which strong T is below the promise, ``exposed`` the first after which the
-    server can compute a client's contribution exactly; None: not within the rounds played.
+    server can compute a client's contribution exactly; None: not within the simulated rounds.
     """
     circles = random_circles(setting.population, setting.privacy, rng)
     policy, groups = MultiRound(circles, setting.cohort), list(circles)

@@ -1,4 +1,4 @@
-"""Outcomes of selection alone: the metrics of all trials of a scheme, or of a setting with losses."""
+"""Outcomes of client selection: the metrics of all trials of a scheme, or of a setting with losses."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Curves:
     def of(cls, experiment: MultiRoundSettings, scheme: Scheme, records: Sequence[Record]) -> Curves:
         """Turn the records of a scheme into metrics.
 
-        Dropouts drawn independently, with mean p, make a circle complete with probability (1 - p)^T, so Theorem 1 with
-        that p is the expectation of C over the draws.
+        If dropouts are drawn independently with mean p, a circle is complete with probability (1 - p)^T. So Theorem 1
+        with that p is the expectation of C over the draws.
         """
         table = {key: np.array([record[key] for record in records], dtype=np.float64) for key in records[0]}
         population, cohort = experiment.population, experiment.cohort
@@ -74,11 +74,11 @@ class Curves:
 
     @property
     def below(self) -> int:
-        """In how many trials strong T was below the promise at the end; it never grows again."""
+        """The number of trials in which strong T was below the promise at the end; T never grows again."""
         return int((np.nan_to_num(self.strong[:, -1], nan=np.inf) < self.scheme.privacy).sum())
 
     def summary(self) -> Record:
-        """All of it, averaged over the trials, for JSON."""
+        """The means over the trials, for JSON."""
         series = {
             "strong_privacy": self.strong,
             "weak_privacy_at_least": self.weak_at_least,
@@ -163,19 +163,19 @@ class Losses:
 
 @dataclass(frozen=True, eq=False)
 class Histories:
-    """Everything that a report is made of."""
+    """All outcomes of the experiment."""
 
     curves: Sequence[Curves]
     losses: Sequence[Losses]
 
     @property
     def trials(self) -> int:
-        """The number of trials, of the case that has most."""
+        """The number of trials of the case that has most."""
         return max([len(one.first) for one in self.curves] + [len(one.naive) for one in self.losses])
 
 
 def _numbers(values: Reals) -> dict[str, float]:
-    """Mean, standard deviation and range of what is there, and in how many trials nothing is."""
+    """Return mean, standard deviation and range, and the number of trials without a value."""
     there = values[~np.isnan(values)]
     numbers: dict[str, float] = {"missing": len(values) - len(there)}
     if there.size:

@@ -1,4 +1,4 @@
-"""The report on selection alone: our values, the authors', and why they differ."""
+"""The report on client selection: our values, those of the authors, and why they differ."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NEARLY_ALWAYS = 0.95
 
 
 def report(experiment: MultiRoundSettings, histories: Histories) -> Findings:
-    """Report what schemes promise and cost, and what dropouts inside a round do to them."""
+    """Report the privacy and the cost of each scheme, and the effect of dropouts inside a round."""
     curves, losses = histories.curves, histories.losses
     drawings = [Drawing("figure-3.png", partial(draw_theory, experiment, curves))]
     if curves:
@@ -225,7 +225,7 @@ def _losses_table(experiment: MultiRoundSettings, losses: Sequence[Losses]) -> T
 
 
 def _differences(experiment: MultiRoundSettings, curves: Sequence[Curves]) -> Iterator[str]:
-    """What a reader who compares the columns will ask about; what is wrong in the papers is in ``docs/errata.md``."""
+    """Return explanations of differences between the columns; errors of the papers are in ``docs/errata.md``."""
     for one in curves:
         if one.printed.isdigit() and int(one.printed) != one.family:
             circles, chosen = experiment.population // one.scheme.privacy, experiment.cohort // one.scheme.privacy

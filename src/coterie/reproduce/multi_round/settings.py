@@ -1,4 +1,4 @@
-"""The settings of selection alone: schemes, a population, and clients that drop out inside rounds."""
+"""Settings of client selection over many rounds: schemes, a population, and dropouts inside rounds."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from typing import Any
 
 import msgspec
 
-from coterie.cohorts.policies import Mode
-from coterie.reproduce.experiment import Experiment
+from coterie.cohorts.policies import POLICIES, Mode
+from coterie.errors import ConfigError
+from coterie.reproduce.experiment import Clients, Count, Experiment, Probability
 
 METRICS, LEAKS = "metrics", "leaks"
 
 
 class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the authors' result files hold for a scheme; the paper draws it and prints no number."""
+    """The values in the authors' result files for a scheme; the paper only draws them."""
 
-    privacy: int
+    privacy: Clients
     cardinality: float
-    fairness_gap: float
+    fairness_gap: Probability
     first_exposed: str = ""
 
 
@@ -26,16 +27,16 @@ class Scheme(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     name: str
     policy: str
-    privacy: int = 1
+    privacy: Clients = 1
     mode: Mode = "fair"
 
 
 class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A population, its cohorts and the T promised to it."""
 
-    population: int
-    cohort: int
-    privacy: int
+    population: Clients
+    cohort: Clients
+    privacy: Clients
 
     def __str__(self) -> str:
         return f"N={self.population}, K={self.cohort}, T={self.privacy}"
@@ -44,9 +45,9 @@ class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class Leaks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The settings in which clients drop out inside rounds."""
 
-    dropout: float
-    survival: tuple[float, ...]
-    rounds: int
+    dropout: Probability
+    survival: tuple[Probability, ...]
+    rounds: Count
     cases: tuple[Setting, ...]
 
     def by_name(self) -> dict[str, tuple[Setting, float]]:
@@ -57,12 +58,22 @@ class Leaks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class MultiRoundSettings(Experiment[Any], frozen=True, kw_only=True):
     """The settings: a case is a scheme, or a setting with losses."""
 
-    population: int
-    cohort: int
-    rounds: int
-    dropout: tuple[float, ...]
+    population: Clients
+    cohort: Clients
+    rounds: Count
+    dropout: tuple[Probability, ...]
     schemes: tuple[Scheme, ...]
     leaks: Leaks
     families: dict[str, str] = msgspec.field(default_factory=dict)
-    """How many different cohorts each scheme has, as the paper prints it; other schemes are variants of ours."""
+    """The number of different cohorts of each scheme, as the paper prints it; other schemes are our variants."""
     published: dict[str, Published] = msgspec.field(default_factory=dict)
+
+    def check(self) -> None:
+        """Refuse unknown policies, cohorts that are larger than the population, and circles larger than a cohort."""
+        for scheme in self.schemes:
+            if scheme.policy not in POLICIES:
+                raise ConfigError(f"{scheme.name}: unknown policy {scheme.policy!r}; known are {', '.join(POLICIES)}")
+        mine = [Setting(population=self.population, cohort=self.cohort, privacy=one.privacy) for one in self.schemes]
+        for setting in (*mine, *self.leaks.cases):
+            if not setting.privacy <= setting.cohort <= setting.population:
+                raise ConfigError(f"{setting}: it takes T <= K <= N")

@@ -56,6 +56,10 @@ class Context(Generic[S]):
     noise: NoiseSettings
     cohort: int
     """K, the number of clients in a round."""
+    members: Mapping[str, int] | None = None
+    """The members of each client and how many columns each has, if the data comes in columns of several members."""
+    victims: tuple[str, ...] = ()
+    """Clients whose packets a network adversary drops."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +112,8 @@ class Algorithm(ABC, Generic[S]):
     """Whether every client has its own model: the quality of a run is then the mean over all of them."""
     aside: ClassVar[tuple[str, ...]] = ()
     """Models that belong to no client: scored like the others, and left out of that mean."""
+    takes_columns: ClassVar[bool] = False
+    """Whether a client may be a group whose members have different columns of the same rows."""
     curves: ClassVar[Mapping[str, str]] = {}
     """Those of ``columns`` that are drawn beside the quality, with their names in the figure."""
 
@@ -143,9 +149,24 @@ class Algorithm(ABC, Generic[S]):
         """Whether clients add among themselves by secret sharing, without a server: then a dropout ends the round."""
         return False
 
+    @property
+    def protocol(self) -> str:
+        """What it protects besides the sums over clients, and how, in words; empty if there is nothing."""
+        return ""
+
     def excluded(self) -> Sequence[str]:
         """Return the clients that must not be selected for the next round."""
         return ()
+
+    def ready(self) -> Sequence[str]:
+        """Return the clients that need not compute what they contribute to the next round, and so are never late."""
+        return ()
+
+    def attend(self, summed: Sequence[str], late: Sequence[str], cut_off: Sequence[str]) -> None:
+        """Note who is in the sum of a round, who was selected and too late for it, and who was cut off during it.
+
+        It is called in every round, before :meth:`apply`; ``summed`` is empty if the round has no result.
+        """
 
     def apply(self, number: int, mean: "ModelArrays", costs: RoundCosts, trainer: "Trainer") -> RoundCosts:
         """Learn from the mean of round ``number``; return the costs of the round, with any that this adds."""

@@ -1,6 +1,7 @@
 """Confined gradient descent: every participant keeps its own model, and sums of gradients are sent."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
@@ -12,7 +13,9 @@ from coterie.confined.claims import CLAIMED, Theorem1
 from coterie.confined.steps import STEP_SIZES
 from coterie.confined.subset import check_honest
 from coterie.errors import ConfigError, TooFewHonest
-from coterie.runs.algorithms import participants
+from coterie.reports.words import count
+from coterie.runs.algorithms import confined_grid, participants
+from coterie.runs.algorithms.confined_grid import GridSettings
 from coterie.runs.algorithms.fedavg import FederatedAveraging
 from coterie.runs.records.promise import Promise
 from coterie.runs.records.summary import Summary
@@ -41,9 +44,9 @@ class StepSettings(Section):
 
     kind: Annotated[str, OneOf(STEP_SIZES)] = Field(
         default="constant",
-        description="constant; 1/sqrt(k); or alpha/(k + mu T)^2 as in the paper, whose steps add up to next to nothing",
+        description="constant; 1/sqrt(k); or the paper's, which fall as 1/(k + mu T)^2 from the first step on",
     )
-    mu: BelowOne = Field(default=0.01, description="paper: the larger, the flatter")
+    mu: BelowOne = Field(default=0.01, description="paper: the larger, the more slowly steps fall")
     constant: int = Field(default=0, ge=0, le=10**9, description="paper: iterations before the steps shrink")
 
 
@@ -68,6 +71,10 @@ class ConfinedSettings(Section):
     most: NotNegative = Field(
         default=0.0, description="if not 0, every participant draws its own lambda between spread and this"
     )
+    lambdas: dict[str, NotNegative] = Field(
+        default={},
+        description='participants that choose another lambda, by name: {"client-01" = 0.05}; the others take the above',
+    )
     anchor: Literal["zero", "model"] = Field(
         default="zero", description="the public centre of the starts: zeros, or the model as it is built"
     )
@@ -82,6 +89,14 @@ class ConfinedSettings(Section):
         description="a participant that took none of so many steps is left out; 0 is no bound, -1 is 30 or with noise "
         "no bound: who is left out depends on the participants' losses, and epsilon assumes that selection does not",
     )
+    late_bound: int = Field(
+        default=0,
+        ge=-1,
+        le=10**9,
+        description="a participant that was late (faults.late) or cut off (faults.victims) contributes the gradient it "
+        "has when it is next selected, if that is at most so many iterations old (the paper's eq. (12)); an older one "
+        "is refused, and it computes a new one; 0 refuses all late gradients, -1 none",
+    )
     addition: Literal["secure", "additive"] = Field(
         default="secure",
         description="secure aggregation, which tolerates dropouts; or additive sharing, as in the paper: no server, "
@@ -89,11 +104,19 @@ class ConfinedSettings(Section):
     )
     step: StepSettings = Field(default=StepSettings(), description="")
     check: CheckSettings = Field(default=CheckSettings(), description="")
+    grid: GridSettings = Field(default=GridSettings(), description="")
 
     def problems(self) -> Iterator[Contradiction]:
         """Check that the range has a lower and an upper end."""
         if self.most and self.most < self.spread:
             yield "most", f"must not be below spread, {self.spread}"
+
+    def mean_lambda(self, participants: Collection[str]) -> float:
+        """Return E[lambda] over these participants, or over the members of all groups if these have their own."""
+        if self.grid.spreads:
+            return sum(self.grid.spreads) / len(self.grid.spreads)
+        common = (self.spread + self.most) / 2 if self.most else self.spread
+        return sum(self.lambdas.get(name, common) for name in participants) / len(participants)
 
     def bound(self, noise: NoiseSettings) -> int | None:
         """Return the bound on staleness; None is no bound."""
@@ -140,6 +163,12 @@ def honest(
         return  # circles that do not fit, which the check of the selection reports
 
 
+def blocks(confined: ConfinedSettings, noise: NoiseSettings) -> Iterator[Contradiction]:
+    """Check that the members of a group can clip their blocks without each other."""
+    if noise.kind != "none":
+        yield from confined_grid.check_norm(confined.grid, confined.clip, noise.clip_norm)
+
+
 class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
     """A model for each participant, which stays there; whoever sees the sums can compute another, the displacement."""
 
@@ -152,10 +181,15 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         "training.learning_rate": 0.5,
         "training.evaluate_every": 5,
     }
-    checks = (*FederatedAveraging.checks, alike, sharing, fresh, honest)
-    columns = (*participants.COLUMNS, "displacement", "refused", "stale", "claimed_epsilon")
-    public = frozenset({"displacement", "claimed_epsilon"})
+    checks = (*FederatedAveraging.checks, alike, sharing, fresh, honest, blocks)
+    columns = (
+        *(*participants.COLUMNS, "displacement", "refused", "stale", "claimed_epsilon", "theorem_epsilon"),
+        *("late", "oldest", "late_refused", "victims"),
+    )
+    # Who was late or cut off can be seen, and does not depend on data.
+    public = frozenset({"displacement", "claimed_epsilon", "theorem_epsilon", "late", "oldest", "late_refused"})
     personal = True
+    takes_columns = True
     aside = ("displacement",)
     curves: ClassVar[Mapping[str, str]] = {
         "worst": "the worst participant's own",
@@ -176,12 +210,19 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         model = flatten.read(context.problem.model)
         anchor = model if settings.anchor == "model" else [np.zeros_like(array) for array in model]
         spread = Spread(settings.spread, settings.most or None)
-        offsets = Offsets(anchor, lambda name: stream(seed, "offset", name), spread)
+        if unknown := sorted(set(settings.lambdas).difference(parts)):
+            raise ConfigError(f"confined.lambdas: there is no participant {', '.join(unknown)}")
+        own = {name: Spread(value) for name, value in settings.lambdas.items()}
+        split = confined_grid.make_split(settings.grid, context)
+        make_offsets = split.offsets if split else Offsets
+        offsets = make_offsets(anchor, lambda name: stream(seed, "offset", name), spread, own)
         alpha = curriculum.work.learning_rate
         step = make_chosen(STEP_SIZES, "confined.step", settings.step, alpha=alpha, horizon=context.horizon)
         check = make_chosen(LOSS_CHECKS, "confined.check", settings.check)
-        descent = ConfinedDescent(offsets, tuple(parts), step, check, settings.bound(context.noise))
-        return Confined(context.problem, parts, descent, settings.clip, seed)
+        late = None if settings.late_bound < 0 else settings.late_bound
+        descent = ConfinedDescent(offsets, tuple(parts), step, check, settings.bound(context.noise), late)
+        computation = split.computation(context) if split else None
+        return Confined(context.problem, parts, descent, settings.clip, seed, computation)
 
     def sums(self) -> tuple[Layout, ...]:
         """Return one shape: a gradient has that of the model."""
@@ -192,9 +233,22 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         """Whether the settings say additive sharing."""
         return self.context.settings.addition == "additive"
 
+    @property
+    def protocol(self) -> str:
+        """How the members of a group add, if there is a grid."""
+        return confined_grid.say_protocol(self.context.settings.grid)
+
     def excluded(self) -> tuple[str, ...]:
         """Return the participants that refused too many steps in a row."""
         return tuple(self.strategy.descent.excluded)
+
+    def ready(self) -> tuple[str, ...]:
+        """Return the participants that have a late gradient."""
+        return tuple(self.strategy.descent.late.since)
+
+    def attend(self, summed: Sequence[str], late: Sequence[str], cut_off: Sequence[str]) -> None:
+        """Note whose gradients were summed, and who keeps one for later."""
+        self.strategy.descent.attend(summed, late, cut_off)
 
     def learning_rate(self, number: int) -> float:
         """Return the step size of the latest iteration; rounds without a result do not count."""
@@ -204,31 +258,40 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
     def measures(self, scores: "Mapping[str, Score]", sigma: float) -> Mapping[str, float]:
         """Compare the participants' models with each other and with the displacement.
 
-        ``refused`` counts all refusals so far, ``stale`` the participants that are left out of the next round;
-        ``claimed_epsilon`` is the paper's.
+        ``refused`` counts all refusals so far, ``stale`` the participants that are left out of the next round. ``late``
+        counts the gradients of older iterates that were summed so far, ``oldest`` is the age of the oldest of them in
+        iterations, and ``late_refused`` counts those that became too old. ``victims`` is the mean quality of the
+        victims' models. ``theorem_epsilon`` is the paper's Theorem 1, ``claimed_epsilon`` its Corollary 1.
         """
-        strategy = self.strategy
+        strategy, descent = self.strategy, self.strategy.descent
         found = participants.compare(scores, {"displacement": "displacement"})
-        found |= {"refused": float(strategy.refused), "stale": float(len(strategy.descent.excluded))}
-        claimed = self._claimed(sigma)
-        return found | ({"claimed_epsilon": claimed} if claimed is not None else {})
+        found |= {"refused": float(strategy.refused), "stale": float(len(descent.excluded))}
+        if self.context.settings.late_bound or descent.late.refused:
+            late = {"late": descent.late.summed, "oldest": descent.late.oldest, "late_refused": descent.late.refused}
+            found |= {column: float(number) for column, number in late.items()}
+        victims = [participants.quality(scores[name]) for name in self.context.victims if name in scores]
+        found |= {"victims": float(np.mean(victims))} if victims else {}
+        return found | self._claimed(sigma)
 
-    def _claimed(self, sigma: float) -> float | None:
-        """Return the epsilon of the paper's Theorem 1 after the iterations so far; None before the first."""
-        context, settings, iterations = self.context, self.context.settings, self.strategy.descent.iteration
+    def _claimed(self, sigma: float) -> dict[str, float]:
+        """Return the epsilons of the paper after the iterations so far; none before the first iteration."""
+        context, iterations = self.context, self.strategy.descent.iteration
         if not iterations:
-            return None
-        clients = len(context.curriculum.clients)
-        spread = (settings.spread + settings.most) / 2 if settings.most else settings.spread
-        theorem = Theorem1(clients, spread, sigma, iterations, min(1.0, context.cohort / clients))
-        epsilon = theorem.printed(context.noise.delta)
-        return epsilon if np.isfinite(epsilon) else None
+            return {}
+        clients = context.curriculum.clients
+        everybody = len(clients) * context.settings.grid.members
+        theorem = Theorem1(everybody, context.settings.mean_lambda(clients), sigma, iterations)
+        corollary = replace(theorem, fraction=min(1.0, context.cohort / len(clients)))
+        delta = context.noise.delta
+        found = {"theorem_epsilon": theorem.printed(delta), "claimed_epsilon": corollary.printed(delta)}
+        return {column: epsilon for column, epsilon in found.items() if np.isfinite(epsilon)}
 
     @classmethod
     def introduction(cls, config: CommonSettings, promise: Promise) -> str:
         """Say what is sent."""
-        way = "additive sharing" if cls.own(config).addition == "additive" else super().introduction(config, promise)
-        return f"confined descent, in which sums of gradients are sent; {way}"
+        settings = cls.own(config)
+        way = "additive sharing" if settings.addition == "additive" else super().introduction(config, promise)
+        return f"confined descent, in which sums of gradients are sent; {confined_grid.introduce(settings.grid)}{way}"
 
     @classmethod
     def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
@@ -238,10 +301,14 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
             sent = "Every participant's clipped gradient was sent."
         for about, said in super().words(summary):
             yield about, f"{sent} {said} {_displacement(summary)}" if about == "Privacy" else said
+        settings = cls.own(summary.config)
+        if settings.grid.split:
+            yield "Groups", confined_grid.say_groups(settings.grid, summary)
         yield "Claim", _claim(summary)
         yield "Participants", participants.in_a_sentence(summary)
-        settings = cls.own(summary.config)
         yield "Loss check", _loss_check(summary, settings)
+        if settings.late_bound or summary.extras.get("late_refused") or summary.config.faults.victims:
+            yield "Late", _late(summary, settings)
         if warning := getattr(STEP_SIZES[settings.step.kind], "warning", ""):
             yield "Step size", f"{warning[0].upper()}{warning[1:]}."
 
@@ -257,14 +324,39 @@ def _displacement(summary: Summary) -> str:
 
 
 def _claim(summary: Summary) -> str:
-    claimed, delta = summary.extras.get("claimed_epsilon"), summary.config.noise.delta
+    theorem, claimed = summary.extras.get("theorem_epsilon"), summary.extras.get("claimed_epsilon")
+    delta, fraction = summary.config.noise.delta, summary.config.cohort.size / summary.clients
     counted = "Only explicit noise counts towards (epsilon, delta)"
     own = counted + (", and there was none" if summary.epsilon is None else "")
     if claimed is None:
         return f"{own}. The random starts do not; docs/confined.md says why."
+    by_theorem = "" if theorem is None else f"epsilon = {theorem:.3g} by Theorem 1"
+    dealt = f"data here: {summary.config.partition.kind}"
+    by_corollary = (
+        f"{claimed:.3g} by Corollary 1 (C = {fraction:.3g}; for IID data only, {dealt})" if fraction < 1 else ""
+    )
+    claims = " or ".join(claim for claim in (by_theorem, by_corollary) if claim)
     return (
-        f"{own}. The random starts do not: epsilon = {claimed:.3g} at delta = {delta:g}, by Theorem 1 with a = 1/2, is "
-        f"{CLAIMED}; docs/confined.md says why."
+        f"{own}. The random starts do not: {claims}, at delta = {delta:g} with a = 1/2, is {CLAIMED}; "
+        "docs/confined.md says why."
+    )
+
+
+def _late(summary: Summary, settings: ConfinedSettings) -> str:
+    late, oldest, refused = (int(summary.extras.get(column) or 0) for column in ("late", "oldest", "late_refused"))
+    bound = "of any age" if settings.late_bound < 0 else f"up to confined.late_bound = {settings.late_bound} old"
+    age = f", the oldest after {count(oldest, 'iteration')}" if late else ""
+    said = (
+        f"Gradients of older iterates, {bound}: {late:,} were summed{age}, and {refused:,} refused because they were "
+        "too old."
+    )
+    faults, victims = summary.config.faults, summary.extras.get("victims")
+    if not faults.victims:
+        return said
+    quality = "" if victims is None else f"; the victims' models have {summary.yardstick.told(victims)} on average"
+    return (
+        f"{said} A network adversary dropped the packets of {count(len(faults.victims), 'client')} in "
+        f"{faults.victim_drops:.0%} of the rounds{quality}."
     )
 
 

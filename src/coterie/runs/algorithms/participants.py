@@ -10,8 +10,11 @@ from coterie.runs.records.summary import Summary
 if TYPE_CHECKING:
     from coterie.training.evaluate import Score
 
-COLUMNS = ("spread", "worst")
-"""Their standard deviation and the worst of them: in accuracy, or in loss where targets are no labels."""
+COLUMNS = ("spread", "worst", "loss_spread")
+"""The standard deviation of their quality and the worst of them, and the standard deviation of their loss.
+
+Quality is accuracy, or where targets are no labels the loss. All are on the test examples.
+"""
 
 WITHHELD = "is not recorded: it would show their data without the noise"
 """What is said of them in a run whose sums have noise."""
@@ -25,8 +28,8 @@ def quality(score: "Score") -> float:
 def compare(scores: "Mapping[str, Score]", aside: Mapping[str, str]) -> dict[str, float]:
     """Return the values of :data:`COLUMNS`, and the scores of models ``aside``, each under the column given for it.
 
-    Li et al. 2021 (and CGD after them) call a spread of at most gamma gamma-fair. The result is empty if nothing was
-    scored.
+    CGD, Definition 2, calls models gamma-fair if the standard deviation of their test *loss* is at most gamma; its
+    tables have the deviation of the accuracy. The result is empty if nothing was scored.
     """
     found = {column: quality(scores[name]) for name, column in aside.items() if name in scores}
     own = [score for name, score in scores.items() if name not in aside]
@@ -34,20 +37,22 @@ def compare(scores: "Mapping[str, Score]", aside: Mapping[str, str]) -> dict[str
         return found
     values = [quality(score) for score in own]
     worst = max(values) if own[0].accuracy is None else min(values)
-    return {"spread": float(np.std(values)), "worst": worst} | found
+    loss_spread = float(np.std([score.loss for score in own]))
+    return {"spread": float(np.std(values)), "worst": worst, "loss_spread": loss_spread} | found
 
 
 def in_a_sentence(summary: Summary) -> str:
     """Say how equally good the participants' models are."""
-    spread, worst = (summary.extras.get(column) for column in COLUMNS)
+    spread, worst, loss_spread = (summary.extras.get(column) for column in COLUMNS)
     if summary.epsilon is not None:
         return f"The score of the clients' own models {WITHHELD}."
     if spread is None or worst is None:
         return "The clients' own models were not compared yet."
     if summary.yardstick.share:
+        losses = "" if loss_spread is None else f", and the loss one of {loss_spread:.3g} (gamma-fairness)"
         return (
-            f"From client to client the accuracy has a standard deviation of {100 * spread:.1f} points; "
-            f"the worst client's model is right on {worst:.1%}."
+            f"From client to client the accuracy has a standard deviation of {100 * spread:.1f} points{losses}; "
+            f"the worst client's model classifies {worst:.1%} correctly."
         )
     return (
         f"From client to client the {summary.yardstick.name} has a standard deviation of {spread:.4g}; "

@@ -3,12 +3,15 @@
 Settings that contradict the data or the model are an error here, so that a run that cannot be played leaves no folder.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from coterie.cohorts.availability import AVAILABILITIES, Availability
+from coterie.errors import ConfigError
 from coterie.privacy import PrivacySpending, Release
 from coterie.runs.algorithms import Algorithm
 from coterie.runs.algorithms.base import Context
@@ -26,7 +29,10 @@ from coterie.training.evaluate import Score
 from coterie.training.flatten import ModelArrays
 from coterie.training.strategies import Strategy
 from coterie.training.streams import stream, torch_seed
-from coterie.transports.faults import Fault, FaultKind, Faults
+from coterie.transports.faults import Fault, FaultKind, Faults, packet_drops
+
+MOST_SCORED = 1_000
+"""Clients' own models that are scored; of more, so many are drawn at random."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +66,11 @@ class BuiltRun:
         """The deviation of the noise that one client adds to an entry of its contribution; 0 without noise."""
         return max((protection.sigma for protection in self.protections), default=0.0)
 
+    @property
+    def noise_shares(self) -> int:
+        """The number of honest clients whose noise is counted on in every sum; 0 without noise."""
+        return min((release.noise.least for release in self._releases), default=0)
+
     def score(self, model: ModelArrays, name: str = "") -> Score:
         """Score a model on the test examples; the model of a client whose data is a series, on that series alone."""
         return self.federation.score(name, model)
@@ -73,6 +84,18 @@ class BuiltRun:
         """Return the models that are scored and saved: with noise, no client's own model."""
         models = self.strategy.models()
         return self.algorithm.published(models) if self.noisy else models
+
+    def scored(self, models: Collection[str]) -> list[str]:
+        """Return the models to score: all, or of the clients' own models a sample if there are many.
+
+        The sample is drawn once for a run, so that rounds can be compared.
+        """
+        aside = self.algorithm.aside
+        own = [name for name in models if name not in aside]
+        if len(own) <= MOST_SCORED:
+            return list(models)
+        chosen = stream(self.config.seed, "scored models").choice(len(own), MOST_SCORED, replace=False)
+        return [*(own[number] for number in np.sort(chosen)), *(name for name in aside if name in models)]
 
     @property
     def yardstick(self) -> Yardstick:
@@ -95,31 +118,48 @@ class BuiltRun:
         On a sparse graph a session may fall into parts, whose sums have less noise. The probability of that is
         subtracted from delta.
         """
-        spent = None
-        if self._releases:
-            parts = split_chance(len(self._releases) * revealed) if self.promise.sparse else 0.0
-            spent = self._spending(revealed).epsilon(self.config.noise.delta - parts)
+        spent = self._spent(self._releases, revealed) if self._releases else None
         return self.algorithm.epsilon(revealed, spent)
+
+    def example_epsilon(self, revealed: int) -> float | None:
+        """Return the same for one example of a client that is replaced by another; None if no sum has noise."""
+        releases = tuple(release.for_an_example for release in self._releases)
+        return self._spent(releases, revealed) if releases else None
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What that epsilon assumes, in words; nothing without noise."""
-        return self.algorithm.assumptions(self._spending(1).assumptions if self._releases else ())
+        return self.algorithm.assumptions(spending(self._releases, 1).assumptions if self._releases else ())
 
     @property
     def _releases(self) -> tuple[Release, ...]:
         return tuple(protection.release for protection in self.protections if protection.release)
 
-    def _spending(self, rounds: int) -> PrivacySpending:
-        spending = PrivacySpending()
-        for release in self._releases if rounds else ():
-            spending = spending.spend(release, rounds)
-        return spending
+    def _spent(self, releases: Sequence[Release], revealed: int) -> float:
+        parts = split_chance(len(releases) * revealed) if self.promise.sparse else 0.0
+        return spending(releases, revealed).epsilon(self.config.noise.delta - parts)
+
+
+def spending(releases: Sequence[Release], rounds: int) -> PrivacySpending:
+    """Return what so many rounds spend, each with these releases."""
+    spending = PrivacySpending()
+    for release in releases if rounds else ():
+        spending = spending.spend(release, rounds)
+    return spending
 
 
 def build_run(config: RunConfig, federation: Federation) -> BuiltRun:
     """Build all parts of a run."""
+    if unknown := sorted(set(config.faults.victims).difference(federation.parts)):
+        raise ConfigError(
+            f"faults.victims: there is no client {', '.join(unknown)}; the first is {min(federation.parts)}"
+        )
     availability = make_availability(config, federation)
+    if federation.members and not config.algorithm.takes_columns:
+        raise ConfigError(
+            "training.algorithm: must be confined for data whose columns belong to different members "
+            f"({', '.join(federation.members)}), not {config.training.algorithm}: no other algorithm keeps them apart"
+        )
     algorithm = config.algorithm(make_context(config, federation))
     cohorts = make_cohorts(config, availability, algorithm, federation.policy) if algorithm.aggregates else None
     return BuiltRun(config, federation, algorithm, availability, cohorts)
@@ -139,6 +179,8 @@ def make_context(config: RunConfig, federation: Federation) -> Context[Any]:
         weighting=config.clients.weighting,
         noise=config.noise,
         cohort=config.cohort.size,
+        members=federation.members,
+        victims=config.faults.victims,
     )
 
 
@@ -162,4 +204,6 @@ def make_faults(config: RunConfig, number: int) -> Faults:
     rules = [Fault(FaultKind.DROP, Step(step), probability=each) for step in settings.steps if each]
     if settings.late:
         rules.append(Fault(FaultKind.DELAY, Step.MASK, probability=settings.late))
+    if settings.victims:
+        rules.append(packet_drops(settings.victims, settings.victim_drops))
     return Faults(torch_seed(config.seed, "faults", number), tuple(rules))

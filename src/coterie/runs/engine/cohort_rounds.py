@@ -23,6 +23,7 @@ from coterie.runs.engine.additive import Additive
 from coterie.runs.engine.build import BuiltRun
 from coterie.runs.engine.cohorts import Cohorts
 from coterie.runs.engine.contributions import Contributions
+from coterie.runs.engine.lazy_map import LazyMap
 from coterie.runs.engine.plain import Plain
 from coterie.runs.engine.secrets import ClientSecrets
 from coterie.runs.engine.secure import Secure
@@ -66,9 +67,10 @@ def cohort_rounds(built: BuiltRun, resources: RunResources) -> Rounds:
         )
     (protection,) = cohorts.protections
     contributions = Contributions(updates, protection, secrets, config.seed)
+    memories.trust(roster)
     if built.algorithm.additive:
         peers = Coordinator(roster, cohorts.policy, resources.ledger, protection.session, contributions.decode)
-        return Additive(peers, contributions, {client.name: memories.of(client) for client in roster.clients})
+        return Additive(peers, contributions, LazyMap(roster.names, lambda name: memories.of(named(roster, name))))
     threads = config.aggregation.threads
     carrier = Carrier(workers=threads if threads > 0 else None, watch=AnswerCount(resources.on_step))
     rounds = Coordinator(
@@ -101,17 +103,25 @@ def open_roster(
 
 def make_members(
     roster: Roster, memories: MemoryFile, floor: Floor, secrets: ClientSecrets, contributions: Contributions
-) -> dict[str, Member]:
-    """Return all clients of the simulation, each with its own memory, which trusts the roster."""
-    members = {}
-    for client in roster.clients:
-        memory = memories.of(client)
-        memory.trust(roster)
-        members[client.name] = Member(
-            client.name,
-            contributions.of(client.name, memory),
+) -> LazyMap[Member]:
+    """Return all clients of the simulation, each with its own memory.
+
+    A client is made when it is selected. All that it keeps from one session to the next is in its memory.
+    """
+
+    def make(name: str) -> Member:
+        memory = memories.of(named(roster, name))
+        return Member(
+            name,
+            contributions.of(name, memory),
             memory=memory,
             floor=floor,
-            identity=secrets.identity(client.name) if floor.mode is ThreatMode.ACTIVE_SERVER else None,
+            identity=secrets.identity(name) if floor.mode is ThreatMode.ACTIVE_SERVER else None,
         )
-    return members
+
+    return LazyMap(roster.names, make)
+
+
+def named(roster: Roster, name: str) -> Client:
+    """Return a client of a roster by its name."""
+    return roster.clients[roster.numbers[name]]

@@ -2,10 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
+from pathlib import Path
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from coterie.runs.sections.extensions import call_named, is_named
 from coterie.training import flatten
 from coterie.training.data.dataset import Dataset
 from coterie.training.data.datasets import load
+from coterie.training.data.feature_file import read_features
 from coterie.training.data.fresh_data import FreshData
 from coterie.training.data.generators import seeded
 from coterie.training.data.partitions import PARTITIONS
@@ -52,6 +54,8 @@ class Federation:
     """What users should know about the data before training."""
     decisions: tuple[str, ...] = ()
     """Decisions made for the caller, who may not expect them."""
+    members: Mapping[str, int] | None = None
+    """The members of each client and how many columns each has, if the data comes in columns of several members."""
 
     @property
     def yardstick(self) -> Yardstick:
@@ -91,7 +95,9 @@ def find_federation(config: CommonSettings) -> Federation:
             f'a run with "{OWN}" data, model or policy gets them from a Python program, by coterie.train(...); the '
             "same call with resume=True goes on with it"
         )
-    if is_named(data.name):
+    if data.features:
+        dataset = read_features(Path(data.features))
+    elif is_named(data.name):
         dataset = from_anything(call_named("data.name", data.name, **data.options), name=data.name)
     else:
         dataset = load(data.name, data.folder or None, **data.options)
@@ -120,7 +126,8 @@ def make_federation(
             _try_out(config, problem, dataset)
     test = ArrayData(dataset.test_x, dataset.test_y)
     notes = (*dataset.notes, *_unlike_loaders(config, dataset))
-    return Federation(problem, test, _divided(config, dataset, labels), labels, policy, dataset.series, notes)
+    parts = _divided(config, dataset, labels)
+    return Federation(problem, test, parts, labels, policy, dataset.series, notes, members=dataset.members)
 
 
 def _unlike_loaders(config: CommonSettings, dataset: Dataset) -> Iterator[str]:
@@ -143,6 +150,8 @@ def fingerprint(federation: Federation) -> dict[str, str]:
         arrays |= {"train x": problem.data.x, "train y": problem.data.y}
     elif isinstance(problem.data, FreshData):
         data.update(problem.data.digest)
+    if federation.members:
+        data.update(json.dumps(list(federation.members.items())).encode())
     for name, array in arrays.items():
         data.update(json.dumps([name, str(array.dtype), array.shape]).encode())
         data.update(np.ascontiguousarray(array).data)
@@ -199,4 +208,4 @@ def _try_out(config: CommonSettings, problem: Problem, dataset: Dataset) -> None
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         shape = " x ".join(map(str, dataset.input_shape))
         what = f"inputs of {shape} {dataset.train_x.dtype}" if shape else f"single {dataset.train_x.dtype} numbers"
-        raise ConfigError(f"model.name: {config.model.name} fails on {what}, {config.data.name}: {error}") from error
+        raise ConfigError(f"model.name: {config.model.name} fails on {what}, {config.data.title}: {error}") from error

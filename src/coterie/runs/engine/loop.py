@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from coterie.runs.engine import build as assembly
 from coterie.runs.engine.build import BuiltRun
 from coterie.runs.engine.cohort_rounds import OnStep, RunResources, cohort_rounds
 from coterie.runs.engine.history import check_history, check_memories, check_secret
+from coterie.runs.engine.presence import late_clients
 from coterie.runs.records.costs import RoundCosts
 from coterie.runs.records.record import RoundRecord, extend
 from coterie.runs.records.stop import Stop
@@ -112,12 +114,15 @@ class Engine:
         available = built.availability.draw(number, stream(seed, "availability", number))
         excluded = algorithm.excluded()
         eligible = available & ~np.isin(built.strategy.clients, excluded) if excluded else available
-        faults = assembly.make_faults(built.config, number)
+        faults = replace(assembly.make_faults(built.config, number), prompt=frozenset(algorithm.ready()))
 
         rounds.select(number, eligible, stream(seed, "selection", number), faults, resuming=resuming)
         rounds.train()
         result, costs = rounds.aggregate()
         self._auditor.add_round(number, result.revealed)
+        summed = result.revealed if result.value is not None else ()
+        late = late_clients(faults, result.attendance.selected) if result.outcome is not Outcome.SKIPPED else ()
+        algorithm.attend(summed, late, faults.cut_off(built.strategy.clients))
         if result.value is not None:
             if built.config.tracking.sums:
                 self._folder.keep_sum(number, result.value)
@@ -155,7 +160,8 @@ class Engine:
         if idle or not len(built.federation.test):
             return {}
         if not self._scores:
-            self._scores = {name: built.score(model, name) for name, model in built.public_models().items()}
+            models = built.public_models()
+            self._scores = {name: built.score(models[name], name) for name in built.scored(models)}
         return self._scores
 
     def _record(
@@ -193,6 +199,7 @@ class Engine:
             upload_bytes=costs.upload_bytes,
             download_bytes=costs.download_bytes,
             epsilon=built.epsilon(auditor.revealed),
+            example_epsilon=built.example_epsilon(auditor.revealed),
             seconds=time.perf_counter() - began,
             train_seconds=costs.train_seconds,
             protect_seconds=costs.protect_seconds,

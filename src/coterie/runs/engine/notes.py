@@ -9,7 +9,8 @@ from coterie.cohorts.theory import selection_rates
 from coterie.graphs.failures import part_of
 from coterie.graphs.table import is_complete
 from coterie.planning.collusion import share_of
-from coterie.runs.engine.build import BuiltRun
+from coterie.reports.words import count
+from coterie.runs.engine.build import MOST_SCORED, BuiltRun
 from coterie.runs.engine.curriculum import make_schedule
 from coterie.runs.sections.collusion import roster_size, session_colluders
 from coterie.runs.sections.common import FaultSettings
@@ -30,6 +31,19 @@ def notes_before(built: BuiltRun) -> tuple[str, ...]:
         *cohort_notes(built),
         *collusion_notes(built),
         *schedule_notes(config),
+        *fault_notes(config.faults),
+        *scoring_notes(built),
+    )
+
+
+def scoring_notes(built: BuiltRun) -> tuple[str, ...]:
+    """Say if only some of the clients' own models are scored."""
+    clients = built.config.clients.count
+    if not built.algorithm.personal or built.noisy or clients <= MOST_SCORED:
+        return ()
+    return (
+        f"Every client has its own model, and {MOST_SCORED:,} of {clients:,}, drawn at random once, are scored: means, "
+        "spread and the worst model are those of the sample",
     )
 
 
@@ -43,6 +57,16 @@ def collusion_notes(built: BuiltRun) -> tuple[str, ...]:
     return (
         f"aggregation.collusion = {share:g} of {everybody} clients is less than one client: c = 0, nobody may "
         f"help the server. c = 1 needs aggregation.collusion = {share_of(1, everybody)}",
+    )
+
+
+def fault_notes(faults: FaultSettings) -> tuple[str, ...]:
+    """Say if a network adversary drops packets."""
+    if not faults.victims or not faults.victim_drops:
+        return ()
+    return (
+        f"A network adversary drops the packets of {count(len(faults.victims), 'client')} in {faults.victim_drops:.0%} "
+        "of the rounds: their circles are excluded with them, so that fewer clients are aggregated",
     )
 
 

@@ -14,6 +14,13 @@ def training_clients(faults: Faults, selected: Collection[str]) -> tuple[str, ..
     return still_present(faults, Step.SHARE, still_present(faults, Step.ADVERTISE, selected))
 
 
+def late_clients(faults: Faults, selected: Collection[str]) -> tuple[str, ...]:
+    """Return the clients that stay in the round and whose update arrives too late."""
+    steps = (Step.ADVERTISE, Step.SHARE, Step.MASK)
+    staying = (name for name in selected if not any(faults.strikes(FaultKind.DROP, step, name) for step in steps))
+    return tuple(name for name in staying if faults.strikes(FaultKind.DELAY, Step.MASK, name))
+
+
 def still_present(faults: Faults, step: Step, clients: Collection[str]) -> tuple[str, ...]:
     """Return the clients that neither drop out in this step nor are late."""
     lost = (FaultKind.DROP, FaultKind.DELAY)

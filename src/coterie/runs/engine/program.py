@@ -56,6 +56,7 @@ def own_config(dataset: Dataset, wanted: Wanted) -> tuple[RunConfig, tuple[str, 
     count = len(dataset.clients) if dataset.clients is not None else wanted.clients
     kept = circles_of(wanted.policy, count).privacy if wanted.policy is not None else wanted.privacy
     defaults: dict[str, Any] = {
+        **({"confined.grid.members": len(dataset.members)} if dataset.members else {}),
         "name": OWN,
         "rounds": wanted.rounds,
         "data.name": OWN,

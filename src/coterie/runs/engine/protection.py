@@ -247,8 +247,10 @@ def _noisy(config: RunConfig, circles: Circles, quantizer: Quantizer, layout: La
         raise ConfigError(
             "cohort.minimum: so few clients may all collude, and then there is no noise that the server lacks"
         )
-    stddev = noise.multiplier * noise.clip_norm / quantizer.step
-    shares = Noise.for_sum(noise.kind, stddev, honest)
+    if noise.sigma:
+        shares = Noise(noise.kind, (noise.sigma / quantizer.step) ** 2, honest)
+    else:
+        shares = Noise.for_sum(noise.kind, noise.multiplier * noise.clip_norm / quantizer.step, honest)
     return NoisyQuantizer(quantizer, noise.clip_norm, layout.size, shares)
 
 

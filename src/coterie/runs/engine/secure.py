@@ -1,7 +1,5 @@
 """Rounds of secure aggregation, each through the real protocol."""
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from coterie.cohorts.circles import Mask
@@ -9,6 +7,7 @@ from coterie.errors import LocalProtocolError
 from coterie.rounds import Coordinator, Member, Round
 from coterie.runs.algorithms.base import Aggregated
 from coterie.runs.engine.contributions import Contributions
+from coterie.runs.engine.lazy_map import LazyMap
 from coterie.runs.engine.presence import training_clients
 from coterie.runs.records.costs import RoundCosts
 from coterie.secagg.server import Step
@@ -27,7 +26,7 @@ class Secure:
     def __init__(
         self,
         rounds: Coordinator[ModelArrays],
-        members: Mapping[str, Member],
+        members: LazyMap[Member],
         carrier: Carrier,
         contributions: Contributions,
     ) -> None:
@@ -38,6 +37,7 @@ class Secure:
         """Open the round: the coordinator selects its clients."""
         content = self._contributions.updates.content(number)
         self._round = self._rounds.open(number, available, rng, content=content, resuming=resuming)
+        self._members.keep(self._round.selected)
         self._carrier.faults = faults
 
     def train(self) -> None:

@@ -91,16 +91,16 @@ class Promise:
             )
         if not self.holds:
             return (
-                f"the server never gets closer than to {self.privacy} clients together, but {self._colluders} may be "
-                f"among them: T - c = {self.honest}. Then an honest client is alone with colluders, and its updates "
-                f"are known. Raise cohort.privacy to c + 2 = {self.colluders + 2} or more, or lower "
+                f"the server cannot separate the members of a group of {self.privacy} clients, but {self._colluders} "
+                f"may be among them: T - c = {self.honest}. Then an honest client is alone with colluders, and its "
+                f"updates are known. Raise cohort.privacy to c + 2 = {self.colluders + 2} or more, or lower "
                 f"aggregation.collusion to what there may be{self._caveats}"
             )
         lies = ", also if it lies" if self.active else ""
         helped = f"; if {self._colluders} help it, T - c = {self.honest} of these are honest" if self.colluders else ""
         return (
-            f"whatever the server computes from all the sums it ever sees{lies}, it never gets closer than to "
-            f"{self.privacy} clients together{helped}. Nobody is exposed, and no number of rounds changes "
+            f"whatever the server computes from all the sums it ever sees{lies}, it cannot separate the members of a "
+            f"group of {self.privacy} clients or more{helped}. No client is exposed, and no number of rounds changes "
             f"that{self._caveats}"
         )
 

@@ -14,6 +14,7 @@ PUBLIC = frozenset(
         *("round", "outcome", "reason", "available", "selected", "aggregated", "dropped", "stranded", "left_later"),
         *("learning_rate",),
         *("strong_privacy", "exposed", "fairness_gap", "cardinality", "upload_bytes", "download_bytes", "epsilon"),
+        *("example_epsilon",),
         *("seconds", "train_seconds", "protect_seconds"),  # a server sees when messages come
     }
 )
@@ -67,6 +68,8 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """What all clients together received in this round, the model not counted."""
     epsilon: float | None = None
     """Differential privacy spent so far, where there is noise."""
+    example_epsilon: float | None = None
+    """The same for one example of a client that is replaced by another, where the noise is in the sums."""
     seconds: float = 0.0
     train_seconds: float = 0.0
     """Of these, how long the round waited for clients to train."""

@@ -64,6 +64,12 @@ class Summary:
     """How updates were protected, in words."""
     assumptions: tuple[str, ...] = ()
     """What epsilon rests on."""
+    example_epsilon: float | None = None
+    """epsilon for one example of a client that is replaced by another, where the noise is in the sums."""
+    sigma: float = 0.0
+    """The deviation of the noise that each client adds to an entry of its contribution; 0 without noise."""
+    noise_shares: int = 0
+    """The number of honest clients whose noise is counted on in every sum; 0 without noise."""
     extras: Mapping[str, float | None] = field(default_factory=dict)
     """The algorithm's own columns, as they were last known."""
     yardstick: Yardstick = ACCURACY
@@ -123,6 +129,8 @@ class Summary:
         promise: Promise = NO_PROMISE,
         protocol: str = "",
         assumptions: tuple[str, ...] = (),
+        sigma: float = 0.0,
+        noise_shares: int = 0,
         yardstick: Yardstick = ACCURACY,
         notes: tuple[str, ...] = (),
         stopped: str = "",
@@ -169,6 +177,9 @@ class Summary:
             promise=promise,
             protocol=protocol,
             assumptions=assumptions,
+            example_epsilon=last.example_epsilon,
+            sigma=sigma,
+            noise_shares=noise_shares,
             extras={name: _latest(records, name) for name in own_columns(last)},
             yardstick=yardstick,
             notes=notes,

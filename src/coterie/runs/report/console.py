@@ -141,7 +141,8 @@ class RunView:
             traffic = f"{size(last.upload_bytes)} up, {size(last.download_bytes)} down by all clients of the round"
             rows.append(("bytes", Text(traffic)))
         if last.epsilon is not None:
-            rows.append(("noise", Text(f"ε = {last.epsilon:.3g}")))
+            example = f", {last.example_epsilon:.3g} for one example" if last.example_epsilon is not None else ""
+            rows.append(("noise", Text(f"ε = {last.epsilon:.3g}{example}")))
         if own := particulars(last):
             rows.append((self._algorithm, Text(own)))
         rows.append(("time", split(records)))
@@ -156,8 +157,11 @@ def line(record: RoundRecord, rounds: int, yardstick: Yardstick = ACCURACY) -> s
         score += f" ({record.error:,.4g} {yardstick.unit} off)"
     if not score and record.train_loss is not None:
         score = f"training loss {record.train_loss:.4g}"
-    measures = f"T={record.strong_privacy or '-'} so far, F={record.fairness_gap:.2f} C={record.cardinality:.1f}"
-    epsilon = f" epsilon={record.epsilon:.3g}" if record.epsilon is not None else ""
+    measures = (
+        f"T = {record.strong_privacy or '-'} so far, fairness gap {record.fairness_gap:.2f}, "
+        f"{record.cardinality:.1f} clients a round"
+    )
+    epsilon = f", epsilon {record.epsilon:.3g}" if record.epsilon is not None else ""
     own = f"  {found}" if (found := particulars(record)) else ""
     return (
         f"round {record.round}/{rounds}  {score}{own}  {cohort(record)}  {measures}{epsilon}  "
@@ -220,7 +224,7 @@ def _introduction(start: RunStart) -> list[str]:
         rounds = f"Rounds {played + 1} to {config.rounds}"
     sized = config.cohort.policy in POLICIES  # others select as many clients as they like
     cohort_size = f", {config.cohort.size} in a round" if sized else ""
-    what = f"{rounds} on {named(config.data.name, 'data')}{before}: {clients} clients{cohort_size}"
+    what = f"{rounds} on {named(config.data.title, 'data')}{before}: {clients} clients{cohort_size}"
     return [
         f"[bold]{what}; {algorithm_of(config).introduction(config, start.promise)}[/]",
         f"{named(config.model.name, 'model')} with {start.parameters:,} parameters, {config.cohort.policy} selection; "

@@ -16,7 +16,7 @@ from coterie.auditing.findings import AuditReport
 from coterie.auditing.logs import Participation
 from coterie.auditing.verdict import Requirement
 from coterie.cohorts.outcome import Outcome
-from coterie.reports.charts import Figure, text
+from coterie.reports.charts import Figure, text, whole_ticks
 from coterie.runs.algorithms import algorithm_of
 from coterie.runs.records.record import RoundRecord
 from coterie.runs.records.summary import Summary
@@ -242,7 +242,8 @@ def _title(words: str) -> dict[str, Any]:
 
 
 def _rounds(records: Sequence[RoundRecord]) -> dict[str, Any]:
-    return {"title": _title("round"), "showgrid": False, "range": [0.5, len(records) + 0.5]}
+    count = len(records)
+    return {"title": _title("round"), "showgrid": False, "range": [0.5, count + 0.5], **whole_ticks(count)}
 
 
 def failures(records: Sequence[RoundRecord]) -> list[tuple[int, Outcome, str]]:

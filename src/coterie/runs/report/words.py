@@ -1,10 +1,11 @@
 """The words of a run's summary, for the console and the page."""
 
+import math
 from collections.abc import Iterator
 
 from coterie.errors import ConfigError
 from coterie.planning.session import FEW_CLIENTS, recommend
-from coterie.reports.words import duration, size
+from coterie.reports.words import count, duration, size
 from coterie.rounds.outcome import Tally
 from coterie.runs.algorithms import algorithm_of
 from coterie.runs.algorithms.participants import WITHHELD
@@ -29,12 +30,7 @@ def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "Stopped", f"{summary.stopped}."
     yield from algorithm.words(summary)
     if summary.epsilon is not None:
-        noise = summary.config.noise
-        yield (
-            "Noise",
-            f"({summary.epsilon:.3g}, {noise.delta:g})-differential privacy "
-            f"{algorithm.guarantee(summary)}; the report lists what that assumes.",
-        )
+        yield "Noise", _noise(summary, algorithm.guarantee(summary))
     if algorithm.aggregates:
         yield "Fairness", _fairness(summary)
         yield "Cost", _cost(summary)
@@ -44,6 +40,24 @@ def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
             f"{summary.clipped:.1%} of the entries of updates were clipped at ±{summary.config.aggregation.clip:g}: "
             "a larger aggregation.clip would lose less.",
         )
+
+
+def _noise(summary: Summary, guarantee: str) -> str:
+    """Say what epsilon is, for whom, and how large the noise is that each client adds."""
+    noise = summary.config.noise
+    said = (
+        f"({summary.epsilon:.3g}, {noise.delta:g})-differential privacy {guarantee}; the report lists what that "
+        "assumes."
+    )
+    if summary.example_epsilon is None or not summary.noise_shares:
+        return said
+    together = summary.sigma * math.sqrt(summary.noise_shares)
+    return (
+        f"{said} For one example replaced by another, epsilon is {summary.example_epsilon:.3g}: a whole contribution "
+        f"is clipped, so one example can turn it around. Each client adds noise of deviation {summary.sigma:.3g} to an "
+        f"entry; the noise of {count(summary.noise_shares, 'honest client')} in each sum is counted, together "
+        f"{together:.3g} or {together / noise.clip_norm:.3g} times noise.clip_norm."
+    )
 
 
 def named(name: str, kind: str) -> str:
@@ -60,7 +74,7 @@ def _model(summary: Summary) -> str:
     if score is not None and best is not None:
         at_best = f" (at best {yardstick.written(best)})" if best != score else ""
         if yardstick.share:
-            return f"The {what} is right on {yardstick.written(score)} of {tests}{at_best}."
+            return f"The {what} classifies {yardstick.written(score)} of {tests} correctly{at_best}."
         off = f", and is off by {summary.error:,.4g} {yardstick.unit} on average" if summary.error is not None else ""
         scaling = f", of {yardstick.scaling}" if yardstick.scaling else ""
         return f"The {what} has {yardstick.told(score)} on {tests}{at_best}{scaling}{off}."

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
@@ -48,6 +49,22 @@ class DataSettings(NamedSection):
     options: dict[str, Any] = Field(
         default={}, description="arguments of the data set's loader or of your function, such as {train_rows = 1000}"
     )
+    features: str = Field(
+        default="",
+        description="an npz file of frozen features in place of a data set: arrays train_x, train_y, test_x and test_y",
+    )
+
+    @property
+    def title(self) -> str:
+        """What the data are called: the name of the data set, or of the file of features."""
+        return Path(self.features).name if self.features else self.name
+
+    def problems(self) -> Iterator[Contradiction]:
+        """Check that a file of features stands alone."""
+        if self.features and self.name != type(self).model_fields["name"].default:
+            yield "features", f"takes the place of the data set; leave name out, which is {self.name}"
+        if self.features and self.options:
+            yield "options", "must be empty with data.features: a file of features has no options"
 
 
 class PartitionSettings(NamedSection):
@@ -63,6 +80,11 @@ class PartitionSettings(NamedSection):
     alpha: Positive = Field(default=0.5, description="dirichlet: the smaller, the fewer labels each client has")
     shared: int = Field(
         default=20, ge=0, le=10**9, description="shared-and-own-label: examples of each label that every client has"
+    )
+    examples: Count = Field(
+        default=20,
+        description="sampled: examples that every client draws at random, and that others may have too; for more "
+        "clients than there are examples",
     )
 
 
@@ -115,6 +137,10 @@ class FaultSettings(Section):
         default=("advertise", "share", "mask", "reveal"), description="steps of the protocol in which they drop out"
     )
     late: BelowOne = Field(default=0.0, description="probability that a client's masked update arrives too late")
+    victims: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        default=(), description="names of clients whose packets a network adversary drops, all of them in a round"
+    )
+    victim_drops: Share = Field(default=1.0, description="probability that it drops those of a victim in a round")
 
 
 class CohortSettings(Section):
@@ -254,6 +280,10 @@ class NoiseSettings(NamedSection):
     )
     clip_norm: Positive = Field(default=1.0, description="updates are scaled down to this Euclidean norm at most")
     multiplier: Positive = Field(default=1.0, description="deviation of the noise in a sum, in units of clip_norm")
+    sigma: NotNegative = Field(
+        default=0.0,
+        description="if not 0, in place of multiplier: deviation of the noise that each client adds to an entry",
+    )
     delta: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=1e-5, description="the delta for which epsilon is stated"
     )
@@ -319,4 +349,4 @@ class CommonSettings(Section):
     @property
     def title(self) -> str:
         """The name of the run, or that of its data without characters that folders cannot have."""
-        return self.name or re.sub(r"[^A-Za-z0-9]+", "-", self.data.name).strip("-")
+        return self.name or re.sub(r"[^A-Za-z0-9]+", "-", self.data.title).strip("-")

@@ -1,7 +1,8 @@
 """Changes of a run's settings after it began: a few are allowed, all others are refused."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+
+from pydantic import BaseModel
 
 from coterie.errors import ConfigError
 from coterie.runs.settings.config import RunConfig
@@ -36,7 +37,7 @@ def check_changes(before: RunConfig, after: RunConfig) -> None:
 def forbidden_changes(before: RunConfig, after: RunConfig) -> str:
     """Say which settings differ of those that may not change; nothing if all is as it was."""
     allowed = _changeable(before)
-    fixed = [key for key in _differences(before.model_dump(), after.model_dump()) if key not in allowed]
+    fixed = [key for key in _differences(before, after) if key not in allowed]
     return "; ".join(f"{key} was {_at(before, key)!r} and is {_at(after, key)!r}" for key in fixed)
 
 
@@ -44,7 +45,7 @@ def check_fingerprints(before: Mapping[str, str], after: Mapping[str, str]) -> N
     """Refuse data or a model that differ from those the run began with; older checkpoints do not record them."""
     for what, known in before.items():
         if after.get(what) != known:
-            raise ConfigError(f"the {what} is not that of the run: it goes on with what it began with")
+            raise ConfigError(f"the {what} differs from that of the run; resume it with the {what} that it began with")
 
 
 def _changeable(config: RunConfig) -> list[str]:
@@ -53,12 +54,12 @@ def _changeable(config: RunConfig) -> list[str]:
     return [key for key in CHANGEABLE if key not in fixed]
 
 
-def _differences(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    for name, value in before.items():
-        key = f"{path}{name}"
-        if isinstance(value, Mapping) and isinstance(after[name], Mapping) and name != "options":
-            yield from _differences(value, after[name], f"{key}.")
-        elif value != after[name]:
+def _differences(before: BaseModel, after: BaseModel, path: str = "") -> Iterator[str]:
+    for name in type(before).model_fields:
+        key, value, other = f"{path}{name}", getattr(before, name), getattr(after, name)
+        if isinstance(value, BaseModel):
+            yield from _differences(value, other, f"{key}.")
+        elif value != other:
             yield key
 
 

@@ -8,13 +8,13 @@ import textwrap
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, ErrorText, Remedy
 from coterie.graphs.table import TOPOLOGIES
 from coterie.runs.algorithms import ALGORITHMS
 from coterie.runs.sections.base import NamedSection
@@ -23,6 +23,8 @@ from coterie.runs.sections.common import CommonSettings
 from coterie.runs.settings.config import RunConfig, contradictions
 from coterie.secagg.protocols import SessionProtocol
 
+_Parts: TypeAlias = tuple[str | Remedy, ...]
+_SET = Remedy("set", mention=True)
 _WIDTH = 100
 _HEADER = """\
 Settings of a Coterie run. Every key{of} is here, with its default: delete what you do not want to change.
@@ -57,12 +59,12 @@ def load_config(path: Path | None = None, overrides: Iterable[str] = (), *, reco
     for key, value in settled.items():
         _put(tree, key, value)
 
-    def place(key: str) -> str:
+    def place(key: str) -> _Parts:
         key = re.sub(r"(\.\d+)+$", "", key)  # the list, not its entry
         if any(key == given or key.startswith(f"{given}.") for given in settled):
-            return "--set "
+            return _SET, " "
         line = _line_of(text, key) or _line_of(text, key.rpartition(".")[0])
-        return f"{path}:{line}: " if line else f"{path}: " if path else ""
+        return (f"{path}:{line}: " if line else f"{path}: " if path else "",)
 
     return _validated(tree, place)
 
@@ -72,14 +74,14 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
     tree: dict[str, Any] = {}
     for key, value in settings.items():
         _put(tree, *_full(key, value))
-    return _validated(tree, lambda _key: "")
+    return _validated(tree, lambda _key: ())
 
 
 def parse_config(text: str) -> RunConfig:
     """Read what :func:`to_toml` wrote, perhaps that of an earlier version."""
     tree = _written_out(tomllib.loads(text))
     _keep_meaning(tree)
-    return _validated(tree, lambda _key: "")
+    return _validated(tree, lambda _key: ())
 
 
 def to_toml(config: CommonSettings) -> str:
@@ -99,7 +101,7 @@ def commented_toml(file: str = "FILE", algorithm: str | None = None) -> str:
     return "\n".join([*header, "", *_tables(config, explain=True, without=others)]) + "\n"
 
 
-def _validated(tree: dict[str, Any], place: Callable[[str], str]) -> RunConfig:
+def _validated(tree: dict[str, Any], place: Callable[[str], _Parts]) -> RunConfig:
     tree = _with_defaults(tree)
     try:
         return RunConfig.model_validate(tree)
@@ -108,9 +110,10 @@ def _validated(tree: dict[str, Any], place: Callable[[str], str]) -> RunConfig:
         wrong = {details["loc"][0] for details in error.errors() if details["loc"]}
         if wrong:  # then contradictions between sections were not checked yet
             found += contradictions(_sections(tree, wrong))
-        lines = [f"{place(key)}{key}: {what}" for key, what in found]
-        several = f"{len(lines)} settings are wrong:\n  " if len(lines) > 1 else ""
-        raise ConfigError(several + "\n  ".join(lines)) from None
+        lines = [ErrorText("\n  ", *place(key), f"{key}: {what}") for key, what in found]
+        if len(lines) == 1:
+            raise ConfigError(*lines[0].parts[1:]) from None
+        raise ConfigError(f"{len(lines)} settings are wrong:", *lines) from None
 
 
 def _with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,13 +169,13 @@ def _keys_around(location: tuple[int | str, ...]) -> list[str]:
 def _parse_override(text: str) -> tuple[str, Any]:
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not re.fullmatch(r"[A-Za-z_]+(\.[A-Za-z_]+)*", key):
-        raise ConfigError(f"--set takes section.key=value, not {text!r}")
+        raise ConfigError(_SET, f" takes section.key=value, not {text!r}")
     try:
         return _full(key, tomllib.loads(f"value = {value}")["value"])
     except ValueError:
         if re.fullmatch(r"[\w./~:-]*", value):  # a word needs no quotation marks
             return _full(key, value)
-        raise ConfigError(f"--set {key}: {value!r} is not a TOML value") from None
+        raise ConfigError(_SET, f" {key}: {value!r} is not a TOML value") from None
 
 
 def _full(key: str, value: object) -> tuple[str, Any]:
@@ -220,7 +223,7 @@ def _put(tree: dict[str, Any], key: str, value: object) -> None:
     for section in sections:
         tree = tree.setdefault(section, {})
         if not isinstance(tree, dict):
-            raise ConfigError(f"{key}: {section} is a value, not a section")
+            raise ConfigError(f"{key}: {section} was set to {tree!r}; give either {section} or {key}, not both")
     tree[last] = value
 
 

@@ -106,11 +106,10 @@ class Invited:
         book, me, terms = self.book, self.me, self.book.terms
         ring = terms.ring
         ring.check(vector, terms.length)
-        packed = cast("bytes", ring.pack(vector))
         secrets = LabelledStream(
             derive(
                 entropy.draw("contribution", KEY_BYTES) + self.secret,
-                bind("prekey-secrets", book.digest, me, digest(packed)),
+                bind("prekey-secrets", book.digest, me, digest(cast("bytes", ring.pack(vector)))),
             )
         )
         seed = secrets.draw("self-seed", SEED_BYTES)
@@ -125,13 +124,16 @@ class Invited:
         added = [seed, *(pair.seed for peer, pair in self.pairs.items() if adds(me, peer))]
         subtracted = [pair.seed for peer, pair in self.pairs.items() if not adds(me, peer)]
         masked = vector.copy()
+        del vector  # here and below: a vector may be as large as all else that a client has in memory
         mask_vector(masked, added, subtracted, parallel)
         ring.reduce(masked)
+        payload = cast("bytes", ring.pack(masked))
+        del masked
 
         body = MaskedContribution(
             book.digest,
             me,
-            cast("bytes", ring.pack(masked)),
+            payload,
             tuple(
                 seal(
                     _envelope_key(book.digest, pair.sending, me, peer, mark),

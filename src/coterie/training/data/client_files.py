@@ -1,7 +1,9 @@
 """Data in one file per client, npz or CSV, as hospitals, branches or sensors deliver it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +15,10 @@ from coterie.training.data.user_data import from_clients
 
 TEST = "test"
 """The name of the optional file with test examples."""
-_ENDINGS = (".npz", ".csv")
+ENDINGS = (".npz", ".csv")
+"""The kinds of files that are read."""
 _CHOSEN_REGRESSION = (
-    "Not all targets of the client files are whole numbers, so they are numbers to predict (a regression), not labels. "
+    "Not all targets of the files are whole numbers, so they are numbers to predict (a regression), not labels. "
     "Set data.options = {regression = true} to confirm this and to remove this note"
 )
 
@@ -27,7 +30,7 @@ def read_client_files(folder: Path, target: str, *, regression: bool) -> Dataset
     ``target`` (or the last one if ``target`` is empty) is the target, and the other columns are inputs. All CSV files
     need the same columns. If the targets of all files are whole numbers, they are labels unless ``regression`` is set.
     """
-    files = sorted(path for path in folder.iterdir() if path.suffix in _ENDINGS)
+    files = sorted(path for path in folder.iterdir() if path.suffix in ENDINGS)
     names = [path.stem for path in files]
     if twice := [name for name in names if names.count(name) > 1]:
         raise InputError(f"{folder} has two files for client {twice[0]!r}; keep one of them")
@@ -35,12 +38,17 @@ def read_client_files(folder: Path, target: str, *, regression: bool) -> Dataset
     _check_columns({path: names for path, (names, _) in tables.items()})
     read = {path.stem: _chosen(path, *tables[path], target) if path in tables else _pair(path) for path in files}
     if not read.keys() - {TEST}:
-        raise ConfigError(f"{folder} has no client files ({' or '.join(_ENDINGS)}); nothing is downloaded")
+        raise ConfigError(f"{folder} has no client files ({' or '.join(ENDINGS)}); nothing is downloaded")
+    return finish_files("client-files", read, regression=regression)
+
+
+def finish_files(name: str, read: Mapping[str, tuple[Any, npt.NDArray[np.float64]]], *, regression: bool) -> Dataset:
+    """Return the data set of each client's inputs and targets; if all are whole numbers, they are labels."""
     whole = all((np.asarray(y) == np.floor(y)).all() for _, y in read.values())
     kind = np.int64 if whole and not regression else np.float32
-    typed = {name: (x, y.astype(kind)) for name, (x, y) in read.items()}
+    typed = {client: (x, y.astype(kind)) for client, (x, y) in read.items()}
     test = typed.pop(TEST, None)
-    dataset = from_clients(typed, test, name="client-files", one_hot=not regression)
+    dataset = from_clients(typed, test, name=name, one_hot=not regression)
     if whole or regression:
         return dataset
     return replace(dataset, notes=(*dataset.notes, _CHOSEN_REGRESSION))

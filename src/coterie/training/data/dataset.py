@@ -51,6 +51,8 @@ class Dataset:
     """Settings taken from data loaders: for each setting, the value of every loader."""
     notes: tuple[str, ...] = ()
     """Remarks for the user about the data."""
+    members: Mapping[str, int] | None = None
+    """The number of columns (of the last axis) of each member, if clients are groups of members with columns."""
 
     def __post_init__(self) -> None:
         if len(self.train_x) == 0:
@@ -67,6 +69,8 @@ class Dataset:
                 raise InputError(f"{self.name}: {part} labels must be int64 from 0 to {self.classes - 1}")
         if self.train_x.shape[1:] != self.test_x.shape[1:] or self.train_y.shape[1:] != self.test_y.shape[1:]:
             raise InputError(f"{self.name}: training and test examples differ in shape")
+        if self.members and sum(self.members.values()) != self.train_x.shape[-1]:
+            raise InputError(f"{self.name}: the members do not have all {self.train_x.shape[-1]} columns")
         if self.series and (self.classes is not None or self.test_y.shape != (self.series.times.size, 1)):
             raise InputError(f"{self.name}: the test examples do not match its time series")
 

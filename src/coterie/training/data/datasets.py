@@ -125,6 +125,19 @@ def cifar10_features(folder: Path, train_rows: int = 0) -> Dataset:
     return random_features(cifar10(folder, train_rows))
 
 
+def cifar10_cnn_features(
+    folder: Path, train_rows: int = 0, extractor_rows: int = 25_000, epochs: int = 8, seed: int = 0
+) -> Dataset:
+    """CIFAR-10 as 64 features of a small network that is trained on its last ``extractor_rows`` training pictures.
+
+    These pictures are set aside; ``train_rows`` keeps only the first of the others. The first use takes minutes; then
+    the features are read from a file in the data folder. See :mod:`coterie.training.data.extractor`.
+    """
+    from coterie.training.data.extractor import cnn_features
+
+    return cnn_features(cifar10(folder), extractor_rows, train_rows, epochs, seed, folder)
+
+
 def faces(folder: Path, test_pictures: int = 3) -> Dataset:
     """The AT&T faces (1 x 112 x 92, scaled to 0..1). The label is the person, counted from 0.
 
@@ -168,16 +181,17 @@ def energy(_folder: Path | None = None, regions: str = "", window: int = 24, tes
     return read_regions("energy", (SAMPLE,), regions, window, test_from)
 
 
-def pjm(folder: Path, regions: str = "", window: int = 24, test_from: str = "2016-01-01") -> Dataset:
+def pjm(folder: Path, regions: str = "", window: int = 24, test_from: str = "2016-01-01", parts: int = 1) -> Dataset:
     """PJM's hourly load. Each region is a client and predicts the next hour from the last ``window`` hours.
 
     An input is window x 1 and a target is 1 number. Hours from ``test_from`` on are for testing, and test windows start
     there at the earliest. Each region is scaled by its training hours; see :mod:`coterie.training.data.series`.
-    ``regions`` is a list of names separated by commas; an empty string means all regions with a file.
+    ``regions`` is a list of names separated by commas; an empty string means all regions with a file. With ``parts``
+    above 1, each region's training hours are divided into so many consecutive parts, and each part is a client.
     """
     from coterie.training.data.energy import read_regions
 
-    return read_regions("pjm", (folder / "hec", folder), regions, window, test_from)
+    return read_regions("pjm", (folder / "hec", folder), regions, window, test_from, parts)
 
 
 def client_files(folder: Path, target: str = "", regression: bool = False) -> Dataset:
@@ -185,6 +199,13 @@ def client_files(folder: Path, target: str = "", regression: bool = False) -> Da
     from coterie.training.data.client_files import read_client_files
 
     return read_client_files(folder, target, regression=regression)
+
+
+def column_files(folder: Path, target: str = "", identity: str = "", regression: bool = False) -> Dataset:
+    """Data in one folder per group and one file per member; see :mod:`coterie.training.data.column_files`."""
+    from coterie.training.data.column_files import read_column_files
+
+    return read_column_files(folder, target, identity, regression=regression)
 
 
 def _split(
@@ -233,6 +254,7 @@ DATASETS = {
     ),
     "cifar10": Source(cifar10, _CIFAR_FILES),
     "cifar10-features": Source(cifar10_features, _CIFAR_FILES),
+    "cifar10-cnn-features": Source(cifar10_cnn_features, _CIFAR_FILES),
     "faces": Source(faces, "att_faces/s1/1.pgm to att_faces/s40/10.pgm"),
     "location30": Source(location30, "location30/bangkok"),
     "energy": Source(energy),
@@ -241,6 +263,11 @@ DATASETS = {
         client_files,
         "a file for each client, npz (arrays x and y) or CSV (a header; the target last), and perhaps test.npz or "
         "test.csv",
+    ),
+    "column-files": Source(
+        column_files,
+        "a folder for each group, with a file for each member (CSV, or npz with the array x), all with the same rows, "
+        "and labels.csv; perhaps a folder test",
     ),
 }
 """The data sets that :func:`load` can read, by name."""

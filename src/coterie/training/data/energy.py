@@ -20,14 +20,21 @@ _ENDING = "_hourly.csv"
 _SCALING = "load scaled to mean 0 and deviation 1 over each region's own training hours"
 
 
-def read_regions(name: str, places: tuple[Path, ...], regions: str, window: int, test_from: str) -> Dataset:
+def read_regions(
+    name: str, places: tuple[Path, ...], regions: str, window: int, test_from: str, parts_each: int = 1
+) -> Dataset:
     """Read the files ``REGION_hourly.csv``, plain or compressed, from the first of ``places`` that has any.
 
     ``regions`` is a list of names separated by commas. An empty string means all regions, except those without hours
     before or from ``test_from`` on. Irregularities of a file are noted in the data set's ``series``.
+
+    With ``parts_each`` above 1, the training examples of each region are divided into so many consecutive parts. Each
+    part is a client, such as DAYTON-1, and is tested on the test examples of all regions.
     """
     if window < 1:
         raise ConfigError(f"window must be at least 1 hour, not {window}")
+    if parts_each < 1:
+        raise ConfigError(f"parts must be at least 1, not {parts_each}")
     moment = _moment(test_from)
     files = _files(places)
     wanted = [region.strip() for region in regions.split(",")] if regions else list(files)
@@ -49,7 +56,12 @@ def read_regions(name: str, places: tuple[Path, ...], regions: str, window: int,
         notes.extend(_oddities(region, series))
     if not parts:
         raise ConfigError(f"no region has enough hours before and after {test_from}: {'; '.join(notes)}")
-    return _together(name, parts, tuple(notes))
+    least = min(parts, key=lambda region: len(parts[region].train_y))
+    if parts_each > len(parts[least].train_y):
+        raise ConfigError(
+            f"{least} has {len(parts[least].train_y)} training examples, too few for {parts_each} parts; give fewer"
+        )
+    return _together(name, parts, tuple(notes), parts_each)
 
 
 def _moment(text: str) -> np.datetime64:
@@ -79,9 +91,14 @@ def _oddities(region: str, series: HourlySeries) -> Iterator[str]:
         yield f"{region}: {'; '.join(odd)}"
 
 
-def _together(name: str, parts: dict[str, SeriesExamples], notes: tuple[str, ...]) -> Dataset:
+def _together(name: str, parts: dict[str, SeriesExamples], notes: tuple[str, ...], parts_each: int) -> Dataset:
     ends = np.cumsum([len(part.train_y) for part in parts.values()])
-    starts = [0, *ends[:-1].tolist()]
+    regions = dict(zip(parts, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
+    divided = {
+        f"{region}-{number}": held
+        for region, examples in regions.items()
+        for number, held in enumerate(np.array_split(examples, parts_each), start=1)
+    }
     return Dataset(
         name,
         np.concatenate([part.train_x for part in parts.values()]),
@@ -89,8 +106,6 @@ def _together(name: str, parts: dict[str, SeriesExamples], notes: tuple[str, ...
         np.concatenate([part.test_x for part in parts.values()]),
         np.concatenate([part.test_y for part in parts.values()]),
         classes=None,
-        clients={
-            region: np.arange(start, end) for region, start, end in zip(parts, starts, ends.tolist(), strict=True)
-        },
+        clients=regions if parts_each == 1 else divided,
         series=ForecastSeries.of(parts, "MW", _SCALING, notes),
     )

@@ -74,6 +74,22 @@ def dirichlet(labels: Indices, clients: int, rng: np.random.Generator, alpha: fl
     return [np.flatnonzero(holder == client) for client in range(clients)]
 
 
+def sampled(size: int, clients: int, rng: np.random.Generator, examples: int = 20) -> Parts:
+    """Let every client draw ``examples`` of ``size`` examples at random, each at most once.
+
+    Clients draw independently of each other, so the parts are *not disjoint*, and an example may be nobody's. There may
+    be more clients than examples: a small data set then stands for a large population in which many are alike.
+    """
+    if not 1 <= examples <= size:
+        raise ConfigError(f"a client draws between 1 and {size} examples, not {examples}")
+    if examples**2 > size:  # drawing again would take too long
+        return [np.sort(rng.choice(size, examples, replace=False)) for _ in range(clients)]
+    drawn = np.sort(rng.integers(size, size=(clients, examples)), axis=1)
+    while (again := np.flatnonzero((np.diff(drawn, axis=1) == 0).any(axis=1))).size:
+        drawn[again] = np.sort(rng.integers(size, size=(again.size, examples)), axis=1)
+    return list(drawn)
+
+
 def by_person(labels: Indices) -> Parts:
     """Return one client for each person. The label is the person, as in the AT&T faces."""
     return [np.flatnonzero(labels == person) for person in np.unique(labels)]
@@ -89,6 +105,7 @@ PARTITIONS: dict[str, Callable[..., Parts]] = {
     "label-shards": label_shards,
     "shared-and-own-label": shared_and_own_label,
     "dirichlet": dirichlet,
+    "sampled": sampled,
     "by-person": by_person,
     "time-blocks": time_blocks,
 }
@@ -106,4 +123,5 @@ def _ascending(parts: Parts) -> Parts:
 
 def _check(size: int, count: int) -> None:
     if not 1 <= count <= size:
-        raise ConfigError(f"{size} cannot be divided into {count} parts that are not empty")
+        hint = "; with partition.kind = sampled, clients may share examples" if count > size else ""
+        raise ConfigError(f"{size} cannot be divided into {count} parts that are not empty{hint}")

@@ -24,6 +24,8 @@ from coterie.errors import InputError
 
 Bytes = npt.NDArray[np.uint8]
 
+MOST_BYTES = 8 * 10**9
+"""The most that the arrays of an npz file may hold together."""
 _IDX_BYTES = b"\x00\x00\x08"  # two zeros, then the code of the only element type used: unsigned bytes
 _PGM_SPACE = rb"(?:\s|#[^\n]*\n)+"
 _PGM_HEADER = re.compile(rb"P5" + 3 * (_PGM_SPACE + rb"(\d{1,6})") + rb"\s")
@@ -139,16 +141,46 @@ def read_columns(path: Path) -> tuple[list[str], npt.NDArray[np.float64]]:
 
 
 def read_pair(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Read the arrays ``x`` and ``y`` of an npz file. Raise :class:`InputError` for anything but plain numbers."""
+    """Read the arrays ``x`` and ``y`` of an npz file; see :func:`read_arrays`."""
+    x, y = read_arrays(path, "x", "y")
+    return x, y
+
+
+def read_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
+    """Read these arrays of an npz file. Raise :class:`InputError` for anything but plain values.
+
+    The size of each array is checked before it is read, so that a small file cannot fill the memory.
+    """
+    wanted = f"array{'s' * (len(names) > 1)} {' and '.join(map(repr, names))}"
     with _reading(path):
         with path.open("rb") as stream:
             if not zipfile.is_zipfile(stream):
                 _fail(path, "is not an npz file as numpy.savez writes it")
         try:
+            with zipfile.ZipFile(path) as archive:
+                _check_members(path, archive, names)
             with np.load(path, allow_pickle=False) as arrays:
-                return arrays["x"], arrays["y"]
-        except (KeyError, zipfile.BadZipFile) as error:
-            _fail(path, f"is not an npz file with the arrays 'x' and 'y' ({error})", error)
+                return [arrays[name] for name in names]
+        except (KeyError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+            _fail(path, f"is not an npz file with the {wanted} ({error})", error)
+
+
+def _check_members(path: Path, archive: zipfile.ZipFile, names: tuple[str, ...]) -> None:
+    """Check that the arrays are there, that they have the sizes that they announce, and that they fit into memory."""
+    total = 0
+    for name in names:
+        member = archive.getinfo(f"{name}.npy")
+        total += member.file_size
+        with archive.open(member) as stream:
+            version = np.lib.format.read_magic(stream)
+            reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _, dtype = reader(stream)
+            held = member.file_size - stream.tell()
+        if not dtype.hasobject and math.prod(shape) * dtype.itemsize != held:
+            announced = f"{' x '.join(map(str, shape))} values of {dtype.itemsize} bytes"
+            _fail(path, f"announces {announced} for {name!r} and holds {held} bytes")
+    if total > MOST_BYTES:
+        _fail(path, f"holds {total:,} bytes in its arrays; at most {MOST_BYTES:,} are read")
 
 
 class _Inert:

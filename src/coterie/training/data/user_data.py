@@ -9,14 +9,18 @@ inputs become float32. Targets of an integer type and one-hot rows are labels; o
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import ConfigError, InputError
+from coterie.training.data.column_data import in_columns, join_columns
 from coterie.training.data.dataset import Dataset, ExampleSource, Inputs
 from coterie.training.data.example_readers import Examples, ReadExamples, are_arrays, one_hot_labels, read_source
+
+_TEST_SET = "test set"
 
 
 def from_torch(
@@ -37,9 +41,19 @@ def from_clients(
     name: str = "custom",
     one_hot: bool = True,
 ) -> Dataset:
-    """Read the examples of each client, given by name or as a list; see :func:`from_torch`."""
+    """Read the examples of each client, given by name or as a list; see :func:`from_torch`.
+
+    A client may be a group whose members have different columns: ``({member: columns, ...}, targets)``; see
+    :mod:`coterie.training.data.column_data`.
+    """
     if not isinstance(clients, Mapping):
         clients = dict(zip(client_names(len(clients)), clients, strict=True))
+    members: Mapping[str, int] | None = None
+    if any(map(in_columns, clients.values())):
+        tested = {_TEST_SET: test} if in_columns(test) else {}
+        joined, members = join_columns({**clients, **tested}, name)
+        test = joined.pop(_TEST_SET, test)
+        clients = joined
     read = {client: read_source(held, f"{name}, {client}") for client, held in clients.items()}
     if not read:
         raise InputError(f"{name}: there are no clients")
@@ -50,7 +64,7 @@ def from_clients(
             raise InputError(f"{name}: the examples of {client!r} and {first!r} differ in shape or in kind")
     ends = np.cumsum([len(one.y) for one in read.values()])
     held = {client: np.arange(end - len(read[client].y), end) for client, end in zip(read, ends, strict=True)}
-    return _dataset(name, read, _test(test, name), classes, held, one_hot=one_hot)
+    return replace(_dataset(name, read, _test(test, name), classes, held, one_hot=one_hot), members=members)
 
 
 def from_huggingface(
@@ -134,7 +148,11 @@ def _dataset(
         columns = [y.reshape(len(y), math.prod(y.shape[1:])).astype(np.float32) for y in (train_y, test_y)]
         return Dataset(name, train_x, columns[0], test_x, columns[1], None, notes=tuple(notes), **kept)
     if not {train_y.dtype.kind, test_y.dtype.kind} <= set("biu"):
-        raise InputError(f"{name}: labels must be whole numbers, not {train_y.dtype} and {test_y.dtype}")
+        found = train_y.dtype if train_y.dtype.kind not in "biu" else test_y.dtype
+        raise InputError(
+            f"{name}: labels must be whole numbers, not values of type {found}; number the classes first, for example "
+            "with numpy.unique(labels, return_inverse=True)"
+        )
     for client, one in {**read, **({"test set": test} if test else {})}.items():
         if (least := one.y.min(initial=0)) < 0:
             who = f"{name}, {client}" if client else name

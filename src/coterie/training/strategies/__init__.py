@@ -19,7 +19,7 @@ from coterie.training.strategies.base import (
     weighted_mean,
 )
 from coterie.training.strategies.baselines import POOLED, LocalOnly, centralised
-from coterie.training.strategies.confined import Confined
+from coterie.training.strategies.confined import Confined, LocalComputation
 from coterie.training.strategies.ditto import Ditto
 from coterie.training.strategies.dp_sgd import PrivateDescent
 from coterie.training.strategies.fedavg import FedAvg
@@ -29,6 +29,7 @@ __all__ = [
     "Confined",
     "Ditto",
     "FedAvg",
+    "LocalComputation",
     "LocalOnly",
     "PrivateDescent",
     "Strategy",

@@ -1,6 +1,7 @@
 """Confined gradient descent as a strategy: participants contribute gradients, and each accepts or refuses each step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,12 +13,21 @@ from coterie.privacy import clip_norm
 from coterie.training import flatten
 from coterie.training.flatten import ModelArrays
 from coterie.training.gradients import FullGradient, MeanLoss
-from coterie.training.local import LocalResult, LocalTask, Problem
+from coterie.training.local import LocalResult, LocalTask, Problem, Work
 from coterie.training.strategies.base import StrategyState, check_shapes
 from coterie.training.streams import stream
 
 DISPLACEMENT = "displacement"
 """The name of the public model among the participants' models. Anyone who sees the sums can compute it."""
+
+
+@dataclass(frozen=True, eq=False)
+class LocalComputation:
+    """How a participant computes on its own examples: the work for a gradient, the loss, and how to clip."""
+
+    work: Work
+    loss: Callable[[ModelArrays, Indices], float]
+    clip: Callable[[ModelArrays, float], ModelArrays] = clip_norm
 
 
 class Confined:
@@ -31,8 +41,15 @@ class Confined:
     common_model = False  # each participant has its own model
 
     def __init__(
-        self, problem: Problem, parts: Mapping[str, Indices], descent: ConfinedDescent, clip: float, seed: int
+        self,
+        problem: Problem,
+        parts: Mapping[str, Indices],
+        descent: ConfinedDescent,
+        clip: float,
+        seed: int,
+        computation: LocalComputation | None = None,
     ) -> None:
+        """Begin at the starts of ``descent``; ``computation`` is by default that of participants with whole rows."""
         if flatten.statistics(problem.model):
             raise ConfigError(
                 "confined descent averages gradients only: the model must not have statistics (batch norms)"
@@ -42,7 +59,8 @@ class Confined:
         self.descent = descent
         self.refused = 0
         """Number of refused steps so far, over all participants."""
-        self._loss, self._parts, self._clip, self._seed = MeanLoss(problem), parts, clip, seed
+        self._computation = computation or LocalComputation(FullGradient(), MeanLoss(problem))
+        self._loss, self._parts, self._clip, self._seed = self._computation.loss, parts, clip, seed
         self._losses: dict[str, float] = {}
 
     @property
@@ -51,13 +69,13 @@ class Confined:
         return self.descent.participants
 
     def task(self, number: int, client: str) -> LocalTask:
-        """Return the task to compute the gradient of the participant's own model on all its examples."""
-        state = self.descent.confined(client)
-        return LocalTask(client, number, self._seed, state, self._parts[client], FullGradient())
+        """Return the task to compute the gradient of the participant's own model, or an older one, on all examples."""
+        state = self.descent.contributing(client)
+        return LocalTask(client, number, self._seed, state, self._parts[client], self._computation.work)
 
     def contribution(self, result: LocalResult) -> ModelArrays:
         """Return the clipped gradient."""
-        clipped = clip_norm(result.update, self._clip)
+        clipped = self._computation.clip(result.update, self._clip)
         return [np.asarray(array, like.dtype) for array, like in zip(clipped, result.update, strict=True)]
 
     def weight(self, client: str) -> int:
@@ -80,8 +98,8 @@ class Confined:
         self.refused += len(descent.take(step, verdicts))
 
     def models(self) -> Mapping[str, ModelArrays]:
-        """Return each participant's model, and the public ``displacement`` from the anchor."""
-        own = {name: self.descent.confined(name) for name in self.clients}
+        """Return the model that each participant has now, and the public ``displacement`` from the anchor."""
+        own = {name: self.descent.reached(name) for name in self.clients}
         return {**own, DISPLACEMENT: self.descent.public_model}
 
     def state(self) -> StrategyState:

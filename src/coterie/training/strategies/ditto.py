@@ -15,6 +15,7 @@ from coterie.training.strategies.base import StrategyState, Weighting, pack, unp
 from coterie.training.strategies.fedavg import FedAvg
 
 GLOBAL = "global"
+_START = "start"
 
 
 class Ditto(FedAvg):
@@ -42,29 +43,37 @@ class Ditto(FedAvg):
         if GLOBAL in curriculum.clients:
             raise ConfigError(f"a client cannot be called {GLOBAL}: that is the name of the common model")
         self._penalty = penalty
-        self._own: dict[str, ModelArrays] = dict.fromkeys(curriculum.clients, flatten.read(model))
+        self._start: ModelArrays = flatten.read(model)
+        self._own: dict[str, ModelArrays] = {}
+        """The personal models of the clients that have trained; those of all others are as they started."""
 
     def personal_task(self, number: int, client: str) -> LocalTask:
         """Return the task to train the client's personal model, with the current global model as its centre."""
-        task = self._curriculum.task(number, client, self._own[client])
+        task = self._curriculum.task(number, client, self._own.get(client, self._start))
         return replace(task, work=ProximalSGD(self._curriculum.at(number), self._penalty, self._model))
 
     def keep(self, result: LocalResult) -> None:
         """Run the client's part: update its personal model."""
-        self._own[result.client] = flatten.moved(self._own[result.client], result.update)
+        self._own[result.client] = flatten.moved(self._own.get(result.client, self._start), result.update)
 
     def models(self) -> Mapping[str, ModelArrays]:
         """Return each client's personal model, and the ``global`` model."""
-        return {**self._own, **super().models()}
+        return {**dict.fromkeys(self._curriculum.clients, self._start), **self._own, **super().models()}
 
     def state(self) -> StrategyState:
-        """Return all models, and the velocity of the global one."""
+        """Return the global model and its velocity, where personal models start, and those that have trained."""
         own = {
-            name: array for client, model in self._own.items() for name, array in pack(f"own.{client}", model).items()
+            name: array
+            for client in sorted(self._own)
+            for name, array in pack(f"own.{client}", self._own[client]).items()
         }
-        return super().state() | own
+        return super().state() | pack(_START, self._start) | own
 
     def restore(self, state: Mapping[str, FloatArray]) -> None:
-        """Restore all models and the velocity."""
+        """Restore all models and the velocity; earlier versions stored the models of all clients, and no start."""
         super().restore(state)
-        self._own = {client: unpack(f"own.{client}", state, model) for client, model in self._own.items()}
+        start, trained = self._start, list(self._curriculum.clients)
+        if f"{_START}.0" in state:
+            self._start = unpack(_START, state, start)
+            trained = [client for client in trained if f"own.{client}.0" in state]
+        self._own = {client: unpack(f"own.{client}", state, start) for client in trained}

@@ -12,18 +12,23 @@ stand in front of Flower's grid, :mod:`~.carrier` and :mod:`~.exchange` send mes
 
 from typing import TYPE_CHECKING
 
-__all__ = ["PrivateStrategy", "private_mod"]
+__all__ = ["Confinement", "PrivateStrategy", "private_mod"]
 
 if TYPE_CHECKING:
+    from coterie.deployment.confinement import Confinement
     from coterie.transports.flower.mod import private_mod
     from coterie.transports.flower.strategy import PrivateStrategy
 else:
-    _HOMES = {"PrivateStrategy": "strategy", "private_mod": "mod"}
+    _HOMES = {
+        "Confinement": "coterie.deployment.confinement",
+        "PrivateStrategy": f"{__name__}.strategy",
+        "private_mod": f"{__name__}.mod",
+    }
 
     def __getattr__(name: str) -> object:
         """Import one half or the other, when it is first used."""
         from importlib import import_module
 
         if name in _HOMES:
-            return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+            return getattr(import_module(_HOMES[name]), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

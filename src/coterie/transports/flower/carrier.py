@@ -10,7 +10,7 @@ from coterie.errors import PeerProtocolError
 from coterie.reports.words import one_line
 from coterie.transports.flower.exchange import Exchange, Reply
 from coterie.transports.flower.link import steadily
-from coterie.transports.flower.records import ALTERED, HELLO, STEP, header_of, packed, payload_of
+from coterie.transports.flower.records import ALTERED, HELLO, SHOW, STEP, header_of, packed, payload_of
 
 
 class FlowerCarrier:
@@ -49,7 +49,11 @@ class FlowerCarrier:
 
 
 def _request(trip: Trip, node: int, payload: bytes) -> RecordDict:
-    header: dict[str, ConfigRecordValues] = {"kind": HELLO if trip.hello else STEP}
+    header: dict[str, ConfigRecordValues] = {"kind": HELLO if trip.hello else SHOW if trip.shows else STEP}
+    if trip.prekeys:
+        header["prekeys"] = True
+    if trip.renew:
+        header["renew"] = True
     if trip.about:
         header["about"] = trip.about
     if trip.notice:

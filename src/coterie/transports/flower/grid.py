@@ -21,6 +21,7 @@ from coterie.deployment.logs import LOGGER
 from coterie.deployment.settings import LONGEST, PrivateSettings
 from coterie.errors import ConfigError, LocalProtocolError
 from coterie.rounds import RoundResult
+from coterie.transports.flower.descent import DescentRounds
 from coterie.transports.flower.link import steadily
 from coterie.transports.flower.records import model_of
 
@@ -40,6 +41,7 @@ class PrivateGrid(Grid):
         shown: int,
         initial_arrays: ArrayRecord,
         number: Callable[[], int],
+        descent: DescentRounds | None = None,
     ) -> None:
         """Stand in front of a grid.
 
@@ -50,11 +52,13 @@ class PrivateGrid(Grid):
             shown: how many nodes the strategy wants to see before it begins a round.
             initial_arrays: the model that the app begins with; arrays keep the types that they have in it.
             number: returns the number of the round that is being played.
+            descent: the confined descent that rounds belong to; none if all nodes train the server's model.
 
         """
         self._grid, self._aggregator, self._settings, self._shown = grid, aggregator, settings, shown
         self._types = array_types(initial_arrays)
-        self._number = number
+        self._number, self._descent = number, descent
+        self._trained: Message | None = None
         self._looks = self._seen = 0
         self._logged: set[str] = set()
 
@@ -143,9 +147,20 @@ class PrivateGrid(Grid):
         )
         return []
 
+    def show(self, arrays: ArrayRecord | None, seconds: float) -> None:
+        """Show nodes the model that a confined descent has come to, as the last training was configured."""
+        if self._descent is None or self._trained is None or arrays is None:
+            return
+        function, content = self._trained.metadata.message_type, self._trained.content
+        key = next(iter(content.array_records))
+        records = with_types(RecordDict({**dict(content.items()), key: arrays}), self._types)
+        assignment = Assignment(function, b"", {}, round=self._number())
+        self._aggregator.show(self._descent.completed(assignment, records), min(seconds, LONGEST))
+
     def _mean(self, template: Message, seconds: float, share: float) -> list[Message]:
         function, content = template.metadata.message_type, template.content
         trains = kind_of(function) == TRAIN
+        self._trained = template if trains else self._trained
         if share < 1 and self._settings.cohort is None:
             self._log_once(f"the strategy asks for {100 * share:.0f} % of the nodes: rounds have that share of circles")
         assignment = Assignment(
@@ -156,7 +171,11 @@ class PrivateGrid(Grid):
             share=share,
             records=content,
         )
+        if self._descent is not None:
+            assignment = self._descent.completed(assignment, content)
         mean = self._aggregator.mean(assignment, seconds)
+        if self._descent is not None:
+            self._descent.note(self.results[-1], self.reasons)
         if mean is None:
             return []
         reply = RecordDict({"metrics": MetricRecord(dict(mean.metrics))})

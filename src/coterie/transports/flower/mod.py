@@ -15,7 +15,7 @@ from flwr.clientapp.typing import ClientAppCallable
 from coterie.deployment.contribution import MaskRounding
 from coterie.deployment.engine import kind_of
 from coterie.deployment.logs import LOGGER, Subject, traced
-from coterie.deployment.node import Node, NodeSettings, run_config_digest
+from coterie.deployment.node import Node, NodeSettings
 from coterie.deployment.reasons import Reason, word_for
 from coterie.deployment.responder import NodeEntropy, Responder
 from coterie.deployment.sessions import forget_given_up
@@ -23,8 +23,8 @@ from coterie.errors import ConfigError, CoterieError, PeerProtocolError, regardi
 from coterie.reports.words import one_line, size
 from coterie.secagg.messages import SERVER
 from coterie.transports.flower.logs import join_flower_log
-from coterie.transports.flower.records import ALTERED, HELLO, REFUSED, STEP, header_of, packed, without_ours
-from coterie.transports.flower.request import FlowerRequest
+from coterie.transports.flower.records import ALTERED, HELLO, REFUSED, SHOW, STEP, header_of, packed, without_ours
+from coterie.transports.flower.request import FlowerRequest, hello_of
 
 join_flower_log()
 
@@ -72,13 +72,12 @@ class PrivateMod:
         said: dict[str, ConfigRecordValues] = {}
         if header.get("kind") == HELLO:
             said = {ALTERED: True} if without_ours(message.content) else {}
-            about = message.metadata
-            digest = run_config_digest(context.run_config)
-            answer = responder.introduce(run=about.run_id, number=about.dst_node_id, run_config=digest)
-        elif header.get("kind") == STEP:
+            answer = responder.introduce(hello_of(message, header, context))
+        elif header.get("kind") in (STEP, SHOW):
             token = _answering.set(True)
             try:
-                answer = responder.answer(FlowerRequest(message, header, context, call_next))
+                request = FlowerRequest(message, header, context, call_next)
+                answer = responder.answer(request) if header["kind"] == STEP else responder.follow(request)
             finally:
                 _answering.reset(token)
             LOGGER.info("%s: answered with %s", subject, size(len(answer)))

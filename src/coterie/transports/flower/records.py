@@ -30,6 +30,12 @@ HELLO = "hello"
 """A request that asks a node who it is."""
 STEP = "step"
 """A request that asks a node for its answer in a session."""
+DESCENT = "coterie-descent"
+"""The record that says where the models of a confined descent are in their chain."""
+MISSED = "coterie-missed-"
+"""The beginning of the names of records with models that some nodes have missed."""
+SHOW = "show"
+"""A request that shows a node models of a confined descent, and asks for nothing."""
 ALTERED = "altered"
 """In a node's reply to a hello: the request arrived with records that the server did not send."""
 
@@ -66,8 +72,16 @@ def payload_of(records: RecordDict, sender: str) -> bytes:
 
 
 def without_ours(records: RecordDict) -> RecordDict:
-    """Return the records of the app alone."""
+    """Return the records that a session is about: those of the app, and the models of a descent."""
     return RecordDict({key: record for key, record in records.items() if key not in (HEADER, PAYLOAD)})
+
+
+def app_records(records: RecordDict) -> RecordDict:
+    """Return the records of the app alone."""
+    ours = (HEADER, PAYLOAD, DESCENT)
+    return RecordDict(
+        {key: record for key, record in records.items() if key not in ours and not key.startswith(MISSED)}
+    )
 
 
 class RecordArrays(Mapping[str, NDArray[Any]]):

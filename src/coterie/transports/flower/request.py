@@ -2,17 +2,26 @@
 
 from collections.abc import Collection, Iterator
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 
-from coterie.deployment.engine import TRAIN, AppReply, Arrays, NodeRequest, Task, kind_of
+from coterie.deployment.displacement import Displacement
+from coterie.deployment.engine import TRAIN, AppReply, Arrays, Hello, NodeRequest, Task, kind_of
 from coterie.deployment.logs import LOGGER, traced
 from coterie.deployment.node import run_config_digest
 from coterie.deployment.reasons import Reason
 from coterie.deployment.replies import lacking
 from coterie.errors import TrainingError
 from coterie.secagg.messages import SERVER
-from coterie.transports.flower.records import RecordArrays, configuration_of, model_of, payload_of, without_ours
+from coterie.transports.flower.confined import displacement_in
+from coterie.transports.flower.records import (
+    RecordArrays,
+    app_records,
+    configuration_of,
+    model_of,
+    payload_of,
+    without_ours,
+)
 
 
 class FlowerRequest(NodeRequest):
@@ -22,6 +31,7 @@ class FlowerRequest(NodeRequest):
         about = message.metadata
         self._message, self._context, self._call_next = message, context, call_next
         self._received = without_ours(message.content)
+        self._app = app_records(self._received)
         self.task = Task(about.run_id, about.message_type, about.group_id)
         self.identifier = bytes.fromhex(message.content.object_id)
         self.created_at, self.ttl = about.created_at, about.ttl
@@ -34,30 +44,34 @@ class FlowerRequest(NodeRequest):
         return payload_of(self._message.content, SERVER)
 
     def content(self) -> bytes:
-        """Return Flower's name of the app's records."""
+        """Return Flower's name of the app's records and of the models of a descent."""
         return self._received.object_id.encode()
 
     def arrays(self) -> Arrays:
         """Return the model in the app's records."""
-        return model_of(self._received)
+        return model_of(self._app)
 
     def configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
         """Yield what configures the app's function."""
-        return configuration_of(self._context.run_config, self._received, varying)
+        return configuration_of(self._context.run_config, self._app, varying)
 
-    def run_app(self) -> AppReply:
+    def displacement(self) -> Displacement | None:
+        """Return the models of a confined descent."""
+        return displacement_in(self._received)
+
+    def run_app(self, model: Arrays | None = None) -> AppReply:
         """Call the app's function, and the mods between it and this one."""
-        reply = self._reply()
+        reply = self._reply(model)
         trains = kind_of(self.task.function) == TRAIN
         if len(reply.metric_records) != 1 or (trains and len(reply.array_records) != 1):
             raise lacking(Reason.RECORDS, "the reply needs exactly one ArrayRecord and one MetricRecord")
         arrays = RecordArrays(next(iter(reply.array_records.values()))) if trains else {}
         return AppReply(arrays, next(iter(reply.metric_records.values())))
 
-    def _reply(self) -> RecordDict:
+    def _reply(self, model: Arrays | None) -> RecordDict:
         message = self._message
         ours = message.content
-        message.content = _copied(self._received)  # an app may change what it is given, and reply with that
+        message.content = _copied(self._app, model)  # an app may change what it is given, and reply with that
         try:
             reply = self._call_next(message, self._context)
         except Exception as error:  # Flower would send its text to the server, and it may quote data
@@ -71,6 +85,27 @@ class FlowerRequest(NodeRequest):
         return content
 
 
-def _copied(received: RecordDict) -> RecordDict:
-    """Return records that can be changed without changing those that were received; the arrays' bytes are shared."""
-    return RecordDict({key: record.copy() for key, record in received.items()})
+def hello_of(message: Message, header: ConfigRecord, context: Context) -> Hello:
+    """Return the question who a node is, as it is in a Flower message."""
+    about = message.metadata
+    return Hello(
+        about.run_id,
+        about.dst_node_id,
+        run_config_digest(context.run_config),
+        prekeys=header.get("prekeys") is True,
+        renew=header.get("renew") is True,
+        rosters=header.get("rosters", []),
+        vouchers=header.get("vouchers", b""),
+    )
+
+
+def _copied(received: RecordDict, model: Arrays | None) -> RecordDict:
+    """Return records that can be changed without changing those that were received; the arrays' bytes are shared.
+
+    A model takes the place of the one that was received.
+    """
+    records = RecordDict({key: record.copy() for key, record in received.items()})
+    if model is not None:
+        key = next(iter(received.array_records))
+        records[key] = ArrayRecord({name: Array(array) for name, array in model.items()})
+    return records

@@ -9,6 +9,7 @@ looks at single replies is refused when it is wrapped, before anything is sent.
 
 import hashlib
 import re
+import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,14 @@ from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.roster import Roster
 from coterie.deployment.aggregator import Aggregator
 from coterie.deployment.checkpoint import CheckpointFile
+from coterie.deployment.confinement import Confinement, check_confinable
+from coterie.deployment.descent import Descent
 from coterie.deployment.enrolment import Enrolment
 from coterie.deployment.events import Observer
 from coterie.deployment.home import server_home
 from coterie.deployment.logs import LOGGER
 from coterie.deployment.reasons import Asked
+from coterie.deployment.recipe import STATISTICS
 from coterie.deployment.settings import (
     PrivateSettings,
     checked_clips,
@@ -35,12 +39,14 @@ from coterie.deployment.settings import (
     threat_mode,
 )
 from coterie.errors import ConfigError
+from coterie.secagg.protocols import SessionProtocol
 from coterie.transports.flower.carrier import FlowerCarrier
 from coterie.transports.flower.checkpoint import StrategyCheckpoint
+from coterie.transports.flower.descent import DescentRounds
 from coterie.transports.flower.grid import PrivateGrid
 from coterie.transports.flower.logs import join_flower_log
 from coterie.transports.flower.recorder import EvaluateFunction, Recorder, beginning, reconfigure
-from coterie.transports.flower.records import FIRST
+from coterie.transports.flower.records import FIRST, RecordArrays
 
 join_flower_log()
 
@@ -77,6 +83,7 @@ class PrivateStrategy(flower.Strategy):
         cohort: int | None = PrivateSettings.cohort,
         minimum: int = PrivateSettings.minimum,
         mode: str = PrivateSettings.mode,
+        protocol: str = PrivateSettings.protocol,
         colluders: int | None = PrivateSettings.colluders,
         deadline: float = PrivateSettings.deadline,
         grace: float = PrivateSettings.grace,
@@ -88,6 +95,7 @@ class PrivateStrategy(flower.Strategy):
         most_examples: int = PrivateSettings.most_examples,
         precision: int = PrivateSettings.precision,
         varying: Iterable[str] = (),
+        confined: Confinement | None = None,
         resume: bool = True,
         own_aggregation: bool = False,
         observer: Observer | None = None,
@@ -114,6 +122,7 @@ class PrivateStrategy(flower.Strategy):
             cohort=cohort,
             minimum=minimum,
             mode=threat_mode(mode),
+            protocol=protocol,
             colluders=colluders,
             deadline=deadline,
             grace=grace,
@@ -126,6 +135,7 @@ class PrivateStrategy(flower.Strategy):
             most_examples=most_examples,
             precision=precision,
             varying=checked_varying(varying),
+            confined=confined,
         )
         self.grid: PrivateGrid | None = None
         """What stood between the strategy and Flower's grid in the last :meth:`start`: results and traffic."""
@@ -162,6 +172,7 @@ class PrivateStrategy(flower.Strategy):
                 LOGGER.info("this app's last run was interrupted; it goes on after round %s", offset)
                 reconfigure(progress, begin)
             recorder = Recorder(strategy, progress, checkpoint)
+            descent = self._descend(file, initial_arrays, resume=bool(offset))
             with Ledger.open(home / "ledger.sqlite") as ledger, recorder:
                 carrier = self._carrier(grid)
                 enrolment = self._enrol(carrier, home)
@@ -169,7 +180,13 @@ class PrivateStrategy(flower.Strategy):
                 if self._settings.cohort is None:
                     aggregator.log_outlook([len(circle) for circle in enrolment.roster.active])
                 self.grid = PrivateGrid(
-                    grid, aggregator, self._settings, _wanted(strategy), initial_arrays, lambda: recorder.number
+                    grid,
+                    aggregator,
+                    self._settings,
+                    _wanted(strategy),
+                    initial_arrays,
+                    lambda: recorder.number,
+                    DescentRounds(descent) if descent else None,
                 )
                 recorder.catch_up(self.grid, timeout)
                 result = strategy.start(
@@ -182,9 +199,20 @@ class PrivateStrategy(flower.Strategy):
                     recorder.counting(evaluate_fn),
                     **more,
                 )
-            aggregator.check_trained()
+                aggregator.check_trained()
+                self.grid.show(progress.arrays, timeout)
+            if descent:
+                descent.remove()
             file.remove()
             return recorder.whole(result)
+
+    def _descend(self, file: CheckpointFile, arrays: ArrayRecord, *, resume: bool) -> Descent | None:
+        """Go on with the confined descent of an interrupted run, or begin one; None if models are not confined."""
+        if self._settings.confined is None:
+            return None
+        check_confinable(RecordArrays(arrays), tuple(pattern for pattern, _ in STATISTICS))
+        folder = file.path.with_suffix(".descent" if file.ours else f".{secrets.token_hex(8)}.descent")
+        return Descent(folder, resume=resume)
 
     def _carrier(self, grid: Grid) -> FlowerCarrier:
         return FlowerCarrier(grid, patience=self._settings.deadline, grace=self._settings.grace)
@@ -199,6 +227,7 @@ class PrivateStrategy(flower.Strategy):
             patience=settings.deadline,
             recipe=settings.recipe,
             asked=Asked(place=FIRST),
+            prekeys=settings.protocol != SessionProtocol.PAPERS,
         )
         enrolment.gather("train", _wanted(self.strategy))
         roster = enrolment.roster

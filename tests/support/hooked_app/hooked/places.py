@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 from flwr.app import RecordDict
 
-STEPS = {0: "advertise", 2: "share", 4: "mask", 6: "confirm", 8: "reveal"}  # by the tag of the server's message
+PAPERS = {0: "advertise", 2: "share", 4: "mask", 6: "confirm", 8: "reveal"}
+STEPS = {**PAPERS, 10: "contribute", 12: "survivors", 14: "proof"}  # by the tag of the server's message
 LONGEST_HOLD = 300.0
 
 

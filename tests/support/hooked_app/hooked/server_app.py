@@ -12,7 +12,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.run import Run
 
-from coterie.transports.flower import PrivateStrategy, carrier, link
+from coterie.transports.flower import Confinement, PrivateStrategy, carrier, link
 from coterie.transports.flower.exchange import Exchange
 
 from . import places
@@ -73,9 +73,11 @@ def main(grid: Grid, context: Context) -> None:
         FedAvg(fraction_evaluate=0.0, min_available_nodes=nodes, min_train_nodes=nodes),
         privacy=int(config["privacy"]),
         deadline=float(config["deadline"]),
+        protocol=str(config["protocol"]),
         colluders=0,
         most_examples=1,
-        varying=["rounds", "nodes", "deadline"],
+        varying=["rounds", "nodes", "deadline", "protocol"],
+        confined=Confinement() if config["confined"] else None,
     )
 
     def note(server_round: int, arrays: ArrayRecord) -> MetricRecord:

@@ -13,6 +13,7 @@ from coterie.training.data.partitions import (
     dirichlet,
     iid,
     label_shards,
+    sampled,
     shared_and_own_label,
     time_blocks,
 )
@@ -152,6 +153,28 @@ def test_the_generator_decides_and_nothing_else() -> None:
         assert not all(np.array_equal(a, b) for a, b in zip(once, other, strict=True))
 
 
+@given(st.integers(1, 60), st.integers(1, 200), st.data())
+def test_sampled_clients_have_distinct_examples_and_may_be_more_than_there_are(
+    size: int, clients: int, data: st.DataObject
+) -> None:
+    examples = data.draw(st.integers(1, size))
+    parts = sampled(size, clients, generator(3), examples)
+    assert len(parts) == clients
+    for part in parts:
+        assert part.size == examples
+        assert (np.diff(part) > 0).all()
+        assert 0 <= part[0] <= part[-1] < size
+    assert all(np.array_equal(a, b) for a, b in zip(parts, sampled(size, clients, generator(3), examples), strict=True))
+
+
+def test_sampled_examples_are_equally_likely() -> None:
+    counts = np.bincount(np.concatenate(sampled(50, 20_000, generator(1), 5)), minlength=50)
+    assert np.abs(counts / 20_000 - 0.1).max() < 5 * np.sqrt(0.09 / 20_000)
+    for examples in (0, 51):
+        with pytest.raises(ConfigError, match="between 1 and 50 examples"):
+            sampled(50, 2, generator(1), examples)
+
+
 def test_what_cannot_be_divided_is_refused() -> None:
     labels, rng = np.repeat(np.arange(3), 2), generator()
     divisions: tuple[Callable[[int], Parts], ...] = (
@@ -163,8 +186,9 @@ def test_what_cannot_be_divided_is_refused() -> None:
     )
     for clients in (0, -1, 7):
         for divide in divisions:
-            with pytest.raises(ConfigError, match="cannot be divided"):
+            with pytest.raises(ConfigError, match="cannot be divided") as refused:
                 divide(clients)
+            assert ("partition.kind = sampled" in str(refused.value)) == (clients > 0)
     with pytest.raises(ConfigError, match="at least one shard"):
         label_shards(labels, 2, rng, 0)
     with pytest.raises(ConfigError, match="to share"):

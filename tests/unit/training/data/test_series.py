@@ -13,7 +13,7 @@ from tests.support.data_files import HOURS, SMALL, write_data
 
 from coterie.errors import InputError
 from coterie.training.data.datasets import DATA_VARIABLE, Dataset, load
-from coterie.training.data.energy import SAMPLE
+from coterie.training.data.energy import SAMPLE, read_regions
 from coterie.training.data.readers import read_hourly
 from coterie.training.data.series import RULES, HourlySeries, cut
 
@@ -214,3 +214,16 @@ def test_the_bundled_weeks_are_real(real: Path, region: str) -> None:
     chosen = order[np.isin(times[order], bundled_times)]
     assert np.array_equal(times[chosen], bundled_times)
     assert np.array_equal(loads[chosen], bundled)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5])
+def test_parts_of_a_region_are_consecutive_and_hold_every_example_once(parts: int) -> None:
+    whole, divided = (read_regions("energy", (SAMPLE,), "AEP,DAYTON", 24, "2018-07-16", each) for each in (1, parts))
+    assert divided.clients is not None
+    assert np.array_equal(np.concatenate(list(divided.clients.values())), np.arange(len(whole.train_y)))
+    assert np.array_equal(divided.train_x, whole.train_x)
+    assert np.array_equal(divided.test_y, whole.test_y)
+    sizes = [len(held) for held in divided.clients.values()]
+    assert max(sizes) - min(sizes) <= 1
+    names = [f"{region}-{number}" for region in ("AEP", "DAYTON") for number in range(1, parts + 1)]
+    assert list(divided.clients) == (names if parts > 1 else ["AEP", "DAYTON"])

@@ -5,7 +5,7 @@ import pytest
 import torch
 from tests.support.learning import dealt, same, small_problem
 
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, InputError
 from coterie.training import flatten
 from coterie.training.executors.processes import InProcess
 from coterie.training.local import LocalSGD, Problem
@@ -80,6 +80,33 @@ def test_a_restored_one_goes_on_bit_for_bit() -> None:
     play(problem, resumed, range(3, 5))
     assert same(list(whole.state().values()), list(resumed.state().values()))
     assert not same(list(whole.state().values()), list(begun.state().values()))
+
+
+def test_only_models_that_have_trained_are_stored() -> None:
+    """Of many clients few have trained; the others' models are as they started."""
+    problem, many = small_problem(), Curriculum(dealt([1] * 40), LocalSGD(0.1, batch_size=6), 3)
+    ditto, other = Ditto(problem.model, many, 0.3), Ditto(small_problem().model, many, 0.3)
+    start = {f"start.{place}" for place in range(len(flatten.read(problem.model)))}
+    few = ditto.state()
+    assert start <= few.keys()
+    trainer = InProcess(problem, together=True)
+    trainer.start([ditto.personal_task(1, "c7")])
+    ditto.keep(trainer.result("c7"))
+    assert len(ditto.state()) == len(few) + len(start)
+    other.restore(ditto.state())
+    assert other.models().keys() == ditto.models().keys()
+    assert all(same(other.models()[name], model) for name, model in ditto.models().items())
+
+
+def test_states_of_earlier_versions_hold_the_models_of_all_clients() -> None:
+    problem = small_problem()
+    ditto, other = (Ditto(problem.model, curriculum(), 0.3) for _ in range(2))
+    play(problem, ditto, range(1, 2))
+    old = {name: array for name, array in ditto.state().items() if not name.startswith("start.")}
+    other.restore(old)
+    assert all(same(other.models()[name], model) for name, model in ditto.models().items())
+    with pytest.raises(InputError, match="not those of the model"):
+        other.restore({name: array for name, array in old.items() if not name.startswith("own.c1.")})
 
 
 def test_nobody_is_called_like_the_common_model() -> None:

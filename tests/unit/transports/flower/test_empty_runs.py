@@ -104,7 +104,7 @@ def test_a_run_whose_replies_cannot_be_used_fails_and_names_nodes_and_what_is_mi
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert any("partition-0 leaves round 1 in step mask" in line and words in line for line in told)
+    assert any("partition-0 leaves round 1 in step contribute" in line and words in line for line in told)
     assert any("round 1 has no result: partition-0, partition-1" in line and words in line for line in told)
     server = [line for line in told if "refuses a message" not in line and "app's function failed" not in line]
     assert not any("patient" in line for line in server)
@@ -307,7 +307,7 @@ def test_many_nodes_that_say_the_same_are_told_in_a_few_lines(caplog: pytest.Log
         PrivateStrategy(FedAvg(**QUIET), deadline=4).start(make_grid(app, 12), initial_arrays(), 1, timeout=4)
     told = [record.getMessage() for record in caplog.records if " in step " in record.getMessage()]
     assert len(told) == 4
-    assert "9 more leave round 1 in step mask" in told[-1]
+    assert "9 more leave round 1 in step contribute" in told[-1]
 
 
 ASKED = Asked("train_metrics", ("loss",), ("w", "b"), "n")

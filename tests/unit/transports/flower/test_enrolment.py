@@ -118,7 +118,7 @@ def test_a_server_killed_after_the_reveal_does_not_take_the_row_back(home: Path)
 
     def dies(message: object, answer: object) -> object:
         asked["steps"] += 1
-        if asked["steps"] > 4 + 4 * 4:  # hello, then four steps of four clients: now they are asked to reveal
+        if asked["steps"] > 3 * 4:  # four clients said hello, twice, and contributed: now they are asked to reveal
             raise Stop
         return answer(message)  # type: ignore[operator]
 

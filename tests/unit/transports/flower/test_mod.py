@@ -1,9 +1,11 @@
 import pickle
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
+from flwr.supercore.task_identity import TaskIdentity
 from tests.support.flower import FakeGrid, FakeNode, initial_arrays, make_app, make_grid, reply_of
 
 from coterie.crypto import signing
@@ -27,6 +30,7 @@ from coterie.rounds import Member
 from coterie.rounds.member import ANY_TERMS
 from coterie.secagg import Server, Terms
 from coterie.secagg.invitation import is_invitation, read_invitation
+from coterie.secagg.prekeys.book import is_book_message
 from coterie.transports.flower import PrivateStrategy, private_mod
 from coterie.transports.flower.mod import PrivateMod
 from coterie.transports.flower.records import HELLO, STEP, header_of, model_of, packed, payload_of, without_ours
@@ -34,8 +38,11 @@ from coterie.transports.flower.records import HELLO, STEP, header_of, model_of, 
 Answer = Callable[[Message], Message]
 
 
-def play(grid: FakeGrid, rounds: int = 1) -> PrivateStrategy:
-    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=2, empty_rounds=0)
+PROTOCOLS = pytest.mark.parametrize("protocol", ["papers", "two-trips"])
+
+
+def play(grid: FakeGrid, rounds: int = 1, protocol: str = "auto") -> PrivateStrategy:
+    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=2, empty_rounds=0, protocol=protocol)
     kept.start(grid, initial_arrays(), rounds, timeout=2)
     return kept
 
@@ -48,7 +55,10 @@ def rounding() -> np.random.Generator:
     return np.random.default_rng(5)
 
 
-def test_a_process_that_plays_many_nodes_computes_each_signature_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("protocol", "signed"), [("papers", 3), ("two-trips", 1)])
+def test_a_process_that_plays_many_nodes_computes_each_signature_once(
+    monkeypatch: pytest.MonkeyPatch, protocol: str, signed: int
+) -> None:
     checked: list[bytes] = []
     answering = False
 
@@ -65,11 +75,12 @@ def test_a_process_that_plays_many_nodes_computes_each_signature_once(monkeypatc
             answering = False
 
     monkeypatch.setattr(signing, "Ed25519PublicKey", SimpleNamespace(from_public_bytes=read))
-    kept = play(make_grid(make_app([private_mod]), 4, listen))
+    kept = play(make_grid(make_app([private_mod]), 4, listen), protocol=protocol)
     assert kept.grid is not None
     assert len(kept.grid.results[0].revealed) == 4
-    # Everybody's keys, masks and survivors, though four nodes check three times three or four of them.
-    assert sorted(Counter(checked).values()) == [3] * 4
+    # Everybody's keys, masks and survivors, though four nodes check three times three or four of them; in two trips
+    # everybody's prekeys.
+    assert sorted(Counter(checked).values()) == [signed] * 4
 
 
 def test_what_travels_over_flower_is_byte_for_byte_what_travels_in_memory(home: Path) -> None:
@@ -84,7 +95,7 @@ def test_what_travels_over_flower_is_byte_for_byte_what_travels_in_memory(home: 
             template.extend([message] if message.content.array_records.get("arrays") else [])
         return reply
 
-    play(make_grid(make_app([PrivateMod(entropy, rounding)]), 4, listen))
+    play(make_grid(make_app([PrivateMod(entropy, rounding)]), 4, listen), protocol="papers")
 
     received = without_ours(template[0].content)
     roster = RosterFolder(home / "server" / "rosters").latest
@@ -120,7 +131,8 @@ def test_what_travels_over_flower_is_byte_for_byte_what_travels_in_memory(home: 
     assert step == 5
 
 
-def test_the_same_request_gets_the_same_bytes_and_no_other_a_second_answer() -> None:
+@pytest.mark.parametrize(("protocol", "trips"), [("papers", 5), ("two-trips", 2)])
+def test_the_same_request_gets_the_same_bytes_and_no_other_a_second_answer(protocol: str, trips: int) -> None:
     repeated: list[bool] = []
 
     def twice(message: Message, answer: Answer) -> Message:
@@ -129,13 +141,14 @@ def test_the_same_request_gets_the_same_bytes_and_no_other_a_second_answer() -> 
             repeated.append(first.content.object_id == second.content.object_id)
         return second
 
-    kept = play(make_grid(make_app([private_mod]), 4, twice))
+    kept = play(make_grid(make_app([private_mod]), 4, twice), protocol=protocol)
     assert kept.grid is not None
     assert kept.grid.results[-1].value is not None
-    assert repeated == [True] * 20
+    assert repeated == [True] * 4 * trips
 
 
-def test_training_runs_once_a_round_and_only_when_it_is_to_be_masked() -> None:
+@PROTOCOLS
+def test_training_runs_once_a_round_and_only_when_it_is_to_be_masked(protocol: str) -> None:
     calls: list[int] = []
     app = ClientApp(mods=[private_mod])
     inner = make_app()
@@ -146,7 +159,7 @@ def test_training_runs_once_a_round_and_only_when_it_is_to_be_masked() -> None:
         assert set(message.content) == {"arrays", "config"}
         return inner(message, context)
 
-    play(make_grid(app, 4), rounds=2)
+    play(make_grid(app, 4), rounds=2, protocol=protocol)
     assert sorted(calls) == sorted([100, 101, 102, 103] * 2)
 
 
@@ -188,20 +201,25 @@ def test_what_goes_wrong_in_training_stays_on_the_node(failure: Exception) -> No
     assert {(error.code, error.reason) for error in errors} == {(6, "app")}
 
 
+@PROTOCOLS
 def test_a_full_disk_is_told_as_a_matter_of_the_nodes_own_folder(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, protocol: str
 ) -> None:
-    def full(_path: Path, _content: bytes, *, until: float) -> None:
+    def full_folder(_path: Path, _content: bytes, *, until: float) -> None:
         raise ConfigError("cannot write 7: No space left on device")
 
-    monkeypatch.setattr("coterie.deployment.sessions.write_secret", full)
+    def full_database(*_: object) -> None:
+        raise sqlite3.OperationalError("No space left on device")
+
+    monkeypatch.setattr("coterie.deployment.sessions.write_secret", full_folder)
+    monkeypatch.setattr("coterie.cohorts.prekey_tables.contribute", full_database)
     replies: list[Message] = []
 
     def listen(message: Message, answer: Answer) -> Message:
         replies.append(answer(message))
         return replies[-1]
 
-    play(make_grid(make_app([private_mod]), 4, listen))
+    play(make_grid(make_app([private_mod]), 4, listen), protocol=protocol)
     assert {reply.error.reason for reply in replies if reply.has_error()} == {Reason.SETTINGS}
     assert "No space left on device" in caplog.text
 
@@ -219,32 +237,58 @@ def test_a_server_can_go_wrong_in_any_way_and_gets_one_word(home: Path) -> None:
             assert reply.error.reason in set(Reason)
 
 
-def test_secrets_of_a_session_are_gone_when_it_is_over(home: Path) -> None:
-    play(make_grid(make_app([private_mod]), 4))
-    for number in range(4):
-        with Node(NodeSettings.read({"partition-id": number})).session(7) as place:
-            parked = place.read()
-            assert parked is not None
-            assert parked.state == b""
+def states(number: int) -> list[bytes | None]:
+    """Return the states that a node keeps of its sessions, by whichever protocol."""
+    node = Node(NodeSettings.read({"partition-id": number}))
+    with node.session(7) as place:
+        parked = place.read()
+    with closing(sqlite3.connect(node.folder / "memory.sqlite")) as memory:
+        contributed = memory.execute("SELECT state FROM contributions").fetchall()
+    return [state for (state,) in contributed] + ([parked.state or None] if parked else [])
 
 
+@PROTOCOLS
+def test_secrets_of_a_session_are_gone_when_it_is_over(home: Path, protocol: str) -> None:
+    play(make_grid(make_app([private_mod]), 4), protocol=protocol)
+    assert [states(number) for number in range(4)] == [[None]] * 4
+
+
+@PROTOCOLS
 def test_secrets_of_a_run_that_ended_in_the_middle_go_with_the_next_one(
-    home: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     def lose_masked(message: Message, answer: Answer) -> Message | None:
         reply = answer(message)
         return None if "arrays" in message.content else reply
 
     app = make_app([private_mod])
-    play(make_grid(app, 4, lose_masked))
-    files = [home / "nodes" / f"partition-{number}" / "sessions" / "7" for number in range(4)]
-    assert all(file.exists() for file in files)
+    play(make_grid(app, 4, lose_masked), protocol=protocol)
+    assert all(states(number)[0] for number in range(4))
     later = time.time() + LEEWAY + 60
     monkeypatch.setattr(time, "time", lambda: later)
-    again = play(FakeGrid(make_grid(app, 4).nodes, run_id=8)).grid
+    again = play(FakeGrid(make_grid(app, 4).nodes, run_id=8), protocol=protocol).grid
     assert again is not None
     assert again.results[0].value is not None
-    assert not any(file.exists() for file in files)
+    assert not any(any(states(number)) for number in range(4))
+
+
+def test_runs_at_once_leave_each_others_sessions_alone() -> None:
+    """A second run enters a session between the two trips of the first; both have a result."""
+    app, inner = make_app([private_mod]), list[PrivateStrategy]()
+    play(make_grid(app, 4))
+
+    def meanwhile(message: Message, answer: Answer) -> Message:
+        if not inner and is_book_message(payload_of(message.content, "server")):
+            inner.append(PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=2, resume=False))
+            inner[0].start(FakeGrid(make_grid(app, 4).nodes, run_id=8), initial_arrays(), 1, timeout=2)
+            TaskIdentity.run_id = 7
+        return answer(message)
+
+    outer = play(make_grid(app, 4, meanwhile))
+    for run in (outer, inner[0]):
+        assert run.grid is not None
+        assert run.grid.results[0].value is not None
+        assert len(run.grid.results[0].attendance.revealers) == 4
 
 
 @pytest.mark.parametrize(
@@ -267,7 +311,8 @@ def test_whatever_arrives_is_the_end_of_what_was_given_up(home: Path, content: R
     assert not (settings.sessions / "7").exists()
 
 
-def test_the_time_of_a_step_counts_from_its_message(home: Path) -> None:
+@PROTOCOLS
+def test_the_time_of_a_step_counts_from_its_message(home: Path, protocol: str) -> None:
     left: list[float] = []
 
     def late(message: Message, answer: Answer) -> Message:
@@ -275,9 +320,11 @@ def test_the_time_of_a_step_counts_from_its_message(home: Path) -> None:
         reply = answer(message)
         file = home / "nodes" / "partition-0" / "sessions" / "7"
         left.extend([file.stat().st_mtime - time.time()] if file.exists() else [])
+        with closing(sqlite3.connect(home / "nodes" / "partition-0" / "memory.sqlite")) as memory:
+            left.extend(until - time.time() for (until,) in memory.execute("SELECT until FROM retention"))
         return reply
 
-    play(make_grid(make_app([private_mod]), 2, late))
+    play(make_grid(make_app([private_mod]), 2, late), protocol=protocol)
     assert left
     assert max(left) == pytest.approx(10 + LEEWAY, abs=5)
 

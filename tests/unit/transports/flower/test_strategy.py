@@ -122,15 +122,26 @@ def test_messages_cannot_be_pushed_past_the_rounds() -> None:
         kept.grid.send_and_receive([Message(RecordDict(), 100, "query")])
 
 
-def test_a_round_takes_five_trips_against_a_server_that_lies_and_four_otherwise() -> None:
-    for mode, trips in ("active-server", 5), ("honest-but-curious", 4):
+@pytest.mark.parametrize(
+    ("protocol", "mode", "trips"),
+    [
+        ("auto", "active-server", 2),
+        ("auto", "honest-but-curious", 2),
+        ("papers", "active-server", 5),
+        ("papers", "honest-but-curious", 4),
+    ],
+)
+def test_a_round_takes_two_trips_or_by_the_papers_protocol_five_or_four(protocol: str, mode: str, trips: int) -> None:
+    for run in range(2):
         grid = private_grid(config={"coterie-mode": mode})
-        PrivateStrategy(FedAvg(**QUIET), mode=mode).start(grid, initial_arrays(), 2)
-        assert len(grid.sent) == 4 + 2 * 4 * trips  # one to say hello
+        PrivateStrategy(FedAvg(**QUIET), mode=mode, protocol=protocol).start(grid, initial_arrays(), 2)
+        hellos = 1 if run or protocol == "papers" else 2  # in the first run nodes are shown the roster before a round
+        assert len(grid.sent) == 4 * hellos + 2 * 4 * trips
 
 
 WRONG: dict[str, list[object]] = {
     "mode": ["kind", ""],
+    "protocol": ["five", "", None],
     "privacy": [0, -1, 2.5, 2.0, math.nan, True, "2"],
     "cohort": [0, -1, 1, 4.0, math.nan, True],
     "minimum": [1, 0, -1, 2.0, True],
@@ -231,7 +242,7 @@ def test_every_step_has_the_grace_that_is_set(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("coterie.transports.flower.carrier.Exchange", Watched)
     PrivateStrategy(FedAvg(**QUIET), grace=90).start(private_grid(), initial_arrays(), 1)
-    assert graces == [90] * 6  # the question who nodes are, and five steps
+    assert graces == [90] * 4  # the question who nodes are, twice in the first run, and two steps
 
 
 def test_the_history_goes_on_over_runs(home: Path) -> None:

@@ -1,4 +1,4 @@
-"""The server: trips that do nothing, plain rounds and private rounds, one after the other, on the same nodes."""
+"""The server: trips that do nothing, plain rounds and private ones by both protocols, one after the other."""
 
 import json
 import os
@@ -13,6 +13,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from coterie.deployment.aggregator import Traffic
 from coterie.deployment.home import server_home
+from coterie.secagg.protocols import SessionProtocol
 from coterie.secagg.server import Step
 from coterie.transports.flower import PrivateStrategy
 from coterie.transports.flower.exchange import Exchange
@@ -43,24 +44,34 @@ def main(grid: Grid, context: Context) -> None:
     _trip(grid, "query", nothing, patience)  # in the first, simulations start their workers
     trips = [_trip(grid, "query", nothing, patience) for _ in range(rounds)]
     plain = _timed(_all(PlainFedAvg, nodes), grid, model, rounds)
-    private = PrivateStrategy(
-        _all(FedAvg, nodes), mode=str(config["mode"]), deadline=patience, most_examples=1, resume=False
-    )
-    secure = _timed(private, grid, model, rounds)
-    traffic = private.grid.traffic if private.grid else []
-    carried = [_carry(grid, everybody, round_, model, patience) for round_ in traffic]
-    results = {
-        "trips": trips,
-        "plain": plain,
-        "secure": secure,
-        "completed": sum(result.value is not None for result in private.grid.results) if private.grid else 0,
-        "steps": [dict(round_.seconds) for round_ in traffic],
-        "carried": carried,
-        "messages": [round_.messages for round_ in traffic],
-        "sent": [sum(round_.sent.values()) for round_ in traffic],
-        "received": [sum(round_.received.values()) for round_ in traffic],
-    }
-    Path(server_home() / RESULTS).write_text(json.dumps(results))
+    secure = {}
+    for protocol in (SessionProtocol.TWO_TRIPS, SessionProtocol.PAPERS):
+
+        def private(chosen: SessionProtocol = protocol) -> PrivateStrategy:
+            return PrivateStrategy(
+                _all(FedAvg, nodes),
+                mode=str(config["mode"]),
+                protocol=chosen,
+                deadline=patience,
+                most_examples=1,
+                resume=False,
+            )
+
+        if protocol is SessionProtocol.TWO_TRIPS:
+            _timed(private(), grid, model, 1)  # before the first, nodes are shown the roster and leave their prekeys
+        strategy = private()
+        seconds = _timed(strategy, grid, model, rounds)
+        traffic = strategy.grid.traffic if strategy.grid else []
+        secure[protocol] = {
+            "seconds": seconds,
+            "completed": sum(result.value is not None for result in strategy.grid.results) if strategy.grid else 0,
+            "steps": [dict(round_.seconds) for round_ in traffic],
+            "carried": [_carry(grid, everybody, round_, model, patience) for round_ in traffic],
+            "messages": [round_.messages for round_ in traffic],
+            "sent": [sum(round_.sent.values()) for round_ in traffic],
+            "received": [sum(round_.received.values()) for round_ in traffic],
+        }
+    Path(server_home() / RESULTS).write_text(json.dumps({"trips": trips, "plain": plain, "secure": secure}))
 
 
 def _trip(grid: Grid, kind: str, requests: dict[int, RecordDict], patience: float) -> float:
@@ -77,7 +88,7 @@ def _carry(grid: Grid, nodes: list[int], traffic: Traffic, model: ArrayRecord, p
     seconds = {}
     for step, sent in traffic.sent.items():
         header = {"answer": traffic.received[step] // len(nodes)}
-        app = RecordDict({"arrays": model}) if step is Step.MASK else None
+        app = RecordDict({"arrays": model}) if step in (Step.MASK, Step.CONTRIBUTE) else None
         requests = {node: packed(os.urandom(sent // len(nodes)), header, app) for node in nodes}
         seconds[step] = _trip(grid, "query.carry", requests, patience)
     return seconds

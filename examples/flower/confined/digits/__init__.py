@@ -1,0 +1,1 @@
+"""Handwritten digits, learnt by nodes that keep their own."""

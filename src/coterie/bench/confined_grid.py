@@ -1,0 +1,112 @@
+"""The cost of splitting the groups of a run among members with different columns: secure sums, sums in the clear.
+
+The same iterations as in ``coterie run``, gradients and loss checks of 784-256-10 networks, take turns: unsplit, split
+with parts added in the clear, and split with secure vertical sums. Secure sums over groups and evaluation are the same
+in all three and are left out.
+"""
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from coterie.arithmetic import FloatArray
+from coterie.bench.confined import ALPHA, CLASSES, mnist_shaped
+from coterie.confined import ConfinedDescent, ConstantStep, Offsets
+from coterie.confined.grid import Grid
+from coterie.confined.network import Labels
+from coterie.confined.vertical import VerticalSum
+from coterie.errors import ConfigError, RoundAborted
+from coterie.host import keep_memory
+from coterie.training import flatten
+from coterie.training.columns import ColumnSplit, split_computation
+from coterie.training.executors.processes import InProcess
+from coterie.training.input_layers import find_input_layer
+from coterie.training.local import ArrayData, Problem
+from coterie.training.models import build
+from coterie.training.strategies import Confined, plain_round
+from coterie.training.streams import stream
+
+GRID = Grid(4, 4)
+"""The paper's default."""
+_NORM = 1e6  # gradients are shorter, so that clipping by blocks is the same as clipping the whole
+_TOLERANCE = 1e-3  # of the displacement
+
+
+@dataclass(frozen=True)
+class GridCosts:
+    """Iterations of all groups, in turns, in seconds of wall-clock time."""
+
+    grid: Grid
+    examples: int
+    data: str
+    unsplit_seconds: tuple[float, ...]
+    clear_seconds: tuple[float, ...]
+    """With parts added in the clear."""
+    secure_seconds: tuple[float, ...]
+    """With secure vertical sums."""
+
+    @property
+    def clear_ratio(self) -> float:
+        """How much longer a split iteration takes than an unsplit one, in the clear: the median over turns."""
+        return self._ratio(self.clear_seconds)
+
+    @property
+    def secure_ratio(self) -> float:
+        """The same with secure sums."""
+        return self._ratio(self.secure_seconds)
+
+    def _ratio(self, seconds: tuple[float, ...]) -> float:
+        return statistics.median(own / one for own, one in zip(seconds, self.unsplit_seconds, strict=True))
+
+
+def measure_grid(
+    grid: Grid = GRID,
+    repeats: int = 3,
+    seed: int = 0,
+    examples: tuple[str, FloatArray, Labels] | None = None,
+    watch: Callable[[int], None] = lambda _played: None,
+) -> GridCosts:
+    """Let unsplit and split iterations take turns, after one turn to warm up; what they learn is compared."""
+    if repeats < 1:
+        raise ConfigError(f"at least 1 iteration must be measured, not {repeats}")
+    keep_memory()  # as a run does
+    data, x, labels = examples or mnist_shaped(seed)
+    each = grid.rows_each(len(x) - len(x) % grid.groups)
+    problem = Problem(build("mlp", x.shape[1:], CLASSES, seed), ArrayData(x, labels))
+    layer = find_input_layer(problem.model, problem.data.batch(np.arange(2))[0])
+    split = ColumnSplit(layer, (0, *(part.stop for part in grid.columns(x.shape[1]))))
+    parts = {name: np.arange(each * at, each * at + each) for at, name in enumerate(grid.names)}
+    anchor = [np.zeros_like(array) for array in flatten.read(problem.model)]
+    offsets = Offsets(anchor, lambda name: stream(seed, "bench offset", name))
+    additions = (None, VerticalSum(grid.members, secure=False), VerticalSum(grid.members))
+
+    def begin(addition: VerticalSum | None) -> Confined:
+        descent = ConfinedDescent(offsets, grid.names, ConstantStep(ALPHA))
+        computation = split_computation(problem, split, addition) if addition else None
+        return Confined(problem, parts, descent, _NORM, seed, computation)
+
+    strategies, trainer = [begin(addition) for addition in additions], InProcess(problem)
+    turns = []
+    for number in range(1, 2 + repeats):
+        turn = []
+        for strategy in strategies:
+            began = perf_counter()
+            plain_round(strategy, trainer, number, grid.names)
+            turn.append(perf_counter() - began)
+        turns.append(turn)
+        watch(number)
+    _check(strategies)
+    return GridCosts(grid, each * grid.groups, data, *zip(*turns[1:], strict=True))
+
+
+def _check(strategies: list[Confined]) -> None:
+    """See that all have learnt the same: without active clipping the split changes nothing."""
+    unsplit, *others = (strategy.descent.displacement for strategy in strategies)
+    largest = max(float(np.abs(array).max()) for array in unsplit)
+    for other in others:
+        difference = max(float(np.abs(one - two).max()) for one, two in zip(unsplit, other, strict=True))
+        if not difference <= _TOLERANCE * largest:
+            raise RoundAborted(f"split groups learnt something else: {difference:.3g} away from {largest:.3g}")

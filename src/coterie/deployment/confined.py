@@ -1,0 +1,350 @@
+"""A node's own model in confined descent: on the node's disk, moved by public steps, and never sent.
+
+The start is the server's first model plus ``spread`` times normal random numbers. They come from a secret that the node
+draws once, so that a server which begins again and again at one model learns nothing new. Each further public model is
+a move: the difference to the one before. The app's function runs on the node's own model and on the moved one; the move
+is refused if the loss increases by more than ``threshold``. A refused move stays refused. The function runs as often
+whatever is decided, and a decision is visible nowhere but in the sums. Evaluation is of the node's own model as it is,
+and judges nothing: two functions of an app may have two opinions on one move, and the server would choose whose counts.
+
+A node that was away judges every model that it missed, in order (:mod:`~coterie.deployment.displacement` says why). The
+model and what it has judged are on disk before a contribution leaves. Judging depends on the chain and the node's data
+alone, so a node that is killed in between judges the same again.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.arithmetic.quantize import FloatArray
+from coterie.crypto.agreement import derive
+from coterie.crypto.context import bind
+from coterie.crypto.entropy import SystemEntropy
+from coterie.crypto.keystream import SEED_BYTES, apply_masks
+from coterie.deployment.array_bytes import pack_arrays, unpack_arrays
+from coterie.deployment.checkpoint import CheckpointFile
+from coterie.deployment.confinement import Confinement, check_confinable
+from coterie.deployment.displacement import Displacement
+from coterie.deployment.engine import TRAIN, AppReply, Arrays, kind_of
+from coterie.deployment.first_use import task_name
+from coterie.deployment.form import number_in
+from coterie.deployment.logs import LOGGER
+from coterie.deployment.reasons import Reason
+from coterie.deployment.recipe import STATISTICS
+from coterie.deployment.replies import lacking
+from coterie.errors import ConfigError, InputError, PeerProtocolError, regarding
+from coterie.files import private_folder, write_once
+from coterie.locks import lock
+from coterie.privacy.encoding import clip_norm
+from coterie.secagg.messages import SERVER
+
+RunApp: TypeAlias = Callable[[Arrays], AppReply]
+"""Runs the app's function on a model, and checks what its reply has."""
+
+FOLDER, SECRET, ENDING = "confined", "start.key", ".model"
+_SECRET_BYTES = 32
+_KEPT = 3  # models of the last descents; a server may begin as many as it likes
+_LARGEST = 1e30  # stands for infinite entries, and is the widest range of a recipe
+
+
+class OwnModel(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A node's place in one descent."""
+
+    descent: bytes
+    task: str
+    """The function of the app that judges; no other does in this descent."""
+    judged: int
+    """How many public models this node has judged."""
+    link: bytes
+    """The link of the chain after the last of them."""
+    refused: int
+    """How many moves it refused in a row, up to the last."""
+    seen: bytes
+    """The last public model."""
+    model: bytes
+    """The node's own model, in float64."""
+
+    def __repr__(self) -> str:
+        return f"<OwnModel after {self.judged} models>"
+
+
+class ConfinedNode:
+    """Follows a descent on a node."""
+
+    def __init__(self, folder: Path, confinement: Confinement, name: str, spread: float | None = None) -> None:
+        """Take up the models in a node's folder.
+
+        Args:
+            folder: the node's.
+            confinement: what its roster fixes.
+            name: the node's, for its log.
+            spread: the node's own lambda; none takes the roster's.
+
+        """
+        self._folder = private_folder(folder / FOLDER)
+        self._confinement, self._name = confinement, name
+        self._spread = confinement.spread if spread is None else spread
+
+    def reply(self, shown: Displacement | None, function: str, run: RunApp) -> AppReply:
+        """Judge what was shown, and return the reply of the app's function as if it had worked on the public model.
+
+        Its arrays are the public model plus the change that the app made to the node's own model.
+        """
+        trains = kind_of(function) == TRAIN
+        with regarding(Reason.FORM):
+            if shown is None:
+                raise PeerProtocolError(
+                    SERVER, "showed no displacement, and this roster's nodes train their own models"
+                )
+            if bool(shown.models) != trains:
+                raise PeerProtocolError(SERVER, "showed a model in an evaluation, or none in training")
+            _check_models(shown.models)
+        with lock(self._folder / f".{_name(shown.descent)}.lock", wait=True):
+            file = CheckpointFile(self._folder / f"{_name(shown.descent)}{ENDING}")
+            with regarding(Reason.SETTINGS):
+                kept = _read(file)
+            own = _Judging(self._confinement, run, kept, shown, self._start, self._name)
+            own.check_chain()
+            if not trains:
+                return own.at_rest()
+            own.check_task(kept, task_name(function))
+            reply = own.follow()
+            with regarding(Reason.SETTINGS):
+                file.write(msgspec.msgpack.encode(own.kept(task_name(function))))
+            if kept is None:
+                self._forget()
+        return own.contribution(reply, shown.models[-1])
+
+    def _start(self, anchor: Arrays) -> Mapping[str, FloatArray]:
+        """Return the private start around a model."""
+        path = self._folder / SECRET
+        if not path.exists():
+            write_once(path, SystemEntropy().draw(SECRET, _SECRET_BYTES))
+        secret = path.read_bytes()
+        if len(secret) != _SECRET_BYTES:
+            raise ConfigError(f"{path} is not the secret of this node's start; restore it")
+        return {
+            name: np.asarray(array, np.float64) + self._spread * _normals(secret, name, array.shape)
+            for name, array in anchor.items()
+        }
+
+    def _forget(self) -> None:
+        """Delete the models of all but the last few descents."""
+        found = sorted(self._folder.glob(f"*{ENDING}"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in found[_KEPT:]:
+            lock_file = self._folder / f".{path.stem}.lock"
+            with lock(lock_file, wait=False) as held:
+                if held:  # otherwise another process works on it
+                    path.unlink(missing_ok=True)
+                    lock_file.unlink(missing_ok=True)
+
+
+class _Judging:
+    """The work on one request."""
+
+    def __init__(
+        self,
+        confinement: Confinement,
+        run: RunApp,
+        kept: OwnModel | None,
+        shown: Displacement,
+        start: Callable[[Arrays], Mapping[str, FloatArray]],
+        name: str,
+    ) -> None:
+        self._confinement, self._run, self._shown, self._start, self._name = confinement, run, shown, start, name
+        self._links = shown.links()
+        self._judged = kept.judged if kept else 0
+        self._link = kept.link if kept else shown.descent
+        self._refused = kept.refused if kept else 0
+        self._seen: Arrays = unpack_arrays(kept.seen) if kept else {}
+        self._own: Mapping[str, FloatArray] = unpack_arrays(kept.model) if kept else {}
+        self._sent: Arrays = {}
+        self._reply: AppReply | None = None
+
+    def check_chain(self) -> None:
+        """Refuse a chain that does not begin with what this node has judged, or that lacks what it has missed."""
+        shown = self._shown
+        if self._judged < shown.first or (not shown.models and not self._judged):
+            with regarding(Reason.BEHIND):
+                raise PeerProtocolError(
+                    SERVER, f"showed models from number {shown.first} on, and this node has judged {self._judged}"
+                )
+        if self._seen and shown.models and _kinds(self._seen) != _kinds(shown.models[-1]):
+            with regarding(Reason.FORM):
+                raise PeerProtocolError(SERVER, "showed models with different arrays in one descent")
+        if self._judged > shown.end or self._links[self._judged - shown.first] != self._link:
+            with regarding(Reason.CHAIN):
+                raise PeerProtocolError(
+                    SERVER,
+                    "has shown this node other models than this chain has: nodes that judged different models must "
+                    "not be summed. A new descent (resume=False) begins a new chain",
+                )
+
+    def check_task(self, kept: OwnModel | None, task: str) -> None:
+        """Refuse to judge by another function than at first: the server would choose which counts."""
+        if kept is not None and kept.task != task:
+            with regarding(Reason.CHAIN):
+                raise PeerProtocolError(SERVER, f"asks for {task!r} in a descent that began with {kept.task!r}")
+
+    def at_rest(self) -> AppReply:
+        """Return the reply of the app's function to the node's own model, where it is."""
+        return self._at(self._own)
+
+    def follow(self) -> AppReply:
+        """Judge every model that was not judged before; return the reply of the app's function to the node's own."""
+        for number, model in enumerate(self._shown.models, self._shown.first):
+            if number < self._judged:
+                continue
+            if number == 0:
+                self._own = self._start(model)
+                LOGGER.info("%s: begins a descent at a private start", self._name)
+                self._check_repeatable()
+            else:
+                self._judge(model, number)
+            self._seen, self._judged = model, number + 1
+        self._link = self._links[-1]
+        return self._reply or self._at(self._own)
+
+    def _check_repeatable(self) -> None:
+        """Warn if the app's function gives two answers to one model: the loss check would judge noise."""
+        if self._confinement.threshold is None:
+            return
+        first, (second, _) = self._at(self._own), self._run_on(self._own)
+        alike = [_equal(first.arrays[name], second.arrays[name]) for name in self._own]
+        if not all(alike) or not _equal(self._loss(first), self._loss(second)):
+            words = (
+                "%s: the app's function gives different answers to one model, so moves are judged by chance: let it "
+                "take one step on all examples, without dropout"
+            )
+            LOGGER.warning(words, self._name)
+
+    def _judge(self, model: Arrays, number: int) -> None:
+        moved = {
+            key: own + (np.asarray(model[key], np.float64) - np.asarray(self._seen[key], np.float64))
+            for key, own in self._own.items()
+        }
+        threshold = self._confinement.threshold
+        if threshold is None:
+            self._own, self._reply = moved, None
+            return
+        before = self._reply or self._at(self._own)
+        after, sent = self._run_on(moved)
+        taken = self._loss(after) - self._loss(before) <= threshold  # not if a loss is NaN
+        if taken:
+            self._own, self._reply, self._sent, self._refused = moved, after, sent, 0
+        else:
+            self._refused += 1
+        LOGGER.info("%s: %s the move to model %s", self._name, "takes" if taken else "refuses", number)
+
+    def _at(self, model: Mapping[str, FloatArray]) -> AppReply:
+        self._reply, self._sent = self._run_on(model)
+        return self._reply
+
+    def _run_on(self, model: Mapping[str, FloatArray]) -> tuple[AppReply, Arrays]:
+        """Run the app's function on a model in the types of the public one."""
+        like = self._seen or self._shown.models[-1]
+        sent = {name: np.asarray(array, like[name].dtype) for name, array in model.items()}
+        return self._run(sent), sent
+
+    def _loss(self, reply: AppReply) -> float:
+        try:
+            return number_in(reply.metrics, self._confinement.loss)
+        except InputError as error:
+            raise lacking(Reason.LOSS, str(error)) from None
+
+    def kept(self, task: str) -> OwnModel:
+        """Return what goes to the node's disk."""
+        seen, own = pack_arrays(self._seen), pack_arrays(self._own)
+        return OwnModel(self._shown.descent, task, self._judged, self._link, self._refused, seen, own)
+
+    def contribution(self, reply: AppReply, public: Arrays) -> AppReply:
+        """Return the reply to the node's own model, with arrays as if the app had moved the public model."""
+        changes = [self._change(name, reply.arrays[name]) for name in public]
+        tau = self._confinement.tau
+        if tau is not None and self._refused >= tau:
+            words = "%s: refused the last %s moves, and contributes no change until it takes one"
+            LOGGER.info(words, self._name, self._refused)
+            changes = [np.zeros_like(change) for change in changes]
+        clipped = clip_norm(changes, self._confinement.norm)
+        arrays = {
+            name: np.asarray(array, np.float64) + change
+            for (name, array), change in zip(public.items(), clipped, strict=True)
+        }
+        return AppReply(arrays, reply.metrics)
+
+    def _change(self, name: str, now: NDArray[Any]) -> FloatArray:
+        """Return what the app changed; no value refuses, so NaN is no change, and infinite entries are large ones."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            moved = np.asarray(now, np.float64) - np.asarray(self._sent[name], np.float64)
+        return np.asarray(np.clip(np.nan_to_num(moved, nan=0.0), -_LARGEST, _LARGEST))
+
+
+def own_model(folder: Path | str, descent: bytes | None = None) -> Mapping[str, FloatArray]:
+    """Return a node's own model, of the latest descent or a given one, for its operator's use.
+
+    ``folder`` is the node's: ``coterie-folder`` of its configuration.
+    """
+    return unpack_arrays(own_place(folder, descent).model)
+
+
+def own_place(folder: Path | str, descent: bytes | None = None) -> OwnModel:
+    """Return how far a node has come in the latest descent, or a given one."""
+    files = sorted(Path(folder, FOLDER).glob(f"*{ENDING}"), key=lambda path: path.stat().st_mtime)
+    wanted = [path for path in files if descent is None or path.stem == _name(descent)]
+    if not wanted or (kept := _read(CheckpointFile(wanted[-1]))) is None:
+        raise ConfigError(f"{Path(folder)} has no model of its own: the node has not taken part in confined descent")
+    return kept
+
+
+def _read(file: CheckpointFile) -> OwnModel | None:
+    content = file.read()
+    if content is None:
+        return None
+    try:
+        return msgspec.msgpack.decode(content, type=OwnModel)
+    except ValueError:
+        raise ConfigError(f"{file.path} is not a model of this node") from None
+
+
+def _check_models(models: Sequence[Arrays]) -> None:
+    """Refuse public models that nobody could move by, or that do not fit each other."""
+    for model in models:
+        try:
+            check_confinable(model, tuple(pattern for pattern, _ in STATISTICS))
+        except ConfigError as error:
+            raise PeerProtocolError(SERVER, f"showed a model that cannot be confined: {error}") from None
+    for model in models:
+        if _kinds(model) != _kinds(models[-1]):
+            raise PeerProtocolError(SERVER, "showed models with different arrays in one descent")
+        if not all(np.isfinite(array).all() for array in model.values()):
+            raise PeerProtocolError(SERVER, "showed a model with NaN or infinite entries")
+
+
+def _equal(one: NDArray[Any] | float, other: NDArray[Any] | float) -> bool:
+    return np.array_equal(np.asarray(one, np.float64), np.asarray(other, np.float64), equal_nan=True)
+
+
+def _kinds(model: Arrays) -> list[tuple[str, tuple[int, ...], np.dtype[Any]]]:
+    return [(name, array.shape, array.dtype) for name, array in model.items()]
+
+
+def _normals(secret: bytes, name: str, shape: tuple[int, ...]) -> FloatArray:
+    """Return normal random numbers that depend on a secret and an array's name and shape, by Box and Muller.
+
+    They come from AES and not from a numpy generator, whose outputs reveal its state and may change with its version.
+    """
+    size = math.prod(shape)
+    words = np.zeros(2 * size, np.uint64)
+    apply_masks(words, [derive(secret, bind("confined start", name.encode(), *shape), SEED_BYTES)])
+    uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    radius = np.sqrt(-2.0 * np.log1p(-uniform[:size]))
+    return np.asarray(radius * np.cos(2 * np.pi * uniform[size:])).reshape(shape)
+
+
+def _name(descent: bytes) -> str:
+    return descent.hex()[:32]

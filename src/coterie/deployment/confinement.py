@@ -1,0 +1,70 @@
+"""Confinement: what a roster fixes about confined descent, beside the rest of its recipe.
+
+Every node trains a model of its own, which starts at a private random point around the server's first model. The server
+learns sums of changes and shows the models that follow from them. A node moves by the difference of two such models, or
+refuses the move because its own loss would increase. See :mod:`~coterie.deployment.confined`.
+"""
+
+import fnmatch
+import math
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from coterie.deployment.engine import Arrays
+from coterie.errors import ConfigError
+
+
+class Confinement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, kw_only=True):
+    """How a node's own model starts, moves and contributes; the same for all nodes of a roster, in every session."""
+
+    loss: str = "train_loss"
+    """The metric in the reply of the app's train function that is the loss of the model *as it was received*."""
+    spread: float = 0.1
+    """lambda: the standard deviation of a private start around the server's first model."""
+    norm: float = 1.0
+    """The L2 norm, over all arrays, that a node's change is scaled down to."""
+    threshold: float | None = 0.0
+    """By how much a move may increase the node's own loss; None takes every move."""
+    tau: int | None = 30
+    """A node that refused so many moves in a row contributes no change until it takes one; None is no bound."""
+
+    def __post_init__(self) -> None:
+        # A spread of 0 and one of 0.0 are equal and would have different bytes, and so the roster another digest.
+        if not isinstance(self.loss, str) or not self.loss:
+            raise ConfigError(f"confined: loss is the name of a metric, not {self.loss!r}")
+        _check("spread", self.spread, above=False)
+        _check("norm", self.norm, above=True)
+        force_setattr(self, "loss", str(self.loss))
+        force_setattr(self, "spread", float(self.spread))
+        force_setattr(self, "norm", float(self.norm))
+        if self.threshold is not None:
+            _check("threshold", self.threshold, above=False)
+            force_setattr(self, "threshold", float(self.threshold))
+        if self.tau is not None and (isinstance(self.tau, bool) or not isinstance(self.tau, int) or self.tau < 1):
+            raise ConfigError(f"confined: tau is a whole number of at least 1, or None, not {self.tau!r}")
+
+    def __str__(self) -> str:
+        check = "no loss check" if self.threshold is None else f"threshold {self.threshold!r} of {self.loss!r}"
+        return f"spread {self.spread!r}, norm {self.norm!r}, {check}, tau {self.tau or 'none'}"
+
+
+def check_confinable(arrays: Arrays, statistics: tuple[str, ...]) -> None:
+    """Refuse a model with arrays that are no parameters: a random start would make nonsense of them.
+
+    ``statistics`` are patterns of the names of running statistics, which no gradient moves.
+    """
+    for name, array in arrays.items():
+        if array.dtype.kind != "f":
+            raise ConfigError(f"confined descent moves floating-point numbers, and array {name!r} is of {array.dtype}")
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in statistics):
+            raise ConfigError(
+                f"array {name!r} is a running statistic, which confined descent cannot move: replace batch "
+                "normalisation by layer or group normalisation"
+            )
+
+
+def _check(name: str, value: object, *, above: bool) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or not isinstance(value, int | float) or value < 0 or (above and value == 0):
+        raise ConfigError(f"confined: {name} is a finite number {'above' if above else 'of at least'} 0, not {value!r}")

@@ -1,0 +1,37 @@
+"""A confined descent over the rounds of a strategy: each shows its model, and what nodes have missed before it."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import partial
+
+from flwr.app import RecordDict
+
+from coterie.deployment.descent import Descent
+from coterie.deployment.engine import TRAIN, Assignment, kind_of
+from coterie.deployment.form import Mean
+from coterie.deployment.reasons import BEHIND
+from coterie.rounds import RoundResult
+from coterie.transports.flower.confined import with_displacement
+from coterie.transports.flower.records import model_of
+
+
+class DescentRounds:
+    """Adds a descent's models to what a round works on, and notes who has judged them."""
+
+    def __init__(self, descent: Descent) -> None:
+        self._descent = descent
+
+    def completed(self, assignment: Assignment, records: RecordDict) -> Assignment:
+        """Return an assignment on these records that gets the models once it is known which clients are there."""
+        return replace(assignment, complete=partial(self._complete, assignment, records))
+
+    def _complete(self, assignment: Assignment, records: RecordDict, present: Collection[str]) -> Assignment:
+        trains = kind_of(assignment.function) == TRAIN
+        shown = self._descent.show(model_of(records), present) if trains else self._descent.place()
+        together = with_displacement(records, shown)
+        return replace(assignment, content=together.object_id.encode(), records=together, complete=None)
+
+    def note(self, result: RoundResult[Mean], reasons: Mapping[str, str]) -> None:
+        """Note after a round who has judged its models, and who had missed some."""
+        self._descent.note_judged(result.revealed)
+        self._descent.note_behind(client for client, reason in reasons.items() if reason == BEHIND)

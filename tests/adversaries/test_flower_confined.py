@@ -1,0 +1,161 @@
+"""A lying Flower server shows one node of a circle a model that the other never sees, and reads the other's change.
+
+The app's model has a gate. While it is closed, a node's loss does not depend on the rest, and its change is zero. The
+server begins where an open gate is worse for everybody than a closed one. It shows a closed gate to one node alone and
+then the open one to both: the node that has closed its gate refuses to open it, and the sum is the other's change.
+A chain of models prevents it: nodes that have judged different models are never summed.
+"""
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+from numpy.typing import NDArray
+from tests.support.flower import make_grid
+from tests.support.homes import home as home
+
+from coterie.deployment import confined
+from coterie.deployment.confined import own_place
+from coterie.deployment.descent import Descent
+from coterie.deployment.displacement import Displacement
+from coterie.deployment.engine import Arrays
+from coterie.transports.flower import Confinement, PrivateStrategy, private_mod
+from coterie.transports.flower.confined import with_displacement
+from coterie.transports.flower.records import SHOW, packed
+
+CENTRES = np.array([[0.5, -0.25, 0.125], [0.25, 0.5, -0.5]])
+FAR = np.array([-2.0, 2.0, -2.0], dtype=np.float32)
+OPEN, CLOSED = np.array([1.0], np.float32), np.array([-1.0], np.float32)
+RATE = 0.125
+VICTIM, SHOWN = 0, 1
+EXACT = Confinement(spread=0.0, norm=10.0)
+
+
+def train(message: Message, context: Context) -> Message:
+    """Take a step down F(w, gate) = |relu(gate) w - centre|^2 / 2."""
+    (arrays,) = message.content.array_records.values()
+    weights, gate = arrays["w"].numpy(), arrays["gate"].numpy()
+    centre = CENTRES[int(context.node_config["partition-id"])]
+    error = max(float(gate[0]), 0.0) * weights - centre
+    slope = error * max(float(gate[0]), 0.0)
+    moved = {"w": Array(np.asarray(weights - RATE * slope, np.float32)), "gate": Array(gate.copy())}
+    measured = MetricRecord({"num-examples": 1, "train_loss": float(error @ error) / 2})
+    return Message(RecordDict({"arrays": ArrayRecord(moved), "metrics": measured}), reply_to=message)
+
+
+class Lying(FedAvg):
+    """Shows an open gate, a closed one and the open one again, whatever the sums say.
+
+    With ``alone``, the closed gate is not in a round: that function shows it to one node.
+    """
+
+    def __init__(self, alone: Callable[[], object] | None = None) -> None:
+        super().__init__(fraction_evaluate=0.0)
+        self._alone = alone
+
+    def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:  # noqa: ANN401
+        gate = CLOSED if server_round == 2 and not self._alone else OPEN
+        if server_round == 3 and self._alone:
+            self._alone()
+        shown = ArrayRecord({"w": Array(FAR.copy()), "gate": Array(gate.copy())})
+        return super().configure_train(server_round, shown, config, grid)
+
+
+def attack(home: Path, *, alone: bool = False) -> dict[int, NDArray[Any]]:
+    """Play three rounds; return what the server learns in each, times the number of nodes."""
+    app = ClientApp(mods=[private_mod])
+    app.train()(train)
+    masking: list[str] = []
+
+    def deliver(message: Message, answer: Callable[[Message], Message]) -> Message | None:
+        """In the second round, the model reaches one node alone."""
+        if "coterie-descent" in message.content:
+            if message.metadata.group_id not in masking:
+                masking.append(message.metadata.group_id)
+            if len(masking) == 2 and not alone and message.metadata.dst_node_id - 100 == VICTIM:
+                return None
+        return answer(message)
+
+    learnt = {}
+    grid = make_grid(app, len(CENTRES), deliver)
+
+    def show() -> None:
+        """Show the closed gate to one node, in a message that no session knows of."""
+        descent = own_place(home / "nodes" / f"partition-{SHOWN}").descent
+        both: list[Arrays] = [{"w": FAR, "gate": gate} for gate in (OPEN, CLOSED)]
+        arrays = ArrayRecord({name: Array(array.copy()) for name, array in both[1].items()})
+        about = RecordDict({"arrays": arrays, "config": ConfigRecord({"server-round": 3})})
+        shown = with_displacement(about, Displacement(descent, 0, descent, tuple(both)))
+        reply = grid.nodes[100 + SHOWN].answer(
+            Message(packed(b"", {"kind": SHOW}, shown), 100 + SHOWN, "train", group_id="show")
+        )
+        assert not reply.has_error()
+
+    strategy = PrivateStrategy(
+        Lying(show if alone else None), confined=EXACT, deadline=1, grace=0.1, most_examples=1, clip=8.0, empty_rounds=0
+    )
+
+    def note(server_round: int, arrays: ArrayRecord) -> None:
+        results = strategy.grid.results if strategy.grid else []
+        if results and (mean := results[-1].value) is not None:
+            learnt[server_round] = len(CENTRES) * (mean.arrays["w"] - FAR)
+
+    initial = ArrayRecord({"w": Array(FAR.copy()), "gate": Array(OPEN.copy())})
+    strategy.start(grid, initial, 3, timeout=1, evaluate_fn=note)
+    return learnt
+
+
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes follow any chain."""
+    monkeypatch.setattr(confined._Judging, "check_chain", lambda _self: None)
+
+
+@pytest.fixture
+def hiding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the open gate the server names a chain of one model, as if it had shown no other."""
+    honest = Descent.show
+
+    def show(self: Descent, model: Arrays, present: Collection[str]) -> Displacement:
+        shown = honest(self, model, present)
+        return Displacement(self.name, 0, self.name, (model,)) if model["gate"] > 0 else shown
+
+    monkeypatch.setattr(Descent, "show", show)
+
+
+def change_of(node: int) -> NDArray[Any]:
+    return np.asarray(-RATE * (FAR - CENTRES[node]))
+
+
+def test_nodes_that_follow_any_chain_give_one_change_away(home: Path, unchecked: None, hiding: None) -> None:
+    learnt = attack(home)
+    assert learnt[1] == pytest.approx(change_of(VICTIM) + change_of(SHOWN), abs=1e-5)
+    assert 2 not in learnt
+    assert learnt[3] == pytest.approx(change_of(VICTIM), abs=1e-5)
+
+
+def test_a_node_refuses_a_chain_without_what_it_was_shown(home: Path, hiding: None) -> None:
+    learnt = attack(home)
+    assert learnt.keys() == {1}
+
+
+def test_a_chain_with_everything_shows_it_to_everybody(home: Path) -> None:
+    learnt = attack(home)
+    assert learnt.keys() == {1, 3}
+    assert learnt[3] == pytest.approx(np.zeros(3), abs=1e-5), "both nodes closed the gate, or neither did"
+
+
+def test_a_model_shown_outside_a_session_would_do_the_same(home: Path, unchecked: None) -> None:
+    learnt = attack(home, alone=True)
+    assert learnt[2] == pytest.approx(change_of(VICTIM) + change_of(SHOWN), abs=1e-5)
+    assert learnt[3] == pytest.approx(change_of(VICTIM), abs=1e-5)
+
+
+def test_a_node_that_was_shown_a_model_alone_is_summed_with_nobody(home: Path) -> None:
+    learnt = attack(home, alone=True)
+    assert learnt.keys() == {1, 2}

@@ -1,0 +1,214 @@
+"""A lying server on Flower that switches protocols, repeats books and asks out of turn: what it tries is refused.
+
+Each test names the rule. The rules of the two-trip protocol are switched off one by one in ``test_prekey_search.py``.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from flwr.app import ConfigRecordValues, Message, RecordDict
+from flwr.serverapp.strategy import FedAvg
+from tests.support.flower import MEMORY, FakeGrid, initial_arrays, make_app, make_grid
+
+from coterie.cohorts.memory import ClientMemory
+from coterie.cohorts.roster import Client, Roster
+from coterie.deployment import responder
+from coterie.deployment.node import Node, NodeSettings
+from coterie.deployment.roster_folder import RosterFolder
+from coterie.secagg import messages
+from coterie.secagg.prekeys import PrekeyBook
+from coterie.secagg.prekeys.book import is_book, is_book_message
+from coterie.secagg.prekeys.messages import PrekeyOffer, SurvivorList
+from coterie.transports.flower import PrivateStrategy, private_mod
+from coterie.transports.flower.records import HELLO, STEP, packed, payload_of, without_ours
+
+Answer = Callable[[Message], Message]
+VICTIM, NAME, NODES = 102, "partition-2", 6
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        monkeypatch.setenv("COTERIE_HOME", folder)
+        FakeGrid({})  # makes the identity without which there are no messages
+        yield Path(folder)
+
+
+def play(lie: Callable[[Message, Answer], Message] | None = None) -> set[str]:
+    """Play one round with this lie to the victim; return who revealed shares in it."""
+
+    def deliver(message: Message, answer: Answer) -> Message:
+        return lie(message, answer) if lie and message.metadata.dst_node_id == VICTIM else answer(message)
+
+    grid = make_grid(make_app([private_mod]), NODES, deliver)
+    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=1, empty_rounds=0, resume=False)
+    kept.start(grid, initial_arrays(), 1, timeout=1)
+    assert kept.grid is not None
+    return set(kept.grid.results[-1].attendance.revealers)
+
+
+def changed(message: Message, payload: bytes, app: RecordDict | None = None) -> Message:
+    """Return a request like this one with another message of the protocol."""
+    about = message.metadata
+    content = packed(payload, {"kind": STEP}, without_ours(message.content) if app is None else app)
+    return Message(content, about.dst_node_id, about.message_type, group_id=about.group_id)
+
+
+def hello(message: Message, *rosters: Roster, renew: bool = False) -> Message:
+    """Return the question who a node is, with rosters and a wish for prekeys."""
+    shown = [roster.to_bytes() for roster in rosters]
+    header: dict[str, ConfigRecordValues] = {"kind": HELLO, "prekeys": True, "renew": renew, "rosters": shown}
+    about = message.metadata
+    return Message(packed(b"", header), about.dst_node_id, about.message_type, group_id=about.group_id)
+
+
+def sent(message: Message) -> bytes:
+    return payload_of(message.content, "server")
+
+
+def trusted() -> Roster | None:
+    node = Node(NodeSettings.read({"partition-id": 2}))
+    with node.memory() as file:
+        return file.of(node.client).roster
+
+
+@pytest.mark.parametrize("papers_first", [True, False])
+def test_the_same_terms_by_both_protocols_are_entered_once(papers_first: bool) -> None:
+    """Rule: a session is entered once, ever, by whichever protocol. Two answers would be two rounds in one row."""
+    refused: list[bool] = []
+
+    def both(message: Message, answer: Answer) -> Message:
+        if not is_book(sent(message)):
+            return answer(message)
+        terms = PrekeyBook.read(sent(message)).terms
+        papers = changed(message, messages.encode(messages.Invitation(terms.digest, terms.to_bytes())), RecordDict())
+        first, second = (papers, message) if papers_first else (message, papers)
+        replies = [answer(first), answer(second)]
+        refused.append(not replies[0].has_error() and replies[1].has_error())
+        return replies[int(papers_first)]
+
+    assert (NAME in play(both)) is not papers_first
+    assert refused == [True]
+
+
+def test_a_papers_session_between_the_trips_ends_the_two_trip_session() -> None:
+    """Rule: entering a session erases the states of the run's earlier ones. It costs the victim the round, no more."""
+
+    def switch(message: Message, answer: Answer) -> Message:
+        if is_book(sent(message)):
+            reply = answer(message)
+            terms = msgspec.structs.replace(PrekeyBook.read(sent(message)).terms, session=bytes(32), threshold=None)
+            papers = messages.encode(messages.Invitation(terms.digest, terms.to_bytes()))
+            assert answer(changed(message, papers, RecordDict())).has_content()
+            return reply
+        return answer(message)
+
+    assert NAME not in play(switch)
+
+
+def test_a_prekey_gets_one_contribution_whatever_book_it_is_in() -> None:
+    """Rule: a prekey is used for one book, ever; another session with it, in this run or the next, is refused."""
+    refused: list[bool] = []
+
+    def reuse(message: Message, answer: Answer) -> Message:
+        reply = answer(message)
+        if is_book(sent(message)):
+            book = PrekeyBook.read(sent(message))
+            other = PrekeyBook(msgspec.structs.replace(book.terms, session=bytes(32)), book.prekeys)
+            refused.append(answer(changed(message, other.invitation())).has_error())
+            assert answer(changed(message, book.invitation())).content == reply.content  # the same book: the same bytes
+        return reply
+
+    assert NAME in play(reuse)
+    assert refused == [True]
+
+
+def test_a_repeated_book_gets_the_same_bytes_whatever_model_comes_with_it() -> None:
+    """Rule: one contribution per book. A second one, over a crafted model, would give away a difference of inputs."""
+    same: list[bool] = []
+
+    def repeat(message: Message, answer: Answer) -> Message:
+        reply = answer(message)
+        if is_book(sent(message)):
+            crafted = without_ours(message.content)
+            crafted["arrays"] = initial_arrays()
+            crafted["extra"] = initial_arrays()
+            same.append(answer(changed(message, sent(message), crafted)).content == reply.content)
+        return reply
+
+    assert NAME in play(repeat)
+    assert same == [True]
+
+
+def test_one_survivor_list_is_answered_also_after_a_restart_of_the_node() -> None:
+    """Rule: one list per book. On Flower every message is a new process, so only what is on disk refuses."""
+    refused: list[bool] = []
+
+    def two_lists(message: Message, answer: Answer) -> Message:
+        if not is_book_message(sent(message)):
+            return answer(message)
+        good = messages.decode(sent(message), SurvivorList, "server", None)
+        members = sorted(messages.decode_members(good.survivors, NODES, "server"))
+        marks = {client: good.marks[16 * at : 16 * (at + 1)] for at, client in enumerate(members)}
+        roster = trusted()
+        assert roster is not None
+        circle = {client.name for client in roster.circle_of(NAME) or ()}
+        gone = next(number for number, name in enumerate(roster.names) if name not in circle)
+        marks.pop(gone)
+        other = SurvivorList(
+            good.terms, messages.encode_members(marks, NODES), b"".join(marks[at] for at in sorted(marks))
+        )
+        reply = answer(message)
+        refused.append(answer(changed(message, messages.encode(other))).has_error())
+        assert answer(message).content == reply.content
+        return reply
+
+    assert NAME in play(two_lists)
+    assert refused == [True]
+
+
+def test_prekeys_can_be_asked_for_at_any_time_and_tell_nothing() -> None:
+    """Rule: prekeys are public. Renewing between the trips erases the victim's state: it drops out, and no more."""
+    offered: list[int] = []
+
+    def renew(message: Message, answer: Answer) -> Message:
+        reply = answer(message)
+        if is_book(sent(message)):
+            again = payload_of(answer(hello(message, renew=True)).content, NAME)
+            offer = messages.decode(msgspec.msgpack.decode(again)[7], PrekeyOffer, NAME, None)
+            offered.append(len(offer.prekeys))
+        return reply
+
+    assert NAME not in play(renew)
+    assert offered == [4]
+
+
+def test_a_question_who_a_node_is_brings_no_roster_past_the_operators_settings(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule: rosters that come with a hello pass the checks of those that come with an invitation."""
+
+    def ask(message: Message, answer: Answer, *rosters: Roster) -> bool:
+        return answer(hello(message, *rosters)).has_error()
+
+    play()
+    roster = RosterFolder(home / "server" / "rosters").latest
+    assert roster is not None
+    strangers = roster.join([Client("eve", b"e" * 32), Client("mallory", b"m" * 32)])
+    node = make_grid(make_app([private_mod]), NODES).nodes[VICTIM]
+    question = Message(RecordDict(), VICTIM, "train")
+    forged = msgspec.structs.replace(strangers, predecessor=bytes(32))
+    assert ask(question, node.answer, forged)
+    node.node_config["coterie-roster"] = "00" * 32
+    assert ask(question, node.answer, strangers)
+    assert trusted() == roster
+
+    def careless(_settings: NodeSettings, memory: ClientMemory, shown: object, _vouchers: object) -> None:
+        memory.trust(*(Roster.from_bytes(body) for body in shown))  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(responder, "trust_rosters", careless)
+    assert not ask(question, node.answer, strangers)
+    assert trusted() == strangers

@@ -1,0 +1,98 @@
+"""Confined descent with real processes that are killed: own models survive on their nodes' disks, and catch up.
+
+The app moves every model upwards by a constant of its node, and its loss falls with that, so nodes take all moves. A
+node's own model is then its private start plus the public model, whatever happened in between.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.loopback import HookedFederation, hooked_app
+
+from coterie.deployment.array_bytes import unpack_arrays
+from coterie.deployment.confined import own_model, own_place
+
+pytestmark = pytest.mark.slow
+
+NODES = 4
+DEADLINE = 45.0
+LONGEST = 600.0
+
+
+@pytest.fixture
+def federation(tmp_path: Path) -> Iterator[HookedFederation]:
+    with HookedFederation(tmp_path / "federation") as federation:
+        for number in range(NODES):
+            federation.start_node(number, NODES)
+        yield federation
+
+
+def folder(federation: HookedFederation, number: int) -> Path:
+    return federation.folder / "coterie" / "nodes" / f"node-{number}"
+
+
+def start(federation: HookedFederation, number: int) -> np.ndarray:
+    """What sets a node's own model apart from the last public model that it has judged."""
+    seen = unpack_arrays(own_place(folder(federation, number)).seen)
+    return np.asarray(own_model(folder(federation, number))["w"] - seen["w"])
+
+
+def check_descent(federation: HookedFederation, judged: int) -> None:
+    """Each round moved the public model by the mean over exactly its nodes, and all have judged so many models."""
+    rounds = federation.rounds()
+    for before, after in pairwise(rounds):
+        moves = [2.0 ** -(int(name.removeprefix("node-")) + 2) for name in after["clients"]]
+        expected = sum(moves) / len(moves) if moves else 0.0
+        assert after["value"] - before["value"] == pytest.approx(expected, abs=1e-6), after
+    assert [own_place(folder(federation, number)).judged for number in range(NODES)] == [judged] * NODES
+    starts = [start(federation, number) for number in range(NODES)]
+    assert all(0 < np.abs(one).max() < 1 for one in starts), "a start is within a few tenths of the anchor"
+    assert len({one.round(9).tobytes() for one in starts}) == NODES
+    federation.check_history()
+
+
+def test_node_killed_catches_up(federation: HookedFederation, tmp_path: Path) -> None:
+    """Killed with its contribution on disk and not sent, away for a round, and back again for the last one."""
+    first = federation.hold("server", "round", "1")
+    run = federation.run(hooked_app(tmp_path), rounds=4, deadline=DEADLINE, confined=True)
+    first.reached(LONGEST)
+    before = start(federation, 0)
+    hold = federation.hold("node-0", "contribute", "after")
+    first.release()
+    hold.reached(LONGEST)
+    federation.nodes["node-0"].kill()
+    third = federation.hold("server", "round", "3")
+    hold.release()
+    third.reached(LONGEST)
+    federation.connect_node(0, NODES)
+    third.release()
+    federation.finish(run, LONGEST)
+    rows = [len(noted["clients"]) for noted in federation.rounds() if noted["outcome"]]
+    assert rows == [4, 2, 2, 4], "the circle of the node sat out twice"
+    assert start(federation, 0) == pytest.approx(before, abs=1e-6)
+    check_descent(federation, judged=5)
+
+
+def test_server_killed_goes_on_with_its_descent(federation: HookedFederation, tmp_path: Path) -> None:
+    app = hooked_app(tmp_path)
+    first = federation.hold("server", "round", "1")
+    run = federation.run(app, rounds=3, deadline=DEADLINE, confined=True)
+    first.reached(LONGEST)
+    before = [start(federation, number) for number in range(NODES)]
+    contributing = federation.hold("server", "contribute", "after")
+    first.release()
+    server = contributing.reached(LONGEST)
+    os.kill(server, signal.SIGKILL)
+    run.kill()
+    contributing.release()
+    run = federation.run(app, rounds=3, deadline=DEADLINE, confined=True)
+    federation.finish(run, LONGEST)
+    assert "it goes on after round 1" in run.log
+    assert [start(federation, number) for number in range(NODES)] == [pytest.approx(one, abs=1e-6) for one in before]
+    check_descent(federation, judged=4)
+    assert not list(federation.server.glob("*.descent"))

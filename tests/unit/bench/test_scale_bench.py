@@ -1,0 +1,55 @@
+import json
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from coterie.bench import scale
+from coterie.bench.scale import measure_row, workloads
+from coterie.bench.settings import ScaleSettings
+from coterie.cli import app
+from coterie.graphs.topology import Harary
+
+TINY = ScaleSettings(clients=(30, 60), planned=(), degree=4, length=20)
+
+
+def test_sessions_of_all_sizes_have_one_degree_and_one_ring() -> None:
+    found = [workload for workload, planned in workloads(TINY) if not planned]
+    assert [workload.clients for workload in found] == [30, 60]
+    assert {workload.topology for workload in found} == {Harary(4)}
+    assert len({workload.terms.bits for workload in found}) == 1
+
+
+def test_planned_sessions_have_what_the_planner_chooses() -> None:
+    ((workload, planned),) = workloads(replace(TINY, clients=(), planned=(1_000,)))
+    assert planned
+    assert isinstance(workload.topology, Harary)
+    assert workload.topology.degree > 4
+    assert workload.terms.bits == 32
+
+
+def test_growth_is_per_client() -> None:
+    first = measure_row(workloads(TINY)[0][0], planned=False)
+    assert set(first.client_ms) == {"advertise", "share", "mask", "reveal"}
+    assert first.session_s > 0
+    assert first.peak_rss_bytes > 10**7
+    later = replace(first, clients=60, session_s=3 * first.session_s)
+    assert later.growth_from(first) == pytest.approx(dict.fromkeys(first.client_ms, 1.0) | {"session": 1.5})
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_command_prints_both_tables(as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = measure_row(workloads(TINY)[0][0], planned=False)
+    rows = [played, replace(played, clients=60), replace(played, planned=True)]
+    monkeypatch.setattr(scale, "measure_scale", lambda _sessions: iter(rows))
+    options = ["--clients", "30", "--clients", "60", "--planned", "1000", "--degree", "4", "--length", "20"]
+    result = CliRunner().invoke(app, ["bench", "scale", *options, *(["--json"] if as_json else [])])
+    assert result.exit_code == 0, result.output
+    if not as_json:
+        assert "same number of neighbours" in result.output
+        assert "planned for their size" in result.output
+        return
+    found = json.loads(result.stdout)
+    assert [row["clients"] for row in found["same_degree"]] == [30, 60]
+    assert found["same_degree"][1]["growth"]["session"] == pytest.approx(0.5)
+    assert len(found["planned"]) == 1

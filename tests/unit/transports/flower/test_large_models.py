@@ -1,0 +1,90 @@
+"""Large models: what a node needs in memory beside them, and apps that send adapters only."""
+
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+from tests.support.flower import FakeGrid, FakeNode
+from tests.support.flower_strategies import QUIET
+
+from coterie.transports.flower import PrivateStrategy, private_mod
+
+LAYERS, LAYER = 10, 300_000
+MODEL_BYTES = 4 * LAYERS * LAYER
+MOST_MODELS = 3.0
+"""What a node may need beside the model that it received and the app's reply, as a multiple of the model."""
+
+
+class DirectNode(FakeNode):
+    """A node whose messages are not serialised, so that only what Coterie needs is in memory."""
+
+    def answer(self, message: Message) -> Message:
+        about = message.metadata
+        context = Context(about.run_id, about.dst_node_id, dict(self.node_config), RecordDict(), {})
+        return self.app(message, context)
+
+
+def test_a_node_needs_at_most_three_times_the_model_beside_it() -> None:
+    app, peaks = ClientApp(mods=[private_mod]), list[float]()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        tracemalloc.reset_peak()  # from here on: the reply is a model that is there already
+        metrics = MetricRecord({"num-examples": 3})
+        reply = RecordDict({"arrays": message.content.array_records["arrays"], "metrics": metrics})
+        return Message(reply, reply_to=message)
+
+    def measured(message: Message, answer: Callable[[Message], Message]) -> Message:
+        if "arrays" not in message.content:
+            return answer(message)
+        tracemalloc.start()
+        try:
+            return answer(message)
+        finally:
+            peaks.append(tracemalloc.get_traced_memory()[1] / MODEL_BYTES)
+            tracemalloc.stop()
+
+    grid = FakeGrid({100 + number: DirectNode(app, {"partition-id": number}) for number in range(2)}, measured)
+    arrays = ArrayRecord({f"layer-{at}": Array(np.zeros(LAYER, np.float32)) for at in range(LAYERS)})
+    kept = PrivateStrategy(FedAvg(**QUIET), deadline=60)
+    kept.start(grid, arrays, 1, timeout=60)
+    assert kept.grid is not None
+    assert kept.grid.results[0].value is not None
+    assert len(peaks) == 2
+    assert 1 < max(peaks) <= MOST_MODELS
+
+
+def test_an_app_that_sends_adapters_only_trains_them_and_keeps_its_model_at_home() -> None:
+    """As fine-tuning with LoRA does: the large model is frozen, on every node, and no message has it."""
+    rng = np.random.default_rng(0)
+    frozen, target = rng.normal(size=(64, 64)), rng.normal(size=(64, 4)) @ rng.normal(size=(4, 64)) * 0.02
+    app, sent = ClientApp(mods=[private_mod]), list[int]()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        adapters = {name: array.numpy() for name, array in message.content.array_records["arrays"].items()}
+        wanted = frozen + target + 0.001 * int(context.node_config["partition-id"])
+        down, up = adapters["block.down"], adapters["block.up"]
+        for _ in range(5):
+            error = frozen + down @ up - wanted
+            down, up = down - 0.05 * error @ up.T, up - 0.05 * down.T @ error
+        arrays = ArrayRecord({"block.down": Array(down), "block.up": Array(up)})
+        return Message(RecordDict({"arrays": arrays, "m": MetricRecord({"num-examples": 10})}), reply_to=message)
+
+    def listen(message: Message, answer: Callable[[Message], Message]) -> Message:
+        reply = answer(message)
+        for records in (message.content, reply.content):
+            sent.extend(len(array.data) for record in records.array_records.values() for array in record.values())
+        return reply
+
+    adapters = {"block.down": rng.normal(size=(64, 4)) * 0.1, "block.up": np.zeros((4, 64))}
+    grid = FakeGrid({100 + number: FakeNode(app, {"partition-id": number}) for number in range(4)}, listen)
+    arrays = ArrayRecord({name: Array(array) for name, array in adapters.items()})
+    result = PrivateStrategy(FedAvg(**QUIET), most_examples=10).start(grid, arrays, 20)
+    found = {name: array.numpy() for name, array in result.arrays.items()}
+    before, after = (np.linalg.norm(one["block.down"] @ one["block.up"] - target) for one in (adapters, found))
+    assert after < before / 2
+    assert max(sent) < frozen.nbytes / 2

@@ -1,0 +1,376 @@
+"""Rounds on Flower in two trips: nodes that leave, prekeys that run out, restored and copied folders, crashes."""
+
+import contextlib
+import logging
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flwr.app import Message
+from flwr.serverapp.strategy import FedAvg
+from tests.support.flower import FakeGrid, initial_arrays, make_app, make_grid
+from tests.support.flower_strategies import QUIET
+
+from coterie.cohorts.database_file import DatabaseFile
+from coterie.cohorts.ledger import Ledger
+from coterie.cohorts.prekey_stock import PrekeyStock
+from coterie.deployment.prekey_supply import FILE, MOST_ASKED
+from coterie.deployment.roster_folder import RosterFolder
+from coterie.errors import NothingTrained
+from coterie.rounds import RoundResult
+from coterie.secagg.prekeys.messages import PREKEYS
+from coterie.transports.flower import PrivateStrategy, private_mod
+from coterie.transports.flower.records import header_of, payload_of
+
+Answer = Callable[[Message], Message]
+CONTRIBUTE, SURVIVORS, PROOF = 10, 12, 14
+"""The tags of what a server sends in a session of two trips, and in the third."""
+NODE = 100
+NAME = "partition-0"
+
+
+@pytest.fixture(autouse=True)
+def log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+    caplog.set_level(logging.INFO, "flwr")
+    return caplog
+
+
+def tag_of(message: Message) -> int:
+    """Return the tag of the protocol's message; -1 if nodes are asked who they are."""
+    payload = payload_of(message.content, "server")
+    return payload[1] if payload else -1
+
+
+def play(grid: FakeGrid, rounds: int = 1, **settings: Any) -> list[RoundResult[Any]]:  # noqa: ANN401
+    kept = PrivateStrategy(FedAvg(**QUIET), **{"deadline": 1, "empty_rounds": 0, **settings})
+    kept.start(grid, initial_arrays(), rounds, timeout=1)
+    return kept.grid.results if kept.grid else []
+
+
+def sums(results: list[RoundResult[Any]]) -> list[int]:
+    """Return over how many clients each sum went; 0 for none."""
+    return [len(result.revealed) if result.value is not None else 0 for result in results]
+
+
+def trips(grid: FakeGrid) -> Counter[int]:
+    """Return how many messages with each tag one node got that never left."""
+    return Counter(
+        tag_of(message) for message in grid.sent if message.metadata.dst_node_id == NODE + len(grid.nodes) - 1
+    )
+
+
+def losing(tag: int, *nodes: int) -> Callable[[Message, Answer], Message | None]:
+    """Return a delivery that loses what these nodes answer to messages with this tag."""
+
+    def lose(message: Message, answer: Answer) -> Message | None:
+        reply = answer(message)
+        return None if tag_of(message) == tag and message.metadata.dst_node_id in nodes else reply
+
+    return lose
+
+
+def mates(home: Path, name: str) -> set[str]:
+    roster = RosterFolder(home / "server" / "rosters").latest
+    assert roster is not None
+    return {client.name for client in roster.circle_of(name) or ()}
+
+
+def one_of_each_circle(home: Path, circles: int) -> list[int]:
+    """Return the first node of each of some circles, the last node's left out."""
+    roster = RosterFolder(home / "server" / "rosters").latest
+    assert roster is not None
+    others = [circle for circle in roster.circles if len(roster.names) - 1 not in circle]
+    return [NODE + int(roster.names[circle[0]].removeprefix("partition-")) for circle in others[:circles]]
+
+
+# Nodes that leave.
+
+
+@pytest.mark.parametrize(
+    ("lost", "aggregated", "proofs"), [(0, 8, 0), (1, 6, 0), (2, 4, 1)], ids=["nobody", "few", "many"]
+)
+def test_a_third_trip_is_made_only_if_many_left_before_they_contributed(
+    home: Path, lost: int, aggregated: int, proofs: int
+) -> None:
+    app = make_app([private_mod])
+    play(make_grid(app, 8), rounds=0)
+    grid = make_grid(app, 8, losing(CONTRIBUTE, *one_of_each_circle(home, lost)))
+    assert sums(play(grid)) == [aggregated]
+    assert trips(grid) == {-1: 2, CONTRIBUTE: 1, SURVIVORS: 1, **({PROOF: 1} if proofs else {})}
+
+
+@pytest.mark.parametrize(("lost", "aggregated"), [(2, 8), (3, 0)], ids=["a quorum is left", "too few are left"])
+def test_nodes_that_leave_after_they_contributed_are_in_the_sum_while_a_quorum_is_left(
+    lost: int, aggregated: int
+) -> None:
+    grid = make_grid(make_app([private_mod]), 8, losing(SURVIVORS, *range(NODE, NODE + lost)))
+    assert sums(play(grid)) == [aggregated]
+
+
+def test_a_session_that_too_many_leave_before_they_sign_has_no_result(home: Path) -> None:
+    app = make_app([private_mod])
+    play(make_grid(app, 8), rounds=0)
+    gone = one_of_each_circle(home, 2)
+    silent = next(node for node in range(NODE, NODE + 8) if node not in gone)
+
+    def lose(message: Message, answer: Answer) -> Message | None:
+        lost = gone if tag_of(message) == CONTRIBUTE else [silent] if tag_of(message) == SURVIVORS else []
+        return None if message.metadata.dst_node_id in lost else answer(message)
+
+    (result,) = play(make_grid(app, 8, lose))
+    assert "5 clients confirmed the survivors; 6 are needed" in result.reason
+    with Ledger.inspect(home / "server" / "ledger.sqlite") as ledger:
+        assert len(ledger.revealed(1)) == 4  # who signed will answer for no other list, so the row counts
+
+
+# Prekeys.
+
+
+def test_the_server_keeps_a_few_prekeys_of_each_node_and_no_secrets(home: Path) -> None:
+    play(make_grid(make_app([private_mod]), 4), rounds=3)
+    with PrekeyStock(home / "server" / FILE) as stock:
+        assert stock.counts() == dict.fromkeys((f"partition-{number}" for number in range(4)), PREKEYS)
+        assert len(stock.used(NAME)) == 3
+    with contextlib.closing(sqlite3.connect(home / "nodes" / NAME / "memory.sqlite")) as memory:
+        secrets = [secret for (secret,) in memory.execute("SELECT secret FROM prekeys WHERE secret IS NOT NULL")]
+    assert len(secrets) == PREKEYS
+    stored = b"".join(path.read_bytes() for path in (home / "server").glob(f"{FILE}*"))
+    assert not any(secret in stored for secret in secrets)
+
+
+def test_the_papers_protocol_needs_no_prekeys(home: Path) -> None:
+    assert sums(play(make_grid(make_app([private_mod]), 4), protocol="papers")) == [4]
+    assert not (home / "server" / FILE).exists()
+    with contextlib.closing(sqlite3.connect(home / "nodes" / NAME / "memory.sqlite")) as memory:
+        assert memory.execute("SELECT count(*) FROM prekeys").fetchone() == (0,)
+
+
+def test_a_node_whose_prekeys_ran_out_is_asked_for_more(home: Path) -> None:
+    """Each answer that is lost costs a prekey that the server does not know to be used."""
+    lost = Counter[int]()
+
+    def lose(message: Message, answer: Answer) -> Message | None:
+        reply = answer(message)
+        if tag_of(message) == CONTRIBUTE and message.metadata.dst_node_id == NODE and lost[NODE] < PREKEYS:
+            lost[NODE] += 1
+            return None
+        return reply
+
+    grid = make_grid(make_app([private_mod]), 6, lose)
+    results = play(grid, rounds=PREKEYS + 2)
+    assert sums(results) == [4] * PREKEYS + [6, 6]
+    hellos = Counter(message.metadata.dst_node_id for message in grid.sent if tag_of(message) == -1)
+    assert hellos == {NODE: 3, **dict.fromkeys(range(NODE + 1, NODE + 6), 2)}
+
+
+def test_a_node_that_gives_no_prekeys_sits_out_and_is_not_asked_in_every_round(
+    home: Path, log: pytest.LogCaptureFixture
+) -> None:
+    """As a node of an earlier version of Coterie does, which does not know the question."""
+
+    def forget(message: Message, answer: Answer) -> Message:
+        header = header_of(message.content)
+        if message.metadata.dst_node_id == NODE and header and "prekeys" in header:
+            del header["prekeys"]
+        return answer(message)
+
+    grid = make_grid(make_app([private_mod]), 6, forget)
+    results = play(grid, rounds=MOST_ASKED + 2)
+    assert sums(results) == [4] * len(results)
+    assert set(results[0].revealed).isdisjoint(mates(home, NAME))
+    assert (
+        sum(tag_of(message) == -1 and message.metadata.dst_node_id == NODE for message in grid.sent) == 1 + MOST_ASKED
+    )
+    assert f"{NAME} has no prekeys, and takes no part in rounds of two trips: gave no prekeys" in log.text
+
+
+def test_a_node_of_an_earlier_version_goes_on_with_its_folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory has no tables for prekeys, and it was shown the latest roster alone."""
+    app = make_app([private_mod])
+    play(make_grid(app, 4), rounds=0)
+    play(make_grid(app, 5), rounds=0)
+    play(make_grid(app, 6), rounds=0)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(RosterFolder, "since", lambda folder, _digest, _pin=b"": folder.versions[-1:])
+        assert sums(play(make_grid(app, 6), protocol="papers")) == [6]
+    for number in range(6):
+        with contextlib.closing(sqlite3.connect(home / "nodes" / f"partition-{number}" / "memory.sqlite")) as memory:
+            assert memory.execute("SELECT count(*) FROM rosters").fetchone() == (1,)
+            for table in ("prekeys", "contributions", "retention"):
+                memory.execute(f"DROP TABLE {table}")
+            memory.commit()
+    assert sums(play(make_grid(app, 6), rounds=2)) == [6, 6]
+
+
+# Folders that are restored or copied.
+
+
+@pytest.mark.parametrize("copied", [False, True], ids=["restored", "copied"])
+def test_a_node_with_an_old_copy_of_its_folder_is_noticed_and_makes_new_prekeys(
+    home: Path, tmp_path: Path, copied: bool, log: pytest.LogCaptureFixture
+) -> None:
+    app, folder, copy = make_app([private_mod]), home / "nodes" / NAME, tmp_path / "copy"
+    play(make_grid(app, 4))
+    shutil.copytree(folder, copy)
+    assert sums(play(make_grid(app, 4), rounds=PREKEYS)) == [4] * PREKEYS
+    grid = make_grid(app, 4)
+    if copied:
+        grid.nodes[NODE].node_config["coterie-folder"] = str(copy)
+    else:
+        shutil.rmtree(folder)
+        shutil.copytree(copy, folder)
+    assert sums(play(grid, rounds=2)) == [4, 4]
+    assert (
+        f"prekeys of {NAME} are not accepted: offered a prekey that it used before: its disk was restored" in log.text
+    )
+    renewed = [message for message in grid.sent if (header := header_of(message.content)) and header.get("renew")]
+    assert [message.metadata.dst_node_id for message in renewed] == [NODE]
+
+
+def test_a_server_with_an_old_copy_of_its_stock_gets_new_prekeys_in_the_next_run(home: Path) -> None:
+    app = make_app([private_mod])
+    play(make_grid(app, 4))
+    backup = {path: path.read_bytes() for path in (home / "server").glob(f"{FILE}*")}
+    play(make_grid(app, 4), rounds=2)
+    for path, content in backup.items():
+        path.write_bytes(content)
+    assert sums(play(make_grid(app, 4), rounds=2)) == [4, 4]
+    (home / "server" / FILE).unlink()
+    assert sums(play(make_grid(app, 4), rounds=2)) == [4, 4]
+
+
+# Floors.
+
+
+@pytest.mark.parametrize(
+    ("floor", "protocol", "summed"),
+    [
+        ({"coterie-protocol": "papers"}, "auto", 0),
+        ({"coterie-protocol": "papers"}, "papers", 4),
+        ({"coterie-protocol": "two-trips"}, "auto", 4),
+        ({"coterie-protocol": "two-trips"}, "papers", 0),
+        ({"coterie-most-shares": 7}, "auto", 0),
+        ({"coterie-most-shares": 8}, "auto", 4),
+        ({"coterie-prekey-days": 1e-6}, "papers", 4),
+    ],
+)
+def test_an_operator_may_refuse_either_protocol_or_a_session_that_costs_too_much(
+    floor: dict[str, Any], protocol: str, summed: int
+) -> None:
+    assert sums(play(make_grid(make_app([private_mod]), 4, config=floor), protocol=protocol)) == [summed]
+
+
+def test_a_run_in_which_no_node_accepts_the_protocol_says_so() -> None:
+    grid = make_grid(make_app([private_mod]), 4, config={"coterie-protocol": "papers"})
+    with pytest.raises(NothingTrained, match=r"4 clients sit out without prekeys.*insists on more than this session"):
+        play(grid, empty_rounds=1)
+
+
+# Crashes.
+
+
+class Crash(BaseException):
+    """The end of a process, at once."""
+
+
+@contextlib.contextmanager
+def crashing(at: int, *, before: bool) -> Iterator[None]:
+    """End the process at its so-many-th commit: before it or after it."""
+    commits, writing = [0], DatabaseFile.writing
+
+    @contextlib.contextmanager
+    def counted(file: DatabaseFile) -> Iterator[sqlite3.Connection]:
+        with writing(file) as connection:
+            yield connection
+            commits[0] += 1
+            if before and commits[0] == at:
+                raise Crash
+        if not before and commits[0] == at:
+            raise Crash
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DatabaseFile, "writing", counted)
+        yield
+
+
+class Killing:
+    """A delivery that kills one node at a commit of one step, starts it again and asks it again."""
+
+    def __init__(self, tag: int, at: int, *, before: bool) -> None:
+        self._tag, self._at, self._before = tag, at, before
+        self.killed = False
+        self.answers: dict[bytes, set[str]] = {}
+
+    def __call__(self, message: Message, answer: Answer) -> Message:
+        mine = message.metadata.dst_node_id == NODE
+        if not mine or tag_of(message) != self._tag or self.killed:
+            return self._noted(message, answer(message))
+        try:
+            with crashing(self._at, before=self._before):
+                return self._noted(message, answer(message))
+        except Crash:
+            self.killed = True
+        return self._noted(message, answer(message))
+
+    def _noted(self, message: Message, reply: Message) -> Message:
+        if payload := payload_of(message.content, "server"):
+            said = reply.content.object_id if reply.has_content() else str(reply.error.reason)
+            self.answers.setdefault(payload + bytes([message.metadata.dst_node_id]), set()).add(said)
+        return reply
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("tag", [-1, CONTRIBUTE, SURVIVORS], ids=["hello", "contribute", "reveal"])
+def test_a_node_killed_at_any_write_gives_one_answer_and_stays_in_the_round(tag: int, before: bool) -> None:
+    """Whatever it was writing when it was killed: asked again, it takes part, and no step has two answers."""
+    app, killed = make_app([private_mod]), 0
+    for at in range(1, 20):
+        killing = Killing(tag, at, before=before)
+        assert sums(play(make_grid(app, 4, killing))) == [4]
+        assert [len(given) for given in killing.answers.values()] == [1] * 8
+        if not killing.killed:
+            break
+        killed += 1
+    assert 1 <= killed < 19
+
+
+class Stop(BaseException):
+    """The end of the server's process."""
+
+
+@pytest.mark.parametrize("tag", [CONTRIBUTE, SURVIVORS], ids=["contribute", "reveal"])
+@pytest.mark.parametrize("answered", [0, 1, 4])
+def test_a_server_that_ends_in_a_round_goes_on_from_its_checkpoint(home: Path, tag: int, answered: int) -> None:
+    app, seen = make_app([private_mod]), Counter[int]()
+
+    def end(message: Message, answer: Answer) -> Message:
+        seen[tag_of(message)] += 1
+        if seen[tag] > 4 + answered:
+            raise Stop
+        return answer(message)
+
+    with pytest.raises(Stop):
+        play(make_grid(app, 4, end if answered < 4 else _ending_between(tag)), rounds=3)
+    results = play(make_grid(app, 4), rounds=3)
+    assert sums(results) == [4, 4]  # the first round is in the checkpoint
+    with Ledger.inspect(home / "server" / "ledger.sqlite") as ledger:
+        assert ledger.latest() == (4 if tag == SURVIVORS else 3)
+
+
+def _ending_between(tag: int) -> Callable[[Message, Answer], Message]:
+    """Return a delivery that ends the server when it has all answers of its second round's step."""
+    seen = Counter[int]()
+
+    def end(message: Message, answer: Answer) -> Message:
+        seen[tag_of(message)] += 1
+        reply = answer(message)
+        if seen[tag] == 8:
+            raise Stop
+        return reply
+
+    return end

@@ -138,7 +138,7 @@ def participation_map(
     cells = np.zeros((len(heights), len(widths)))
     for at, members in enumerate(participation.members):
         cells[:, at // wide] += np.bincount(row_of[np.asarray(members, dtype=np.int64)], minlength=len(heights))
-    share = cells / np.outer(heights, widths)
+    share = np.sqrt(cells / np.outer(heights, widths))  # so that small shares can be seen
     for part in (share[:split], share[split:]):  # each part has its own scale
         part *= 255 / max(part.max(initial=0), 1e-300)
     ends = np.cumsum(heights)

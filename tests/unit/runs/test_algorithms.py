@@ -4,6 +4,7 @@ import csv
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar, cast
@@ -37,7 +38,7 @@ from coterie.runs.sections import checks
 from coterie.runs.sections.base import Contradiction, Section
 from coterie.runs.sections.common import ClientSettings, CohortSettings, CommonSettings
 from coterie.runs.settings.config import RunConfig
-from coterie.runs.settings.toml import commented_toml, load_config
+from coterie.runs.settings.toml import commented_toml, load_config, make_config
 from coterie.runs.storage.folder import RunFolder
 from coterie.training.evaluate import Score
 from coterie.training.strategies import LocalOnly, Strategy, plain_round
@@ -331,3 +332,22 @@ def test_all_of_the_table_go_on_after_an_interruption_bit_for_bit(name: str, tmp
     assert without_times(list(resumed.records)) == without_times(list(expected.records))
     for file in ("model.safetensors", "checkpoint.safetensors"):
         assert (stopped / file).read_bytes() == (whole / file).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("size", "extras", "claims"),
+    [
+        (40, {"theorem_epsilon": 6.571, "claimed_epsilon": 6.571}, "epsilon = 6.57 by Theorem 1, at"),
+        (8, {"theorem_epsilon": 6.571, "claimed_epsilon": 1.314}, "6.57 by Theorem 1 or 1.31 by Corollary 1 (C = 0.2;"),
+        (40, {"claimed_epsilon": 6.571}, "epsilon = 6.57 by Theorem 1, at"),
+        (8, {"claimed_epsilon": 1.314}, "do not: 1.31 by Corollary 1 (C = 0.2; for IID data only, data here: iid), at"),
+    ],
+)
+def test_a_claim_of_the_paper_says_whether_it_is_theorem_1_or_corollary_1(
+    size: int, extras: dict[str, float | None], claims: str
+) -> None:
+    """Records of earlier versions have the claim for the fraction alone."""
+    settings = {"training.algorithm": "confined", "cohort.size": size, "clients.count": 40}
+    summary = Summary.of(make_config(settings), tuple(f"client-{number}" for number in range(40)), 1, [])
+    said = dict(ALGORITHMS["confined"].words(replace(summary, extras=extras)))
+    assert claims in said["Claim"]

@@ -330,6 +330,8 @@ def _claim(summary: Summary) -> str:
     own = counted + (", and there was none" if summary.epsilon is None else "")
     if claimed is None:
         return f"{own}. The random starts do not; docs/confined.md says why."
+    if theorem is None and fraction >= 1:  # a record of an earlier version, in which both are the same
+        theorem = claimed
     by_theorem = "" if theorem is None else f"epsilon = {theorem:.3g} by Theorem 1"
     dealt = f"data here: {summary.config.partition.kind}"
     by_corollary = (

@@ -4,6 +4,9 @@ The app's model has a gate. While it is closed, a node's loss does not depend on
 server begins where an open gate is worse for everybody than a closed one. It shows a closed gate to one node alone and
 then the open one to both: the node that has closed its gate refuses to open it, and the sum is the other's change.
 A chain of models prevents it: nodes that have judged different models are never summed.
+
+Another way to the same end is one chain that two functions of the app judge, each on one node. Own models are then
+evaluated together only if the same function judged them.
 """
 
 from collections.abc import Callable, Collection
@@ -20,10 +23,12 @@ from tests.support.flower import make_grid
 from tests.support.homes import home as home
 
 from coterie.deployment import confined
-from coterie.deployment.confined import own_place
+from coterie.deployment.confined import ConfinedNode, own_place
 from coterie.deployment.descent import Descent
 from coterie.deployment.displacement import Displacement
-from coterie.deployment.engine import Arrays
+from coterie.deployment.engine import AppReply, Arrays
+from coterie.deployment.form import number_in
+from coterie.errors import PeerProtocolError
 from coterie.transports.flower import Confinement, PrivateStrategy, private_mod
 from coterie.transports.flower.confined import with_displacement
 from coterie.transports.flower.records import SHOW, packed
@@ -159,3 +164,37 @@ def test_a_model_shown_outside_a_session_would_do_the_same(home: Path, unchecked
 def test_a_node_that_was_shown_a_model_alone_is_summed_with_nobody(home: Path) -> None:
     learnt = attack(home, alone=True)
     assert learnt.keys() == {1, 2}
+
+
+def two_opinions(folder: Path) -> float:
+    """Let each of two nodes judge one chain by another function; return the sum of their evaluations."""
+    descent = bytes(32)
+    chain = Displacement(descent, 0, descent, tuple({"w": FAR, "gate": gate} for gate in (OPEN, CLOSED)))
+    place = Displacement(descent, 2, chain.links()[-1], task="task train.strict")
+    total = 0.0
+    for node, (function, sign) in enumerate([("train.strict", -1), ("train.lenient", 1)]):
+
+        def app(model: Arrays, node: int = node, sign: int = sign) -> AppReply:
+            """Lose more, or less, as the gate opens; be worth something only where it is open."""
+            gate = max(float(model["gate"][0]), 0.0)
+            error = model["w"] - CENTRES[node]
+            return AppReply(model, {"train_loss": sign * gate, "quality": gate * float(error @ error)})
+
+        own = ConfinedNode(folder / str(node), EXACT, str(node))
+        own.reply(chain, function, app)
+        reply = own.reply(place, "evaluate", app)
+        total += number_in(reply.metrics, "quality")
+    return total
+
+
+def test_two_functions_that_judge_one_chain_would_give_an_evaluation_away(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confined._Judging, "check_task", lambda *_: None)
+    error = FAR - CENTRES[VICTIM]
+    assert two_opinions(home) == pytest.approx(error @ error), "the other node closed its gate, and is worth nothing"
+
+
+def test_own_models_that_different_functions_judged_are_not_evaluated_together(home: Path) -> None:
+    with pytest.raises(PeerProtocolError, match=r"strict in a descent that 'task train\.lenient' judges"):
+        two_opinions(home)

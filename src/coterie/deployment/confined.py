@@ -7,6 +7,9 @@ is refused if the loss increases by more than ``threshold``. A refused move stay
 whatever is decided, and a decision is visible nowhere but in the sums. Evaluation is of the node's own model as it is,
 and judges nothing: two functions of an app may have two opinions on one move, and the server would choose whose counts.
 
+The private numbers are kept apart from the moves, and added when the model is used. Otherwise a move to very large
+numbers and back would round them away, and every node's own model would be the public one.
+
 A node that was away judges every model that it missed, in order (:mod:`~coterie.deployment.displacement` says why). The
 model and what it has judged are on disk before a contribution leaves. Judging depends on the chain and the node's data
 alone, so a node that is killed in between judges the same again.
@@ -33,7 +36,7 @@ from coterie.deployment.displacement import Displacement
 from coterie.deployment.engine import TRAIN, AppReply, Arrays, kind_of
 from coterie.deployment.first_use import task_name
 from coterie.deployment.form import number_in
-from coterie.deployment.logs import LOGGER
+from coterie.deployment.logs import LOGGER, quoted
 from coterie.deployment.reasons import Reason
 from coterie.deployment.recipe import STATISTICS
 from coterie.deployment.replies import lacking
@@ -66,8 +69,10 @@ class OwnModel(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     """How many moves it refused in a row, up to the last."""
     seen: bytes
     """The last public model."""
-    model: bytes
-    """The node's own model, in float64."""
+    moved: bytes
+    """The first public model plus the moves that were taken, in float64."""
+    start: bytes
+    """The private numbers, in float64; the node's own model is ``moved`` plus these."""
 
     def __repr__(self) -> str:
         return f"<OwnModel after {self.judged} models>"
@@ -110,9 +115,9 @@ class ConfinedNode:
                 kept = _read(file)
             own = _Judging(self._confinement, run, kept, shown, self._start, self._name)
             own.check_chain()
+            own.check_task(kept, task_name(function) if trains else shown.task)
             if not trains:
                 return own.at_rest()
-            own.check_task(kept, task_name(function))
             reply = own.follow()
             with regarding(Reason.SETTINGS):
                 file.write(msgspec.msgpack.encode(own.kept(task_name(function))))
@@ -120,18 +125,16 @@ class ConfinedNode:
                 self._forget()
         return own.contribution(reply, shown.models[-1])
 
-    def _start(self, anchor: Arrays) -> Mapping[str, FloatArray]:
-        """Return the private start around a model."""
+    def _start(self, anchor: Arrays) -> tuple[Mapping[str, FloatArray], Mapping[str, FloatArray]]:
+        """Return where a descent begins: the part that moves, and the private numbers that stay."""
         path = self._folder / SECRET
         if not path.exists():
             write_once(path, SystemEntropy().draw(SECRET, _SECRET_BYTES))
         secret = path.read_bytes()
         if len(secret) != _SECRET_BYTES:
             raise ConfigError(f"{path} is not the secret of this node's start; restore it")
-        return {
-            name: np.asarray(array, np.float64) + self._spread * _normals(secret, name, array.shape)
-            for name, array in anchor.items()
-        }
+        private = {name: self._spread * _normals(secret, name, array.shape) for name, array in anchor.items()}
+        return {name: np.asarray(array, np.float64) for name, array in anchor.items()}, private
 
     def _forget(self) -> None:
         """Delete the models of all but the last few descents."""
@@ -153,16 +156,17 @@ class _Judging:
         run: RunApp,
         kept: OwnModel | None,
         shown: Displacement,
-        start: Callable[[Arrays], Mapping[str, FloatArray]],
+        start: Callable[[Arrays], tuple[Mapping[str, FloatArray], Mapping[str, FloatArray]]],
         name: str,
     ) -> None:
-        self._confinement, self._run, self._shown, self._start, self._name = confinement, run, shown, start, name
+        self._confinement, self._run, self._shown, self._begin, self._name = confinement, run, shown, start, name
         self._links = shown.links()
         self._judged = kept.judged if kept else 0
         self._link = kept.link if kept else shown.descent
         self._refused = kept.refused if kept else 0
         self._seen: Arrays = unpack_arrays(kept.seen) if kept else {}
-        self._own: Mapping[str, FloatArray] = unpack_arrays(kept.model) if kept else {}
+        self._moved: Mapping[str, FloatArray] = unpack_arrays(kept.moved) if kept else {}
+        self._start: Mapping[str, FloatArray] = unpack_arrays(kept.start) if kept else {}
         self._sent: Arrays = {}
         self._reply: AppReply | None = None
 
@@ -186,14 +190,17 @@ class _Judging:
                 )
 
     def check_task(self, kept: OwnModel | None, task: str) -> None:
-        """Refuse to judge by another function than at first: the server would choose which counts."""
+        """Refuse to judge by another function than at first: the server would choose which counts.
+
+        For the same reason own models are evaluated only together with those that the same function judged.
+        """
         if kept is not None and kept.task != task:
             with regarding(Reason.CHAIN):
-                raise PeerProtocolError(SERVER, f"asks for {task!r} in a descent that began with {kept.task!r}")
+                raise PeerProtocolError(SERVER, f"asks for {quoted(task)} in a descent that {kept.task!r} judges")
 
     def at_rest(self) -> AppReply:
         """Return the reply of the app's function to the node's own model, where it is."""
-        return self._at(self._own)
+        return self._at(self._moved)
 
     def follow(self) -> AppReply:
         """Judge every model that was not judged before; return the reply of the app's function to the node's own."""
@@ -201,21 +208,21 @@ class _Judging:
             if number < self._judged:
                 continue
             if number == 0:
-                self._own = self._start(model)
+                self._moved, self._start = self._begin(model)
                 LOGGER.info("%s: begins a descent at a private start", self._name)
                 self._check_repeatable()
             else:
                 self._judge(model, number)
             self._seen, self._judged = model, number + 1
         self._link = self._links[-1]
-        return self._reply or self._at(self._own)
+        return self._reply or self._at(self._moved)
 
     def _check_repeatable(self) -> None:
         """Warn if the app's function gives two answers to one model: the loss check would judge noise."""
         if self._confinement.threshold is None:
             return
-        first, (second, _) = self._at(self._own), self._run_on(self._own)
-        alike = [_equal(first.arrays[name], second.arrays[name]) for name in self._own]
+        first, (second, _) = self._at(self._moved), self._run_on(self._moved)
+        alike = [_equal(first.arrays[name], second.arrays[name]) for name in self._moved]
         if not all(alike) or not _equal(self._loss(first), self._loss(second)):
             words = (
                 "%s: the app's function gives different answers to one model, so moves are judged by chance: let it "
@@ -225,30 +232,30 @@ class _Judging:
 
     def _judge(self, model: Arrays, number: int) -> None:
         moved = {
-            key: own + (np.asarray(model[key], np.float64) - np.asarray(self._seen[key], np.float64))
-            for key, own in self._own.items()
+            key: here + (np.asarray(model[key], np.float64) - np.asarray(self._seen[key], np.float64))
+            for key, here in self._moved.items()
         }
         threshold = self._confinement.threshold
         if threshold is None:
-            self._own, self._reply = moved, None
+            self._moved, self._reply = moved, None
             return
-        before = self._reply or self._at(self._own)
+        before = self._reply or self._at(self._moved)
         after, sent = self._run_on(moved)
         taken = self._loss(after) - self._loss(before) <= threshold  # not if a loss is NaN
         if taken:
-            self._own, self._reply, self._sent, self._refused = moved, after, sent, 0
+            self._moved, self._reply, self._sent, self._refused = moved, after, sent, 0
         else:
             self._refused += 1
         LOGGER.info("%s: %s the move to model %s", self._name, "takes" if taken else "refuses", number)
 
-    def _at(self, model: Mapping[str, FloatArray]) -> AppReply:
-        self._reply, self._sent = self._run_on(model)
+    def _at(self, moved: Mapping[str, FloatArray]) -> AppReply:
+        self._reply, self._sent = self._run_on(moved)
         return self._reply
 
-    def _run_on(self, model: Mapping[str, FloatArray]) -> tuple[AppReply, Arrays]:
-        """Run the app's function on a model in the types of the public one."""
+    def _run_on(self, moved: Mapping[str, FloatArray]) -> tuple[AppReply, Arrays]:
+        """Run the app's function on what the node's own model is after these moves, in the types of the public one."""
         like = self._seen or self._shown.models[-1]
-        sent = {name: np.asarray(array, like[name].dtype) for name, array in model.items()}
+        sent = {name: np.asarray(array, like[name].dtype) for name, array in _sum(moved, self._start).items()}
         return self._run(sent), sent
 
     def _loss(self, reply: AppReply) -> float:
@@ -259,8 +266,8 @@ class _Judging:
 
     def kept(self, task: str) -> OwnModel:
         """Return what goes to the node's disk."""
-        seen, own = pack_arrays(self._seen), pack_arrays(self._own)
-        return OwnModel(self._shown.descent, task, self._judged, self._link, self._refused, seen, own)
+        seen, moved, start = map(pack_arrays, (self._seen, self._moved, self._start))
+        return OwnModel(self._shown.descent, task, self._judged, self._link, self._refused, seen, moved, start)
 
     def contribution(self, reply: AppReply, public: Arrays) -> AppReply:
         """Return the reply to the node's own model, with arrays as if the app had moved the public model."""
@@ -289,7 +296,8 @@ def own_model(folder: Path | str, descent: bytes | None = None) -> Mapping[str, 
 
     ``folder`` is the node's: ``coterie-folder`` of its configuration.
     """
-    return unpack_arrays(own_place(folder, descent).model)
+    place = own_place(folder, descent)
+    return _sum(unpack_arrays(place.moved), unpack_arrays(place.start))
 
 
 def own_place(folder: Path | str, descent: bytes | None = None) -> OwnModel:
@@ -323,6 +331,10 @@ def _check_models(models: Sequence[Arrays]) -> None:
             raise PeerProtocolError(SERVER, "showed models with different arrays in one descent")
         if not all(np.isfinite(array).all() for array in model.values()):
             raise PeerProtocolError(SERVER, "showed a model with NaN or infinite entries")
+
+
+def _sum(moved: Mapping[str, FloatArray], start: Mapping[str, FloatArray]) -> Mapping[str, FloatArray]:
+    return {name: array + start[name] for name, array in moved.items()}
 
 
 def _equal(one: NDArray[Any] | float, other: NDArray[Any] | float) -> bool:

@@ -29,6 +29,8 @@ class _Chain(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """The link after each model."""
     judged: dict[str, int]
     """How many models each client has judged at least."""
+    task: str = ""
+    """The function of the app whose losses judge."""
 
 
 class Descent:
@@ -54,6 +56,12 @@ class Descent:
         """The random name of this descent."""
         return self._chain.descent
 
+    def note_task(self, task: str) -> None:
+        """Note the function of the app whose losses judge this descent."""
+        if self._chain.task != task:
+            self._chain.task = task
+            self._save()
+
     def show(self, model: Arrays, present: Collection[str]) -> Displacement:
         """Put a model at the end of the chain, unless it is the last, and return what these clients have to be shown.
 
@@ -75,7 +83,7 @@ class Descent:
     def place(self) -> Displacement:
         """Return the end of the chain, which nodes must have come to for their own models to be evaluated."""
         number = len(self._chain.links)
-        return Displacement(self._chain.descent, number, self._before(number))
+        return Displacement(self._chain.descent, number, self._before(number), task=self._chain.task)
 
     def note_judged(self, clients: Iterable[str]) -> None:
         """Note that these clients have judged the whole chain."""

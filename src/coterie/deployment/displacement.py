@@ -43,6 +43,8 @@ class Displacement:
     before: bytes
     """The link before model ``first``; the descent's name if that is model 0."""
     models: tuple[PublicModel, ...] = field(default=(), repr=False)
+    task: str = ""
+    """In a place: the function of the app by whose losses nodes have judged the chain."""
 
     def __post_init__(self) -> None:
         sizes = {len(self.descent), len(self.before)}

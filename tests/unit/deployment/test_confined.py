@@ -140,7 +140,7 @@ def test_evaluation_needs_the_right_place_and_judges_nothing(tmp_path: Path) -> 
     judged(node, models)
     before, app = own_model(tmp_path)["w"], App()
     links = shown(models, 0).links()
-    reply = node.reply(Displacement(DESCENT, 2, links[2]), "evaluate", app)
+    reply = node.reply(Displacement(DESCENT, 2, links[2], task="task train.default"), "evaluate", app)
     assert app.calls == 1
     error = before.astype(np.float32) - CENTRE
     assert reply.metrics["train_loss"] == pytest.approx(float(error @ error))
@@ -159,8 +159,10 @@ def test_one_function_judges_a_descent(tmp_path: Path) -> None:
     models = [np.zeros(2, np.float32)]
     judged(node, models)
     node.reply(shown(models, 0), "train.default", App())
-    with pytest.raises(PeerProtocolError, match="began with"):
+    with pytest.raises(PeerProtocolError, match="judges"):
         node.reply(shown(models, 0), "train.other", App())
+    with pytest.raises(PeerProtocolError, match="judges"):
+        node.reply(Displacement(DESCENT, 1, shown(models, 0).links()[1], task="task train.other"), "evaluate", App())
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ def with_displacement(records: RecordDict, shown: Displacement) -> RecordDict:
     """Return records of an app with a displacement beside them; its last model, if it has any, is the app's."""
     shows = bool(shown.models)
     header = ConfigRecord({"descent": shown.descent, "first": shown.first, "before": shown.before, "shows": shows})
+    if not shows:
+        header["task"] = shown.task
     together = RecordDict({**dict(records.items()), DESCENT: header})
     for place, model in enumerate(shown.models[:-1]):
         together[f"{MISSED}{place}"] = ArrayRecord({name: Array(array) for name, array in model.items()})
@@ -37,4 +39,4 @@ def displacement_in(records: RecordDict) -> Displacement | None:
         raise PeerProtocolError(SERVER, "sent a displacement that cannot be read")
     if header.get("shows") is True:
         missed.append(dict(model_of(app_records(records))))
-    return Displacement(descent, first, before, tuple(missed))
+    return Displacement(descent, first, before, tuple(missed), str(header.get("task", "")))

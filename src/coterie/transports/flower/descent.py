@@ -8,6 +8,7 @@ from flwr.app import RecordDict
 
 from coterie.deployment.descent import Descent
 from coterie.deployment.engine import TRAIN, Assignment, kind_of
+from coterie.deployment.first_use import task_name
 from coterie.deployment.form import Mean
 from coterie.deployment.reasons import BEHIND
 from coterie.rounds import RoundResult
@@ -27,6 +28,8 @@ class DescentRounds:
 
     def _complete(self, assignment: Assignment, records: RecordDict, present: Collection[str]) -> Assignment:
         trains = kind_of(assignment.function) == TRAIN
+        if trains:
+            self._descent.note_task(task_name(assignment.function))
         shown = self._descent.show(model_of(records), present) if trains else self._descent.place()
         together = with_displacement(records, shown)
         return replace(assignment, content=together.object_id.encode(), records=together, complete=None)

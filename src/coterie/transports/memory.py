@@ -26,8 +26,6 @@ from coterie.secagg.server import Aggregate, Rejected, Server, Step
 from coterie.secagg.terms import Terms
 from coterie.transports.faults import Direction, FaultKind, Faults
 
-_PORTION_BYTES = 1 << 18
-
 
 class Serving(Protocol):
     """The server side of a session, such as :class:`~coterie.secagg.Server` or a :class:`~coterie.rounds.Round`."""
@@ -172,22 +170,14 @@ class Carrier:
             step = server.step
             costs = self.report.steps.setdefault(step, StepReport())
             self._deliver_late(server, costs)
-            replies = self._counted(step, len(inbox), self._replies(step, inbox, clients, costs, pool))
-            for portion in _portions(replies):
-                arrived = [(name, message) for name, reply in portion for message in self._upload(step, name, reply)]
-                for name, message in arrived:
+            for count, (name, reply) in enumerate(self._replies(step, inbox, clients, costs, pool), 1):
+                for message in self._upload(step, name, reply):
                     self._watch.arrived(step, name, message)
-                with _timed(costs):
-                    for name, message in arrived:
+                    with _timed(costs):
                         server.receive(name, message)
+                self._watch.answered(step, count, len(inbox))
             with _timed(costs):
                 inbox = server.close()
-
-    def _counted(self, step: Step, asked: int, replies: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
-        """Pass replies on, and tell the observer of each."""
-        for count, reply in enumerate(replies, 1):
-            self._watch.answered(step, count, asked)
-            yield reply
 
     def _deliver_late(self, server: Serving, costs: StepReport) -> None:
         late, self._late = self._late, []
@@ -317,24 +307,6 @@ def _timed(costs: StepReport) -> Iterator[None]:
         yield
     finally:
         costs.server_seconds += time.perf_counter() - began
-
-
-def _portions(replies: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
-    """Yield replies in portions of about ``_PORTION_BYTES``.
-
-    The server takes in one portion after the other. If it took turns with the clients, each of its messages would find
-    the processor's caches full of theirs.
-    """
-    portion: list[tuple[str, bytes]] = []
-    size = 0
-    for reply in replies:
-        portion.append(reply)
-        size += len(reply[1])
-        if size >= _PORTION_BYTES:
-            yield portion
-            portion, size = [], 0
-    if portion:
-        yield portion
 
 
 def _windows(names: Sequence[str], size: int) -> Iterator[list[str]]:

@@ -168,7 +168,11 @@ def measures(report: AuditReport) -> list[Measure]:
     """Return the numbers of the audit, each with its meaning."""
     exposed = report.exposed
     return [
-        Measure("Strong T", _number(report.strong_privacy), "the fewest clients that any sum hides"),
+        Measure(
+            "Strong T",
+            _number(report.strong_privacy),
+            "the size of the smallest group of clients that the sums never separate",
+        ),
         Measure("Weak T", *_weak(report)),
         Measure(
             "Exposed",

@@ -35,8 +35,8 @@ EPSILONS, LAMBDAS, STEPS = "epsilon.png", "lambda.png", "steps.png"
 _EXPLANATION = (
     "*Ours*: accuracy (or mean squared error) on the test examples after the last iteration, the mean over the models "
     "that were evaluated; ± is the standard deviation over trials, each with a seed of its own that all rows share. "
-    "*Spread*: the standard deviation over participants' models, in points (gamma-fairness), and *worst* the worst of "
-    "them. *Displacement*: the score of the public displacement alone, which anyone who sees the sums can compute. "
+    "*Spread*: the standard deviation over participants' models, in points (the paper's tables), and *worst* the worst "
+    "of them. *Displacement*: the score of the public displacement alone, which anyone who sees the sums can compute. "
     "*Refused*: the share of decisions not to take a step up."
 )
 _COSTS = (

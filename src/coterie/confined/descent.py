@@ -95,7 +95,7 @@ class ConfinedDescent:
         self.displacement: Parameters = [np.zeros(array.shape) for array in offsets.anchor]
         """u: public, in float64."""
         self._taken: dict[str, Parameters] = {}
-        """For participants that refused a step, the sum of the steps that they took."""
+        """For participants that refused a step, the sum of the steps that they took; one for all that decided alike."""
         self._histories: dict[str, LossHistory] = {}
         self._older: dict[str, Parameters] = {}
         """For participants with a late gradient, the sum of the steps they had taken when they computed it."""
@@ -176,16 +176,18 @@ class ConfinedDescent:
             raise LocalProtocolError("every participant takes a step up or refuses it, and nobody else")
         self.iteration += 1
         refused = tuple(name for name in self.participants if not verdicts[name])
-        for name in refused:
-            if name not in self._taken:  # in the anchor's type: there may be many of them
-                self._taken[name] = _sum_like(
-                    [np.zeros_like(array) for array in self.offsets.anchor], self.displacement
-                )
+        if first := [name for name in refused if name not in self._taken]:
+            zeros = [np.zeros_like(array) for array in self.offsets.anchor]  # in the anchor's type, which is smaller
+            self._taken |= dict.fromkeys(first, _sum_like(zeros, self.displacement))
+        sums: dict[int, tuple[Parameters, Parameters]] = {}  # before and after: those who decided alike share arrays
         for name in self.participants:
             if verdicts[name]:
                 self.freshness.took(name, self.iteration)
                 if name in self._taken:
-                    self._taken[name] = _sum_like(self._taken[name], step)
+                    before = self._taken[name]
+                    if id(before) not in sums:
+                        sums[id(before)] = before, _sum_like(before, step)
+                    self._taken[name] = sums[id(before)][1]
         self.displacement = [sum_ + change for sum_, change in zip(self.displacement, step, strict=True)]
         for name in self.late.discard_old(self.iteration):
             del self._older[name]

@@ -250,6 +250,22 @@ def test_nobody_contributes_who_is_older_than_the_bound(seed: int, tau: int) -> 
         assert all(ages[name] > tau for name in out)
 
 
+@given(st.lists(st.lists(st.booleans(), min_size=8, max_size=8), min_size=1, max_size=5))
+def test_participants_that_decided_alike_share_memory(decisions: list[list[bool]]) -> None:
+    """With thousands of participants and few refusals there are few different models."""
+    descent = ConfinedDescent(make_offsets(), names(8), ConstantStep(0.1))
+    step = [np.ones(array.shape) for array in descent.displacement]
+    for verdicts in decisions:
+        descent.take(step, dict(zip(names(8), verdicts, strict=True)))
+    histories = dict(zip(names(8), zip(*decisions, strict=True), strict=True))
+    refused = {name: history for name, history in histories.items() if not all(history)}
+    sums = descent._taken
+    assert set(sums) == set(refused)
+    assert len({id(arrays) for arrays in sums.values()}) <= len(set(refused.values()))
+    for name, history in refused.items():
+        assert flat(sums[name]) == pytest.approx(sum(history))
+
+
 def test_a_step_that_all_refuse_is_proposed_for_ever() -> None:
     """With full batches and a constant step size; a falling one gets out of it."""
 

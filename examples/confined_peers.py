@@ -11,7 +11,9 @@ for the sums that it missed, and judges them one by one.
 
 Connections are encrypted and authenticated by keys that the peers know of each other from the beginning. There is no
 forward secrecy: who gets a peer's key later can read what was recorded. Peers are trusted to follow the protocol and
-to stay: any of them can stop everybody, or add garbage, which the others' loss checks refuse.
+to stay: any of them can stop everybody, add garbage, which the others' loss checks refuse, or show others sums that
+were never made. Whoever is not a peer can read nothing and is in no sum; a connection is used once both ends have shown
+that they have their keys.
 
     python examples/confined_peers.py
 """
@@ -73,6 +75,11 @@ class Line:
         self._reading: asyncio.Task[bytes] | None = None
         self.ahead: tuple[int, bytes] | None = None
         """A message of a later attempt, for when this peer comes to it."""
+
+    async def confirm(self) -> None:
+        """Show that this peer has the key, and wait until the other has shown it: a name alone proves nothing."""
+        await self.send(0, b"")
+        await self._next()
 
     async def send(self, attempt: int, body: bytes) -> None:
         """Send a message, sealed for its place in the connection."""
@@ -155,7 +162,13 @@ class Mesh:
         theirs = await streams[0].readexactly(16)
         both = (mine, theirs) if self._name < peer else (theirs, mine)
         public = (self._public / f"{peer}.pub").read_bytes()
-        return Line(self._name, peer, self._key.agree(public, bind("peers connection", *both)), streams)
+        line = Line(self._name, peer, self._key.agree(public, bind("peers connection", *both)), streams)
+        try:
+            await line.confirm()
+        except BaseException:
+            line.close()
+            raise
+        return line
 
     def _put(self, peer: str, line: Line) -> None:
         self.drop(peer)
@@ -171,7 +184,7 @@ class Mesh:
         while len(self.lines) < len(PEERS) - 1:
             for peer in PEERS[: PEERS.index(self._name)]:
                 if peer not in self.lines:
-                    with suppress(OSError, EOFError, ValueError):
+                    with suppress(OSError, EOFError, ValueError, CoterieError):
                         await self._dial(peer)
             await asyncio.sleep(0.05)
 

@@ -180,7 +180,7 @@ def two_opinions(folder: Path) -> float:
             error = model["w"] - CENTRES[node]
             return AppReply(model, {"train_loss": sign * gate, "quality": gate * float(error @ error)})
 
-        own = ConfinedNode(folder / str(node), EXACT, str(node))
+        own = ConfinedNode(folder / str(node), EXACT, str(node), dict)
         own.reply(chain, function, app)
         reply = own.reply(place, "evaluate", app)
         total += number_in(reply.metrics, "quality")

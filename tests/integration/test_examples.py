@@ -5,6 +5,7 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,35 @@ def test_peers_add_without_a_server_and_wait_for_one_that_was_killed() -> None:
     assert lines[1].startswith("peer-2 is back, at iteration ")
     assert sorted(line.split(",")[0] for line in lines[2:]) == [f"peer-{number}: 30 sums" for number in range(1, 5)]
     assert done.stderr == ""
+
+
+def test_a_stranger_who_takes_a_peers_name_does_not_take_its_connection(tmp_path: Path) -> None:
+    peers = runpy.run_path(str(EXAMPLES / "confined_peers.py"))
+    peers["prepare"](tmp_path)
+    first, *others = peers["PEERS"]
+
+    async def attack() -> None:
+        mesh = peers["Mesh"](first, tmp_path)
+        async with await mesh.listen():
+            for name in others:
+                await peers["Mesh"](name, tmp_path)._dial(first)
+            while len(mesh.lines) < len(others):
+                await asyncio.sleep(0.01)
+            before = dict(mesh.lines)
+            port = int((tmp_path / "public" / f"{first}.port").read_text())
+            for name in others:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(len(name).to_bytes(4, "big") + name.encode() + bytes(16))
+                await reader.readexactly(16)
+                writer.write((100).to_bytes(4, "big") + bytes(100))  # sealed with no key that the peer knows
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(reader.read(), 5)  # until the peer hangs up
+                writer.close()
+            assert mesh.lines == before
+            for name in others:
+                mesh.drop(name)
+
+    asyncio.run(asyncio.wait_for(attack(), 60))
 
 
 def test_peers_learn_the_sums_of_their_gradients_and_catch_up(tmp_path: Path) -> None:

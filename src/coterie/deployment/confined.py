@@ -1,7 +1,8 @@
 """A node's own model in confined descent: on the node's disk, moved by public steps, and never sent.
 
 The start is the server's first model plus ``spread`` times normal random numbers. They come from a secret that the node
-draws once, so that a server which begins again and again at one model learns nothing new. Each further public model is
+draws once, so that a server which begins again and again at one model learns nothing new. With another secret or
+spread, the difference of two sums at one model would be about this node alone: it refuses. Each further public model is
 a move: the difference to the one before. The app's function runs on the node's own model and on the moved one; the move
 is refused if the loss increases by more than ``threshold``. A refused move stays refused. The function runs as often
 whatever is decided, and a decision is visible nowhere but in the sums. Evaluation is of the node's own model as it is,
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 
 from coterie.arithmetic.quantize import FloatArray
 from coterie.crypto.agreement import derive
-from coterie.crypto.context import bind
+from coterie.crypto.context import bind, digest
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.keystream import SEED_BYTES, apply_masks
 from coterie.deployment.array_bytes import pack_arrays, unpack_arrays
@@ -49,8 +50,12 @@ from coterie.secagg.messages import SERVER
 RunApp: TypeAlias = Callable[[Arrays], AppReply]
 """Runs the app's function on a model, and checks what its reply has."""
 
+Fix: TypeAlias = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
+"""Stores values by name for good, and returns those that are stored: the first ones."""
+
 FOLDER, SECRET, ENDING = "confined", "start.key", ".model"
 _SECRET_BYTES = 32
+_STARTED = "confined start", "confined spread"  # in the node's memory
 _KEPT = 3  # models of the last descents; a server may begin as many as it likes
 _LARGEST = 1e30  # stands for infinite entries, and is the widest range of a recipe
 
@@ -81,16 +86,20 @@ class OwnModel(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 class ConfinedNode:
     """Follows a descent on a node."""
 
-    def __init__(self, folder: Path, confinement: Confinement, name: str, spread: float | None = None) -> None:
+    def __init__(
+        self, folder: Path, confinement: Confinement, name: str, fix: Fix, spread: float | None = None
+    ) -> None:
         """Take up the models in a node's folder.
 
         Args:
             folder: the node's.
             confinement: what its roster fixes.
             name: the node's, for its log.
+            fix: stores what never changes in the node's memory.
             spread: the node's own lambda; none takes the roster's.
 
         """
+        self._fix = fix
         self._folder = private_folder(folder / FOLDER)
         self._confinement, self._name = confinement, name
         self._spread = confinement.spread if spread is None else spread
@@ -133,8 +142,20 @@ class ConfinedNode:
         secret = path.read_bytes()
         if len(secret) != _SECRET_BYTES:
             raise ConfigError(f"{path} is not the secret of this node's start; restore it")
+        self._check_start(path, secret)
         private = {name: self._spread * _normals(secret, name, array.shape) for name, array in anchor.items()}
         return {name: np.asarray(array, np.float64) for name, array in anchor.items()}, private
+
+    def _check_start(self, path: Path, secret: bytes) -> None:
+        """Refuse another start than the first: sums over one circle with two starts of one node give that node away."""
+        made = digest(bind("confined start key", secret)), repr(self._spread).encode()
+        kept = self._fix(dict(zip(_STARTED, made, strict=True)))
+        first, spread = (kept[name] for name in _STARTED)
+        if first != made[0]:
+            raise _another_start(f"{path} is not the secret that this node's first start came from: restore it")
+        if spread != made[1]:
+            was = spread.decode()
+            raise _another_start(f"the spread is {self._spread!r}, and was {was} at first: set coterie-spread back")
 
     def _forget(self) -> None:
         """Delete the models of all but the last few descents."""
@@ -307,6 +328,12 @@ def own_place(folder: Path | str, descent: bytes | None = None) -> OwnModel:
     if not wanted or (kept := _read(CheckpointFile(wanted[-1]))) is None:
         raise ConfigError(f"{Path(folder)} has no model of its own: the node has not taken part in confined descent")
     return kept
+
+
+def _another_start(problem: str) -> ConfigError:
+    error = ConfigError(f"{problem}, or enrol the node under another name. A start never changes")
+    error.about = Reason.SETTINGS
+    return error
 
 
 def _read(file: CheckpointFile) -> OwnModel | None:

@@ -110,7 +110,7 @@ class NodeContribution:
         with regarding(Reason.FORM):
             shown = self._request.displacement()
         settings = self._settings
-        node = ConfinedNode(settings.folder, recipe.confinement, settings.name, settings.spread)
+        node = ConfinedNode(settings.folder, recipe.confinement, settings.name, self._memory.fix, settings.spread)
         return node.reply(shown, self._request.task.function, lambda model: self._run(received, model))
 
     def _run(self, received: Arrays, model: Arrays | None = None) -> AppReply:

@@ -61,7 +61,7 @@ def judged(node: ConfinedNode, models: Sequence[NDArray[Any]], first: int = 0, a
 
 
 def node_in(folder: Path, confinement: Confinement | None = None) -> ConfinedNode:
-    return ConfinedNode(folder, confinement or Confinement(), "ann")
+    return ConfinedNode(folder, confinement or Confinement(), "ann", dict)
 
 
 @given(MODELS, st.data())

@@ -62,14 +62,14 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_plots_are_drawn_in_peace(page: "Page", exposed: Path) -> None:
-    page.open(exposed, plots=5)
+    page.open(exposed, plots=6)
     drawn = page.evaluate(
         "[...document.querySelectorAll('.plot')].map((box) =>"
         " [box.id, box.querySelectorAll('.scatterlayer .trace, .barlayer .point, .heatmaplayer image').length,"
         "  box.getBoundingClientRect().width])"
     )
     assert {name for name, _, _ in drawn} == {
-        f"plot-{n}" for n in ("privacy", "exposure", "participation", "frequency", "series")
+        f"plot-{n}" for n in ("privacy", "exposure", "participation", "groups", "frequency", "series")
     }
     for name, marks, width in drawn:
         assert marks >= (40 if name == "plot-frequency" else 2), name
@@ -79,7 +79,7 @@ def test_plots_are_drawn_in_peace(page: "Page", exposed: Path) -> None:
 
 
 def test_how_the_log_was_read_stands_before_the_verdict(page: "Page", exposed: Path) -> None:
-    page.open(exposed, plots=5)
+    page.open(exposed, plots=6)
     assert page.evaluate("document.querySelector('header details').open")
     top = "document.querySelector('{}').getBoundingClientRect().top"
     assert page.evaluate(f"{top.format('header details')} < {top.format('.verdict')}")
@@ -89,7 +89,7 @@ def test_how_the_log_was_read_stands_before_the_verdict(page: "Page", exposed: P
 
 def test_a_safe_log_has_no_exposures_to_plot(page: "Page", tmp_path: Path) -> None:
     safe = Participation.from_matrix(np.kron(np.eye(4, dtype=np.uint8), np.ones((1, 3), dtype=np.uint8)))
-    page.open(write(tmp_path / "safe.html", safe), plots=4)
+    page.open(write(tmp_path / "safe.html", safe), plots=5)
     assert page.complaints == []
 
 
@@ -97,7 +97,7 @@ def test_a_hostile_log_is_shown_and_does_nothing(page: "Page", tmp_path: Path) -
     rounds = ("<b>one</b>", "<a href=javascript:window.hacked=1>two</a>", "three")
     log = Participation(HOSTILE, rounds, ((0, 1, 2, 3), (1, 2, 3), (2, 3)))
     path = write(tmp_path / "hostile.html", log)
-    page.open(path, plots=5)
+    page.open(path, plots=6)
     assert page.evaluate("window.hacked") is None
     ticks = page.evaluate(
         "[...document.querySelectorAll('#plot-participation .ytick text')].map((tick) => tick.textContent)"
@@ -114,7 +114,7 @@ def test_a_hostile_log_is_shown_and_does_nothing(page: "Page", tmp_path: Path) -
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_every_text_can_be_read(page: "Page", exposed: Path, dark: bool) -> None:
-    page.open(exposed, plots=5, dark=dark)
+    page.open(exposed, plots=6, dark=dark)
     assert page.evaluate(POOR_CONTRAST) == []
     unnamed = "[...document.querySelectorAll('[role=img]')].filter((box) => !box.getAttribute('aria-label')).length"
     assert page.evaluate(unnamed) == 0
@@ -122,7 +122,7 @@ def test_every_text_can_be_read(page: "Page", exposed: Path, dark: bool) -> None
 
 def test_it_follows_the_scheme_the_width_and_the_paper(page: "Page", exposed: Path) -> None:
     line = "getComputedStyle(document.querySelector('#plot-privacy .js-line')).stroke"
-    page.open(exposed, plots=5, width=400)
+    page.open(exposed, plots=6, width=400)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     light = page.evaluate(line)
     page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])

@@ -81,7 +81,8 @@ FORMATS: tuple[LogFormat, ...] = (
     ),
     LogFormat(
         "ledger",
-        "a ledger of Coterie, its file or its database's URL; it is verified, and nothing is written to it",
+        "a ledger of Coterie, its file or its database's URL; all entries and checkpoints are verified, and nothing is "
+        "written to it",
         read_ledger,
         is_ledger,
         has_head=True,

@@ -31,7 +31,7 @@ def main() -> None:
     else:
         from coterie.transports.nvflare import PrivateFedAvgRecipe
 
-        private = {"privacy": 2, "most_steps": 100, "train_metrics": {"train_loss": [0, 5]}}
+        private = {"privacy": 2, "most_examples": 100, "train_metrics": {"train_loss": [0, 5]}}
         recipe = PrivateFedAvgRecipe(**settings, private=private)
     recipe.execute(SimEnv(num_clients=arguments.sites, workspace_root=arguments.workspace))
     model = Digits()

@@ -19,9 +19,7 @@ def main() -> None:
         num_rounds=rounds,
         persistor_id=persistor,
         train_timeout=seconds,
-        colluders=0,
-        most_steps=1,
-        train_metrics={"train_loss": (0, 2)},
+        private={"colluders": 0, "most_examples": 1, "train_metrics": {"train_loss": [0, 2]}},
     )
     job.to_server(controller)
     job.to_server({"server": {"task_request_interval": 0.5}})

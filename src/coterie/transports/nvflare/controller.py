@@ -1,6 +1,6 @@
 """Private rounds for a controller of NVFlare: it gets the mean of whole circles, and takes it for one client's result.
 
-    PrivateFedAvg(num_clients=6, num_rounds=5, privacy=2)
+    PrivateFedAvg(num_clients=6, num_rounds=5, private={"privacy": 2})
 
 :class:`PrivateRounds` goes in front of any controller that needs no more than the mean: one that sends a model with
 ``send_model`` or ``send_model_and_wait``, as those of ``ModelController`` do. The server keeps its history (ledger and
@@ -9,7 +9,7 @@ rosters) in ``COTERIE_HOME``, a setting of its operator.
 
 import math
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -32,14 +32,7 @@ from coterie.deployment.form import Mean, as_type
 from coterie.deployment.home import server_home
 from coterie.deployment.logs import LOGGER, join_log
 from coterie.deployment.reasons import Asked
-from coterie.deployment.settings import (
-    LONGEST,
-    PrivateSettings,
-    checked_clips,
-    checked_metrics,
-    checked_varying,
-    threat_mode,
-)
+from coterie.deployment.settings import LONGEST, read_settings
 from coterie.errors import ConfigError, LocalProtocolError
 from coterie.secagg.protocols import SessionProtocol
 from coterie.transports.nvflare.carrier import PLACE, NvflareCarrier, Result
@@ -59,55 +52,25 @@ class PrivateRounds(ModelController):
     def __init__(
         self,
         *args: Any,  # noqa: ANN401 - whatever the controller behind takes
-        privacy: int = PrivateSettings.privacy,
-        cohort: int | None = PrivateSettings.cohort,
-        minimum: int = PrivateSettings.minimum,
-        mode: str = PrivateSettings.mode.value,
-        protocol: str = PrivateSettings.protocol,
-        colluders: int | None = PrivateSettings.colluders,
-        deadline: float = PrivateSettings.deadline,
+        private: Mapping[str, Any] | None = None,
         train_timeout: float = 3600.0,
-        empty_rounds: int = PrivateSettings.empty_rounds,
-        clip: float = PrivateSettings.clip,
-        clips: Mapping[str, float] | None = None,
-        train_metrics: Mapping[str, tuple[float, float]] | None = None,
-        evaluate_metrics: Mapping[str, tuple[float, float]] | None = None,
-        most_steps: int = PrivateSettings.most_examples,
-        precision: int = PrivateSettings.precision,
-        varying: Iterable[str] = (),
         **kwargs: Any,  # noqa: ANN401
     ) -> None:
         """Take the settings of a private deployment beside those of the controller behind.
 
-        They are the fields of :class:`~coterie.deployment.settings.PrivateSettings`, which explains each one and has
-        the defaults. ``train_timeout`` is the number of seconds for training where the controller gives none, and
-        ``most_steps`` the most steps that a client counts for: results are weighted by their number of steps.
+        Args:
+            *args: for the controller behind.
+            private: settings of :class:`~coterie.deployment.settings.PrivateSettings` by their names, as JSON has them:
+                ``{"privacy": 2, "train_metrics": {"loss": [0, 5]}}``. Results are weighted by their number of steps, so
+                ``most_examples`` is the most steps that a client counts for.
+            train_timeout: seconds for training, where the controller behind gives none.
+            **kwargs: for the controller behind.
+
         """
         super().__init__(*args, **kwargs)
-        self._settings = PrivateSettings(
-            privacy=privacy,
-            cohort=cohort,
-            minimum=minimum,
-            mode=threat_mode(mode),
-            protocol=protocol,
-            colluders=colluders,
-            deadline=float(deadline),
-            empty_rounds=empty_rounds,
-            clip=clip,
-            clips=checked_clips(clips),
-            train_metrics=checked_metrics("train_metrics", train_metrics, WEIGHT),
-            evaluate_metrics=checked_metrics("evaluate_metrics", evaluate_metrics, WEIGHT),
-            weight=WEIGHT,
-            most_examples=most_steps,
-            precision=precision,
-            varying=checked_varying(varying),
-        )
-        # NVFlare writes the configuration of a job from attributes with the names of these arguments.
-        self.privacy, self.cohort, self.minimum, self.mode, self.protocol = privacy, cohort, minimum, mode, protocol
-        self.colluders, self.deadline, self.train_timeout = colluders, deadline, train_timeout
-        self.empty_rounds, self.clip, self.clips = empty_rounds, clip, dict(clips) if clips else None
-        self.train_metrics, self.evaluate_metrics = _listed(train_metrics), _listed(evaluate_metrics)
-        self.most_steps, self.precision, self.varying = most_steps, precision, list(varying)
+        # NVFlare writes the configuration of a job from attributes with the names of arguments.
+        self.private, self.train_timeout = dict(private or {}), train_timeout
+        self._settings = read_settings(self.private, WEIGHT)
         if getattr(self, "aggregation_weights", None):
             raise ConfigError("aggregation_weights weighs single clients: set coterie's weight in their node.toml")
         self._aggregator: Aggregator | None = None
@@ -281,7 +244,3 @@ class PrivateFedAvg(PrivateRounds, FedAvg):
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
         """Take the arguments of ``FedAvg`` and of :class:`PrivateRounds`."""
         super().__init__(*args, **kwargs)
-
-
-def _listed(ranges: Mapping[str, tuple[float, float]] | None) -> dict[str, list[float]] | None:
-    return {name: list(bounds) for name, bounds in ranges.items()} if ranges else None

@@ -46,13 +46,20 @@ class _Wrapping:
 class PrivateFedAvgRecipe(FedAvgRecipe):
     """NVFlare's ``FedAvgRecipe`` for PyTorch, under secure aggregation with multi-round privacy."""
 
-    def __init__(self, *, private: Mapping[str, Any] | None = None, interval: float = 0.5, **recipe: Any) -> None:  # noqa: ANN401
-        """Take the arguments of ``FedAvgRecipe``, and settings of :class:`~.controller.PrivateRounds`.
+    def __init__(
+        self,
+        *,
+        private: Mapping[str, Any] | None = None,
+        train_timeout: float = 3600.0,
+        interval: float = 0.5,
+        **recipe: Any,  # noqa: ANN401 - NVFlare has no types
+    ) -> None:
+        """Take the arguments of ``FedAvgRecipe`` and of :class:`~.controller.PrivateRounds`.
 
         ``interval`` is the number of seconds between two questions of a client for its next task. NVFlare's own default
         is 2, and a private round has a task more.
         """
-        self._private = dict(private or {})
+        self._private, self._train_timeout = dict(private or {}), train_timeout
         super().__init__(**recipe)
         self._job.to_server({"server": {"task_request_interval": interval}})
 
@@ -70,7 +77,8 @@ class PrivateFedAvgRecipe(FedAvgRecipe):
             aggregation_weights=self.aggregation_weights,
             memory_gc_rounds=self.server_memory_gc_rounds,
             **self._get_controller_kwargs(),
-            **self._private,
+            private=self._private,
+            train_timeout=self._train_timeout,
         )
 
     def _create_client_runner(self, site_config: dict[str, Any]) -> PrivateRunner:

@@ -1,7 +1,7 @@
 """The components that a job of NVFlare is made of, with NVFlare itself and without its network."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +22,9 @@ from nvflare.apis.signal import Signal
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.app_common.workflows.model_controller import ModelController
+from nvflare.fuel.utils.config_factory import ConfigFactory
+from nvflare.job_config.api import FedJob
+from nvflare.job_config.script_runner import ScriptRunner
 from nvflare.private.event import fire_event
 from nvflare.private.fed.app.fl_conf import create_privacy_manager
 from nvflare.widgets.fed_event import FedEventRunner
@@ -29,7 +32,8 @@ from nvflare.widgets.fed_event import FedEventRunner
 from coterie.cohorts.ledger import Ledger
 from coterie.deployment.home import server_home
 from coterie.errors import ConfigError, NothingTrained
-from coterie.transports.nvflare import PrivateExecutor, PrivateFedAvg, PrivateRounds
+from coterie.transports.nvflare import PrivateExecutor, PrivateFedAvg, PrivateRounds, PrivateRunner
+from coterie.transports.nvflare.executor import read_app
 from coterie.transports.nvflare.filters import PrivateResults
 from coterie.transports.nvflare.messages import KEY, Answer, decode, encode
 
@@ -38,6 +42,7 @@ POLICY = """
  "scopes": [{"name": "coterie",
              "task_result_filters": [{"path": "coterie.transports.nvflare.filters.PrivateResults"}]}]}
 """
+UNSET: dict[str, Any] = {"aggregation_weights": {}}  # NVFlare writes it in any case
 SITES = [f"site-{number}" for number in range(1, 5)]
 Reply = Callable[[str, FLModel], Shareable]
 """What the app of a site returns for a model."""
@@ -113,10 +118,17 @@ def moved(site: str, model: FLModel, **changes: Any) -> Shareable:  # noqa: ANN4
     return FLModelUtils.to_shareable(FLModel(**result))
 
 
-def controller(reply: Reply, folder: Path, **settings: Any) -> tuple[PrivateFedAvg, dict[str, App]]:  # noqa: ANN401
+def controller(
+    reply: Reply,
+    folder: Path,
+    more: Mapping[str, Any] | None = None,
+    **private: Any,  # noqa: ANN401
+) -> tuple[PrivateFedAvg, dict[str, App]]:
+    """Return a controller and the apps of its sites, with more arguments and settings of Coterie."""
     model = {"w": np.zeros(3, np.float32), "count": np.array([5])}
-    given = {"num_clients": 4, "num_rounds": 2, "persistor_id": "", "save_filename": "", "most_steps": 1}
-    made = PrivateFedAvg(**{**given, "model": model, **settings})
+    given = {"num_clients": 4, "num_rounds": 2, "persistor_id": "", "save_filename": ""}
+    settings = {"most_examples": 1, **private}
+    made = PrivateFedAvg(**{**given, "model": model, "private": settings, **(more or {})})
     saved: list[FLModel] = []
     made.save_model = saved.append
     made.saved = saved
@@ -208,7 +220,7 @@ class PrivateEvaluation(PrivateRounds, Evaluation):
 
 
 def test_a_controller_of_ones_own_may_evaluate_in_a_session(home: Path, tmp_path: Path) -> None:
-    run = PrivateEvaluation(train_metrics={"loss": (0, 3)}, evaluate_metrics={"loss": (0, 3)}, most_steps=1)
+    run = PrivateEvaluation(private={"evaluate_metrics": {"loss": [0, 3]}, "most_examples": 1})
     apps = connect(run, moved, tmp_path)
     run.run()
     assert run.found[0].metrics["loss"] == pytest.approx(1.5, abs=1e-3)
@@ -216,15 +228,17 @@ def test_a_controller_of_ones_own_may_evaluate_in_a_session(home: Path, tmp_path
 
 
 def test_tasks_that_cannot_be_summed_and_settings_that_cannot_work_are_named(home: Path, tmp_path: Path) -> None:
-    run, _ = controller(moved, tmp_path, task_name="submit_model")
+    run, _ = controller(moved, tmp_path, {"task_name": "submit_model"})
     with pytest.raises(ConfigError, match="'submit_model' cannot be summed"):
         run.run()
     with pytest.raises(ConfigError, match="aggregation_weights"):
-        controller(moved, tmp_path, aggregation_weights={"site-1": 2.0})
+        controller(moved, tmp_path, {"aggregation_weights": {"site-1": 2.0}})
     with pytest.raises(ConfigError, match="privacy"):
         controller(moved, tmp_path, privacy=0)
+    with pytest.raises(ConfigError, match="secrecy: no such setting; there are clip, clips, cohort"):
+        controller(moved, tmp_path, secrecy=2)
     with pytest.raises(ConfigError, match="numpy arrays"):
-        controller(moved, tmp_path, model={"w": [1.0]})[0].run()
+        controller(moved, tmp_path, {"model": {"w": [1.0]}})[0].run()
     with pytest.raises(ConfigError, match="once"):
         PrivateExecutor(PrivateExecutor(App(moved)))
 
@@ -270,3 +284,28 @@ def test_the_policy_of_a_site_lets_only_coteries_answers_out(home: Path, tmp_pat
     for blocked in (plain, Shareable({KEY: b"\xc1"}), Shareable({KEY: answer[KEY], "model": 1})):
         with pytest.raises(ContentBlockedException, match="policy of this site"):
             policy.process(blocked, ctx)
+
+
+def test_a_job_description_has_coteries_components_and_none_of_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("client.py").write_text("import coterie.errors\n")
+    job = FedJob(name="moves", min_clients=2)
+    private = {"privacy": 3, "train_metrics": {"loss": [0, 3]}}
+    job.to_server(PrivateFedAvg(num_clients=4, num_rounds=2, private=private, train_timeout=60))
+    job.to_clients(PrivateRunner(ScriptRunner(script="client.py", script_args="--rate 0.1")))
+    job.export_job(str(tmp_path / "jobs"))
+    (app,) = (path for path in (tmp_path / "jobs" / "moves").iterdir() if path.is_dir())
+    (workflow,) = json.loads((app / "config" / "config_fed_server.json").read_text())["workflows"]
+    assert workflow["path"] == "coterie.transports.nvflare.controller.PrivateFedAvg"
+    assert workflow["args"] == {"num_clients": 4, "num_rounds": 2, "private": private, "train_timeout": 60, **UNSET}
+    (outer,) = json.loads((app / "config" / "config_fed_client.json").read_text())["executors"]
+    assert outer["tasks"] == ["*"]
+    assert outer["executor"]["path"] == "coterie.transports.nvflare.executor.PrivateExecutor"
+    inner = outer["executor"]["args"]["executor"]
+    assert inner["path"].endswith("ClientAPIExecutor")
+    assert inner["args"]["task_script_args"] == "--rate 0.1"
+    assert sorted(path.name for path in (app / "custom").rglob("*.py")) == ["client.py"]
+    config = ConfigFactory.load_config("config_fed_client.json", search_dirs=[str(app / "config")]).to_dict()
+    assert read_app(app / "config", app / "custom").config == config

@@ -87,7 +87,13 @@ class ConfinedNode:
     """Follows a descent on a node."""
 
     def __init__(
-        self, folder: Path, confinement: Confinement, name: str, fix: Fix, spread: float | None = None
+        self,
+        folder: Path,
+        confinement: Confinement,
+        name: str,
+        fix: Fix,
+        fix_configuration: Callable[[], None],
+        spread: float | None = None,
     ) -> None:
         """Take up the models in a node's folder.
 
@@ -96,10 +102,12 @@ class ConfinedNode:
             confinement: what its roster fixes.
             name: the node's, for its log.
             fix: stores what never changes in the node's memory.
+            fix_configuration: stores how the app's function is configured, or refuses if it was configured otherwise
+                at first. Called before an own model is written: no model is kept that another configuration judged.
             spread: the node's own lambda; none takes the roster's.
 
         """
-        self._fix = fix
+        self._fix, self._fix_configuration = fix, fix_configuration
         self._folder = private_folder(folder / FOLDER)
         self._confinement, self._name = confinement, name
         self._spread = confinement.spread if spread is None else spread
@@ -128,6 +136,7 @@ class ConfinedNode:
             if not trains:
                 return own.at_rest()
             reply = own.follow()
+            self._fix_configuration()
             with regarding(Reason.SETTINGS):
                 file.write(msgspec.msgpack.encode(own.kept(task_name(function))))
             if kept is None:

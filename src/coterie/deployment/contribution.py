@@ -48,17 +48,14 @@ class NodeContribution:
             if (terms.bits, terms.length) != (ring.bits, length):
                 raise PeerProtocolError(SERVER, "announced a session that does not fit what it sums")
         with regarding(Reason.CONFIGURATION):
-            asked = configured(request.configuration(form.recipe.varying))
-            check_unchanged(memory.fixed(task), asked)
+            check_unchanged(memory.fixed(task), self._configured())
         with regarding(Reason.SETTINGS):
             own = self._own_weight(memory.fixed(weighing))
         with regarding(Reason.APP):
             scaled = self._scaled(received)
         reported = scaled.weight if own is None else own
-        kept = memory.fix({task: asked, weighing: str(reported).encode()})
-        with regarding(Reason.CONFIGURATION):
-            check_unchanged(kept[task], asked)  # again: another process may have been first
-        weight = int(kept[weighing])
+        self._fix_configuration()
+        weight = int(memory.fix({weighing: str(reported).encode()})[weighing])
         if weight != reported:
             named = one_line(form.recipe.weight)
             LOGGER.info("%s is %s now, and this node counts for %s, as at first", named, reported, weight)
@@ -76,9 +73,19 @@ class NodeContribution:
                 raise PeerProtocolError(SERVER, "showed a model outside a session, and this node has none of its own")
         if kept is not None:
             with regarding(Reason.CONFIGURATION):
-                check_unchanged(kept, configured(request.configuration(self._form.recipe.varying)))
+                check_unchanged(kept, self._configured())
             with regarding(Reason.APP):
                 self._reply(request.arrays())
+
+    def _configured(self) -> bytes:
+        """Return how the server configured this task, without what may vary."""
+        return configured(self._request.configuration(self._form.recipe.varying))
+
+    def _fix_configuration(self) -> None:
+        """Store the configuration if it is the first; otherwise compare again: another process may have been first."""
+        task, asked = task_name(self._request.task.function), self._configured()
+        with regarding(Reason.CONFIGURATION):
+            check_unchanged(self._memory.fix({task: asked})[task], asked)
 
     def _own_weight(self, kept: bytes | None) -> int | None:
         """Return the weight that the operator set, if any; it must be the one that was used before."""
@@ -109,8 +116,10 @@ class NodeContribution:
             return self._run(received)
         with regarding(Reason.FORM):
             shown = self._request.displacement()
-        settings = self._settings
-        node = ConfinedNode(settings.folder, recipe.confinement, settings.name, self._memory.fix, settings.spread)
+        settings, fix = self._settings, self._memory.fix
+        node = ConfinedNode(
+            settings.folder, recipe.confinement, settings.name, fix, self._fix_configuration, settings.spread
+        )
         return node.reply(shown, self._request.task.function, lambda model: self._run(received, model))
 
     def _run(self, received: Arrays, model: Arrays | None = None) -> AppReply:

@@ -56,12 +56,29 @@ def shown(models: Sequence[NDArray[Any]], first: int, descent: bytes = DESCENT) 
     return Displacement(descent, first, before, tuple({"w": model} for model in models[first:]))
 
 
+def accept() -> None:
+    """Find the configuration of a request as it was stored."""
+
+
 def judged(node: ConfinedNode, models: Sequence[NDArray[Any]], first: int = 0, app: App | None = None) -> AppReply:
     return node.reply(shown(models, first), "train", app or App())
 
 
 def node_in(folder: Path, confinement: Confinement | None = None) -> ConfinedNode:
-    return ConfinedNode(folder, confinement or Confinement(), "ann", dict)
+    return ConfinedNode(folder, confinement or Confinement(), "ann", dict, accept)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_no_model_is_kept_that_another_configuration_judged(tmp_path: Path, stored: bool) -> None:
+    """Two runs at once may configure a node's first task in two ways. The later one is refused, after it was judged."""
+
+    def refuse() -> None:
+        raise PeerProtocolError("server", "configured this task differently than the first time")
+
+    node = ConfinedNode(tmp_path, Confinement(), "ann", dict, refuse if stored else accept)
+    with pytest.raises(PeerProtocolError) if stored else contextlib.nullcontext():
+        judged(node, [np.zeros(2, np.float32)])
+    assert len(list(tmp_path.glob("confined/*.model"))) == (0 if stored else 1)
 
 
 @given(MODELS, st.data())

@@ -11,12 +11,12 @@ import numpy as np
 
 from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.memory import ClientMemory
-from coterie.deployment.confined import ConfinedNode
+from coterie.deployment.confined import ConfinedNode, start_secret
 from coterie.deployment.engine import AppReply, Arrays, NodeRequest
 from coterie.deployment.first_use import check_unchanged, configured, task_name
 from coterie.deployment.form import Form, Scaled
 from coterie.deployment.logs import LOGGER, traced
-from coterie.deployment.node import NodeSettings
+from coterie.deployment.node import Node
 from coterie.deployment.reasons import Reason
 from coterie.deployment.recipe import ConfinedRecipe
 from coterie.deployment.replies import check_reply
@@ -33,9 +33,9 @@ class NodeContribution:
     """Makes the vector that a node contributes to one session, when it is asked to mask it."""
 
     def __init__(
-        self, settings: NodeSettings, memory: ClientMemory, form: Form, request: NodeRequest, rounding: MaskRounding
+        self, node: Node, memory: ClientMemory, form: Form, request: NodeRequest, rounding: MaskRounding
     ) -> None:
-        self._settings, self._memory, self._form = settings, memory, form
+        self._node, self._memory, self._form = node, memory, form
         self._request, self._rounding = request, rounding
 
     def __call__(self, terms: Terms) -> RingVector:
@@ -61,7 +61,7 @@ class NodeContribution:
             LOGGER.info("%s is %s now, and this node counts for %s, as at first", named, reported, weight)
         vector = form.encode(scaled, weight, self._rounding())
         others = len(terms.clients) - 1
-        LOGGER.info("%s: its reply leaves masked, together with %s others", self._settings.name, others)
+        LOGGER.info("%s: its reply leaves masked, together with %s others", self._node.settings.name, others)
         return vector
 
     def follow(self) -> None:
@@ -89,12 +89,12 @@ class NodeContribution:
 
     def _own_weight(self, kept: bytes | None) -> int | None:
         """Return the weight that the operator set, if any; it must be the one that was used before."""
-        if self._settings.weight is None:
+        if self._node.settings.weight is None:
             return None
-        weight = self._form.clamped_weight(self._settings.weight)
+        weight = self._form.clamped_weight(self._node.settings.weight)
         if kept is not None and int(kept) != weight:
             raise ConfigError(
-                f"coterie-weight is {self._settings.weight}, and this node has counted for {int(kept)} before: a "
+                f"coterie-weight is {self._node.settings.weight}, and this node has counted for {int(kept)} before: a "
                 "weight never changes. Remove the setting, or set it to that number"
             )
         return weight
@@ -116,11 +116,12 @@ class NodeContribution:
             return self._run(received)
         with regarding(Reason.FORM):
             shown = self._request.displacement()
-        settings, fix = self._settings, self._memory.fix
-        node = ConfinedNode(
-            settings.folder, recipe.confinement, settings.name, fix, self._fix_configuration, settings.spread
+        settings, fix = self._node.settings, self._memory.fix
+        secret = start_secret(self._node.identity)
+        own = ConfinedNode(
+            settings.folder, recipe.confinement, settings.name, secret, fix, self._fix_configuration, settings.spread
         )
-        return node.reply(shown, self._request.task.function, lambda model: self._run(received, model))
+        return own.reply(shown, self._request.task.function, lambda model: self._run(received, model))
 
     def _run(self, received: Arrays, model: Arrays | None = None) -> AppReply:
         reply = self._request.run_app(model)

@@ -39,8 +39,7 @@ from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
 from coterie.runs.algorithms import ALGORITHMS
 from coterie.runs.algorithms.fedavg import FederatedAveraging
 from coterie.runs.engine.run import TrainingRun
-from coterie.runs.records.record import RoundRecord
-from coterie.runs.records.stop import Stop
+from coterie.runs.records.record import RoundRecord, Stop
 from coterie.runs.records.summary import Summary
 from coterie.runs.report.figures import FIGURES, Captioned, PageContents, PageFigure
 from coterie.runs.report.observers import Observer

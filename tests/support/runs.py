@@ -9,10 +9,9 @@ from coterie.arithmetic.quantize import Layout
 from coterie.auditing.auditor import Auditor
 from coterie.cohorts.ledger import Outcome
 from coterie.cohorts.policies import PolicySettings, largest_cohort
-from coterie.runs.engine.cohorts import Cohorts
+from coterie.runs.engine.cohorts import Cohorts, make_selection
 from coterie.runs.engine.promise import make_promise
 from coterie.runs.engine.protection import make_protection
-from coterie.runs.engine.selection import make_selection
 from coterie.runs.records.promise import Promise
 from coterie.runs.records.record import RoundRecord
 from coterie.runs.records.summary import Summary

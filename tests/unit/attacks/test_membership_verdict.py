@@ -7,11 +7,11 @@ import pytest
 from coterie.attacks.attack import run_attack
 from coterie.attacks.membership import measure
 from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, Game, Measured, PassiveTrial
-from coterie.attacks.membership.rates import Decisions
 from coterie.attacks.membership.statistics import ATTACKS
 from coterie.attacks.one_sum.bounds import Bound, ceiling
 from coterie.attacks.one_sum.measure import CRAFTED, PAIRS, Audited, Audits, OneSum
 from coterie.attacks.one_sum.report import report
+from coterie.attacks.ranking import Decisions
 from coterie.reports.findings import Effect, Findings
 from coterie.reports.words import Level
 

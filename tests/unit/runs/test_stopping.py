@@ -21,8 +21,7 @@ from coterie.cohorts.outcome import Outcome
 from coterie.errors import ConfigError
 from coterie.runs.engine.run import RunResult, TrainingRun
 from coterie.runs.engine.stopping import EarlyStopping
-from coterie.runs.records.record import CLOCKS, RoundRecord
-from coterie.runs.records.stop import Stop
+from coterie.runs.records.record import CLOCKS, RoundRecord, Stop
 from coterie.runs.records.yardstick import ACCURACY, SQUARED_ERROR
 from coterie.runs.report.console import Watcher
 from coterie.runs.report.observers import Observer, RunStart

@@ -7,15 +7,15 @@ needs nothing that the attacker does not have, and is stronger where pictures ar
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from coterie.attacks import threats
-from coterie.attacks.attack import Adversary, OnProgress
+from coterie.attacks.attack import Adversary, OnProgress, OnShare, ignore_progress, within
 from coterie.attacks.federation import Federation
 from coterie.attacks.inversion.descent import Budget
 from coterie.attacks.inversion.settings import InversionSettings
 from coterie.attacks.inversion.target import ALONE, TOGETHER, InversionTarget, Origin
-from coterie.attacks.progress import OnShare, ignore_progress
 from coterie.attacks.reconstructions import Trial
 from coterie.attacks.similarity import Pictures
 from coterie.training.streams import stream
@@ -52,11 +52,8 @@ class Inversion(InversionSettings):
         """Invert the update of another client in every trial: its own, and those of its circles."""
         trials = []
         for number in range(self.trials):
-
-            def progress(share: float, number: int = number) -> None:
-                watch(f"inverting the updates of client {number + 1} of {self.trials}", (number + share) / self.trials)
-
-            trials.append(self.trial(number, progress))
+            told = partial(watch, f"inverting the updates of client {number + 1} of {self.trials}")
+            trials.append(self.trial(number, within(told, number / self.trials, 1 / self.trials)))
         return trials
 
     @property
@@ -71,9 +68,6 @@ class Inversion(InversionSettings):
         updates = {privacy: target.update(target.circle(privacy)) for privacy in (1, *self.privacy)}
         drawn: dict[Origin, Pictures] = {}
         for done, row in enumerate(self.rows):
-
-            def progress(share: float, done: int = done) -> None:
-                watch((done + share) / len(self.rows))
-
-            drawn[row] = target.recover(row, updates[row.privacy], self.budget, progress)
+            told = within(watch, done / len(self.rows), 1 / len(self.rows))
+            drawn[row] = target.recover(row, updates[row.privacy], self.budget, told)
         return target.trial(drawn)

@@ -6,9 +6,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from coterie.attacks.attack import OnShare, ignore_progress
 from coterie.attacks.federation import Federation, Vector, public_model, shaped
 from coterie.attacks.inversion.descent import Budget, invert
-from coterie.attacks.progress import OnShare, ignore_progress
 from coterie.attacks.reconstructions import Trial
 from coterie.attacks.session import play_session
 from coterie.attacks.similarity import Pictures, PixelScale, matched

@@ -25,7 +25,6 @@ LIES: Mapping[str, Lie] = {
 }
 """Every lie by its name on the command line."""
 
-FEWEST = 4
 MOST = 1000
 """Pictures to choose inputs from."""
 PRECISION = 8

@@ -17,6 +17,8 @@ from coterie.crypto.context import bind, digest
 from coterie.errors import CoterieError
 from coterie.secagg import Terms, ThreatMode
 
+VICTIM = 0
+"""The client that lies are about, unless one needs another position."""
 Picture: TypeAlias = npt.NDArray[np.floating[Any]]
 """Height x width, or x 3 with colours, from 0 to 1."""
 

@@ -10,12 +10,11 @@ import msgspec
 import numpy as np
 
 from coterie.attacks import threats
-from coterie.attacks.attack import Adversary, OnProgress
+from coterie.attacks.attack import Adversary, OnProgress, within
 from coterie.attacks.membership.candidates import Candidates, FederatedRun, SumNoise, Training
-from coterie.attacks.membership.rates import Decisions, Roc
 from coterie.attacks.membership.scores import SCORES, MembershipScore, ModelAnswers, References
 from coterie.attacks.membership.settings import MembershipSettings
-from coterie.attacks.progress import within
+from coterie.attacks.ranking import Decisions, Roc
 from coterie.attacks.session import play_session
 from coterie.cohorts.circles import Mask, Reals
 from coterie.graphs.guarantees import paper_threshold

@@ -16,9 +16,8 @@ import numpy as np
 from coterie.arithmetic.quantize import Layout
 from coterie.cohorts.circles import Mask
 from coterie.rounds.outcome import RoundResult
-from coterie.runs.records.costs import RoundCosts
 from coterie.runs.records.promise import Promise
-from coterie.runs.records.record import SCORES, RoundRecord, beside_noise
+from coterie.runs.records.record import SCORES, RoundCosts, RoundRecord, beside_noise
 from coterie.runs.records.summary import Summary
 from coterie.runs.sections.base import Check, Section
 from coterie.runs.sections.common import CommonSettings, NoiseSettings

@@ -19,9 +19,8 @@ from coterie.runs.algorithms.confined_grid import GridSettings
 from coterie.runs.algorithms.fedavg import FederatedAveraging
 from coterie.runs.records.promise import Promise
 from coterie.runs.records.summary import Summary
-from coterie.runs.sections.base import BelowOne, Contradiction, NotNegative, Positive, Section
+from coterie.runs.sections.base import BelowOne, Contradiction, NotNegative, OneOf, Positive, Section, make_chosen
 from coterie.runs.sections.checks import smallest_circle
-from coterie.runs.sections.choices import OneOf, make_chosen
 from coterie.runs.sections.collusion import promised_colluders
 from coterie.runs.sections.common import (
     AggregationSettings,

@@ -13,8 +13,8 @@ from pydantic import Field
 
 from coterie.runs.algorithms import participants
 from coterie.runs.algorithms.fedavg import FederatedAveraging
-from coterie.runs.records.costs import RoundCosts
 from coterie.runs.records.promise import Promise
+from coterie.runs.records.record import RoundCosts
 from coterie.runs.records.summary import Summary
 from coterie.runs.sections.base import NotNegative, Section
 from coterie.runs.sections.common import CommonSettings

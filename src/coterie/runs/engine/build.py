@@ -16,13 +16,12 @@ from coterie.privacy import PrivacySpending, Release
 from coterie.runs.algorithms import Algorithm
 from coterie.runs.algorithms.base import Context
 from coterie.runs.engine.cohorts import Cohorts, make_cohorts
-from coterie.runs.engine.curriculum import make_curriculum
-from coterie.runs.engine.federation import Federation
+from coterie.runs.engine.federation import Federation, make_curriculum
 from coterie.runs.engine.promise import make_promise
 from coterie.runs.engine.protection import Protection, split_chance
 from coterie.runs.records.promise import Promise
 from coterie.runs.records.yardstick import Yardstick
-from coterie.runs.sections.choices import make_chosen
+from coterie.runs.sections.base import make_chosen
 from coterie.runs.settings.config import RunConfig
 from coterie.secagg.server import Step
 from coterie.training.evaluate import Score

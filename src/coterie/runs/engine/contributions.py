@@ -11,6 +11,7 @@ from coterie.rounds.member import Contribute
 from coterie.runs.engine.protection import Protection
 from coterie.runs.engine.secrets import ClientSecrets, digest_of
 from coterie.runs.engine.updates import LocalUpdates, name_of
+from coterie.runs.records.record import RoundCosts
 from coterie.secagg.server import Aggregate
 from coterie.training.flatten import ModelArrays
 from coterie.training.streams import stream
@@ -39,6 +40,19 @@ class Contributions:
     def clipped(self) -> float:
         """The share of entries that lay outside the clipping range in this round."""
         return sum(self._clipped.values()) / max(1, len(self._clipped) * self._layout.size)
+
+    def costs(self, seconds: float, upload_bytes: int, download_bytes: int) -> RoundCosts:
+        """Return what the round cost, which took so many seconds, training included."""
+        updates = self.updates
+        return RoundCosts(
+            losses=updates.losses,
+            clipped=self.clipped,
+            upload_bytes=upload_bytes,
+            download_bytes=download_bytes,
+            train_seconds=updates.seconds,
+            protect_seconds=max(0.0, seconds - updates.seconds),
+            compute_seconds=updates.compute_seconds,
+        )
 
     def begin(self, number: int, training: Sequence[str]) -> None:
         """Forget the previous round, and let these clients begin to train."""

@@ -25,13 +25,10 @@ from coterie.runs.engine.build import BuiltRun
 from coterie.runs.engine.cohort_rounds import OnStep, RunResources, cohort_rounds
 from coterie.runs.engine.history import check_history, check_memories, check_secret
 from coterie.runs.engine.presence import late_clients
-from coterie.runs.records.costs import RoundCosts
-from coterie.runs.records.record import RoundRecord, extend
-from coterie.runs.records.stop import Stop
+from coterie.runs.records.record import RoundCosts, RoundRecord, Stop, extend
 from coterie.runs.report.observers import Observer
 from coterie.runs.settings.toml import to_toml
-from coterie.runs.storage.folder import Checkpoint, Progress, RunFolder
-from coterie.runs.storage.journal import Journal
+from coterie.runs.storage.folder import Checkpoint, Journal, Progress, RunFolder
 from coterie.training.evaluate import Score
 from coterie.training.executors.processes import Trainer, make_trainer
 from coterie.training.flatten import ModelArrays

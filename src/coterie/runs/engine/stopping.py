@@ -2,8 +2,7 @@
 
 from coterie.errors import ConfigError
 from coterie.runs.engine.build import BuiltRun
-from coterie.runs.records.record import RoundRecord
-from coterie.runs.records.stop import Stop
+from coterie.runs.records.record import RoundRecord, Stop
 from coterie.runs.records.yardstick import Yardstick
 from coterie.runs.report.observers import Observer, RunStart
 from coterie.runs.sections.common import StoppingSettings

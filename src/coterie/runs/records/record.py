@@ -1,6 +1,7 @@
-"""The records of a run: what is known after each round."""
+"""The records of a run: what is known after each round, what it cost, and why a run ended early."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import cast
 
@@ -8,6 +9,21 @@ import msgspec
 
 from coterie.cohorts.outcome import Outcome
 from coterie.rounds.outcome import Tally
+
+
+@dataclass(frozen=True, eq=False)
+class RoundCosts:
+    """What a round cost; the other fields are those of :class:`RoundRecord`."""
+
+    losses: Mapping[str, float] = field(default_factory=dict, repr=False)
+    """The training loss of each client that trained."""
+    clipped: float = 0.0
+    upload_bytes: int = 0
+    download_bytes: int = 0
+    train_seconds: float = 0.0
+    protect_seconds: float = 0.0
+    compute_seconds: float = 0.0
+
 
 PUBLIC = frozenset(
     {
@@ -125,3 +141,15 @@ def beside_noise(record: RoundRecord, public: Collection[str]) -> RoundRecord:
 def own_columns(record: RoundRecord) -> tuple[str, ...]:
     """Return the columns that the algorithm added to a record."""
     return record.__struct_fields__[len(RoundRecord.__struct_fields__) :]
+
+
+class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an observer returns to end a run after the round that was just recorded.
+
+    The run's folder keeps it, and a resumed run respects it.
+    """
+
+    reason: str
+    """Why, as a sentence without its full stop: it is shown on the console, in the summary and on the page."""
+    section: str = ""
+    """The section of the settings that the decision depends on; a resumed run goes on if that section was changed."""

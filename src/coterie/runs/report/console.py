@@ -17,8 +17,7 @@ from coterie.runs.algorithms import algorithm_of
 from coterie.runs.records.record import RoundRecord, own_columns
 from coterie.runs.records.summary import Summary
 from coterie.runs.records.yardstick import ACCURACY, Yardstick
-from coterie.runs.report.clipping import ClippingWatch
-from coterie.runs.report.observers import Observer, RunStart
+from coterie.runs.report.observers import ClippingWatch, Observer, RunStart
 from coterie.runs.report.words import in_words, named
 
 _BLOCKS = "▁▂▃▄▅▆▇█"

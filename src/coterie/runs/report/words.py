@@ -11,7 +11,7 @@ from coterie.runs.algorithms import algorithm_of
 from coterie.runs.algorithms.participants import WITHHELD
 from coterie.runs.records.summary import Summary
 from coterie.runs.records.yardstick import Yardstick
-from coterie.runs.report.clipping import MUCH_CLIPPED
+from coterie.runs.report.observers import MUCH_CLIPPED
 from coterie.runs.sections.checks import always_complete
 from coterie.runs.sections.collusion import roster_size
 from coterie.runs.sections.common import OWN

@@ -18,11 +18,11 @@ from coterie.runs.sections.base import (
     Count,
     NamedSection,
     NotNegative,
+    OneOf,
     Positive,
     Section,
     Share,
 )
-from coterie.runs.sections.choices import OneOf
 from coterie.secagg.protocols import AUTO, PROTOCOLS
 from coterie.training.data.datasets import DATASETS
 from coterie.training.data.partitions import PARTITIONS

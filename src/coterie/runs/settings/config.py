@@ -12,8 +12,7 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from coterie.runs.algorithms import ALGORITHMS, Algorithm, algorithm_of
-from coterie.runs.sections.base import Contradiction
-from coterie.runs.sections.choices import OneOf
+from coterie.runs.sections.base import Contradiction, OneOf
 from coterie.runs.sections.common import CommonSettings, TrainingSettings
 
 

@@ -17,8 +17,7 @@ from pydantic_core import ErrorDetails
 from coterie.errors import ConfigError, ErrorText, Remedy
 from coterie.graphs.table import TOPOLOGIES
 from coterie.runs.algorithms import ALGORITHMS
-from coterie.runs.sections.base import NamedSection
-from coterie.runs.sections.choices import OneOf
+from coterie.runs.sections.base import NamedSection, OneOf
 from coterie.runs.sections.common import CommonSettings
 from coterie.runs.settings.config import RunConfig, contradictions
 from coterie.secagg.protocols import SessionProtocol

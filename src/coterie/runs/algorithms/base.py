@@ -21,6 +21,7 @@ from coterie.runs.records.record import SCORES, RoundCosts, RoundRecord, beside_
 from coterie.runs.records.summary import Summary
 from coterie.runs.sections.base import Check, Section
 from coterie.runs.sections.common import CommonSettings, NoiseSettings
+from coterie.training.metrics import METRICS
 from coterie.transports.faults import Faults
 
 if TYPE_CHECKING:  # torch is imported when a run is built, not when settings are read
@@ -198,7 +199,7 @@ class Algorithm(ABC, Generic[S]):
     @classmethod
     def beside_noise(cls, record: RoundRecord) -> RoundRecord:
         """Return what may be recorded of a round whose sums have noise; clients' own models have none."""
-        return beside_noise(record, cls.public if cls.personal else cls.public | SCORES)
+        return beside_noise(record, cls.public if cls.personal else cls.public | SCORES | METRICS.keys())
 
     @classmethod
     def published(cls, models: "Mapping[str, ModelArrays]") -> "Mapping[str, ModelArrays]":

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
@@ -80,12 +80,12 @@ class Federation:
         own = self.series.members.get(model) if self.series else None
         return np.arange(len(self.test)) if own is None else own
 
-    def score(self, model: str, state: Sequence[FloatArray]) -> Score:
-        """Score the model of this name in this state."""
+    def score(self, model: str, state: Sequence[FloatArray], metrics: Collection[str] = ()) -> Score:
+        """Score the model of this name in this state, also by these metrics."""
         chosen = self.tests(model)
         test = self.test if chosen.size == len(self.test) else ArrayData(self.test.x[chosen], self.test.y[chosen])
         scale = self.series.scale[chosen] if self.series else None
-        return evaluate(self.problem, state, test, scale=scale)
+        return evaluate(self.problem, state, test, scale=scale, metrics=metrics)
 
 
 def find_federation(config: CommonSettings) -> Federation:

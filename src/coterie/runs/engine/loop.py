@@ -202,7 +202,8 @@ class Engine:
             protect_seconds=costs.protect_seconds,
             compute_seconds=costs.compute_seconds,
         )
-        record = extend(record, algorithm.columns, algorithm.measures(scores, built.sigma))
+        metrics = {name: _mean([score.metrics[name] for score in own]) for name in built.config.training.metrics}
+        record = extend(record, built.config.columns, {**algorithm.measures(scores, built.sigma), **metrics})
         return algorithm.beside_noise(record) if built.noisy else record
 
     def _exposure(self) -> tuple[int | None, int]:

@@ -108,7 +108,7 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 @cache
 def record_type(columns: tuple[str, ...]) -> type[RoundRecord]:
-    """Return the record type of an algorithm with its own columns: numbers, or None if they are not known."""
+    """Return the record type of a run with further columns: numbers, or None if they are not known."""
     if not columns:
         return RoundRecord
     fields = [(column, float | None, None) for column in columns]
@@ -118,8 +118,8 @@ def record_type(columns: tuple[str, ...]) -> type[RoundRecord]:
     return cast(type[RoundRecord], made)
 
 
-def extend(record: RoundRecord, columns: tuple[str, ...], values: Mapping[str, float]) -> RoundRecord:
-    """Return the record with an algorithm's own columns."""
+def extend(record: RoundRecord, columns: tuple[str, ...], values: Mapping[str, float | None]) -> RoundRecord:
+    """Return the record with the columns of an algorithm and of metrics."""
     return record_type(columns)(**{**msgspec.structs.asdict(record), **values}) if columns else record
 
 
@@ -139,7 +139,7 @@ def beside_noise(record: RoundRecord, public: Collection[str]) -> RoundRecord:
 
 
 def own_columns(record: RoundRecord) -> tuple[str, ...]:
-    """Return the columns that the algorithm added to a record."""
+    """Return the columns that the algorithm and the metrics added to a record."""
     return record.__struct_fields__[len(RoundRecord.__struct_fields__) :]
 
 

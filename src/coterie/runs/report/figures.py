@@ -23,9 +23,11 @@ from coterie.runs.records.record import RoundRecord
 from coterie.runs.records.summary import Summary
 from coterie.runs.records.yardstick import Yardstick
 from coterie.runs.report.forecasts import Course, last_hours, shown
+from coterie.training.metrics import METRICS
 
 _POINTS = 1000  # more rounds than these are thinned out
 _BARS = 200  # more rounds than these share a bar
+_BESIDE = ("@caution", "@safe", "@muted", "@danger", "@ink")
 _LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"}
 
 
@@ -47,7 +49,7 @@ def learning(records: Sequence[RoundRecord], yardstick: Yardstick, beside: Mappi
         return drawn | {"showlegend": bool(beside)}
 
     lines = [line(yardstick.column, "mean of all", f"{name} on the test examples", "@accent", 2.5)]
-    for (column, what), color in zip(beside.items(), ("@caution", "@safe"), strict=False):
+    for (column, what), color in zip(beside.items(), _BESIDE, strict=False):
         lines.append(line(column, what, f"{text(what)}:", color, 1.5))
     failed = [record for record in records if not record.completed]
     marks = {
@@ -242,7 +244,9 @@ class PageFigure(NamedTuple):
 def _learning(page: PageContents) -> Captioned | None:
     if not page.records:
         return None
-    yardstick, curves = page.summary.yardstick, algorithm_of(page.summary.config).curves
+    yardstick, config = page.summary.yardstick, page.summary.config
+    shares = [name for name in config.training.metrics if METRICS[name].share and yardstick.share]
+    curves = {**algorithm_of(config).curves, **{name: name.replace("_", " ") for name in shares}}
     caption = "On test examples that no client has."
     if yardstick.rules:
         caption += " The dashed line is the best forecast that learns nothing."

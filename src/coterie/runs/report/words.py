@@ -15,12 +15,15 @@ from coterie.runs.report.observers import MUCH_CLIPPED
 from coterie.runs.sections.checks import always_complete
 from coterie.runs.sections.collusion import roster_size
 from coterie.runs.sections.common import OWN
+from coterie.training.metrics import METRICS
 
 
 def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
     """Yield sentences on a run, each with its topic."""
     algorithm = algorithm_of(summary.config)
     yield "Model", _model(summary)
+    if metrics := _metrics(summary):
+        yield "Metrics", metrics
     if summary.yardstick.rules:
         yield "Baselines", _baselines(summary.yardstick)
     if summary.notes:
@@ -83,6 +86,14 @@ def _model(summary: Summary) -> str:
     if summary.finished:
         return f"The {what} was not evaluated: there are no test examples."
     return f"The {what} was not evaluated yet."
+
+
+def _metrics(summary: Summary) -> str:
+    known = {name: summary.extras.get(name) for name in summary.config.training.metrics}
+    found = [
+        f"{name.replace('_', ' ')} {METRICS[name].written(value)}" for name, value in known.items() if value is not None
+    ]
+    return f"On the test examples: {', '.join(found)}." if found else ""
 
 
 def _baselines(yardstick: Yardstick) -> str:

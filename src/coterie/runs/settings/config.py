@@ -41,6 +41,11 @@ class RunConfig(CommonSettings):
         """The algorithm that the run learns by."""
         return algorithm_of(self)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The numbers that the algorithm and the metrics add to the record of every round."""
+        return (*self.algorithm.columns, *self.training.metrics)
+
 
 def add_sections() -> None:
     """Give the settings a section for each algorithm of the table that has its own settings."""

@@ -188,7 +188,7 @@ class RunFolder:
     def records(self) -> list[RoundRecord]:
         """Read the records of all rounds; a line cut short by a crash ends the list."""
         records: list[RoundRecord] = []
-        kind = record_type(self.config().algorithm.columns)
+        kind = record_type(self.config().columns)
         lines = self.metrics_file.read_bytes().splitlines() if self.metrics_file.exists() else []
         for number, line in enumerate(lines, 1):
             try:
@@ -242,7 +242,7 @@ class Journal:
         self._lines = folder.metrics_file.open("ab")
         self._table = folder.table_file.open("w", newline="", encoding="utf-8")
         self._rows = csv.writer(self._table)
-        self._rows.writerow(record_type(folder.config().algorithm.columns).__struct_fields__)
+        self._rows.writerow(record_type(folder.config().columns).__struct_fields__)
         for record in records:
             self._rows.writerow(_cells(record))
 

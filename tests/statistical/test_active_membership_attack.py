@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from coterie.attacks.active_membership.inference import infer
 from coterie.attacks.active_membership.methods import COMMON, AttackedDescent, Recipe
 from coterie.attacks.active_membership.records import DealtRecords
 from coterie.attacks.active_membership.statistics import InferenceSuccess
-from coterie.attacks.active_membership.tasks import Classification
+from coterie.attacks.active_membership.tasks import Classification, infer
 from coterie.attacks.active_membership.trial import AttackSchedule, infer_without_targets, play
 from coterie.reports.intervals import share_interval
 

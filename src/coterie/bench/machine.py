@@ -1,14 +1,19 @@
-"""The limit of this machine: how fast it generates keystream."""
+"""Measurements on this machine: the best of several, in a process of their own, and beside the speed of keystream."""
 
+import multiprocessing
 import os
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from time import thread_time
+from typing import ParamSpec, TypeVar
 
 from coterie.arithmetic.ring import Ring
 from coterie.crypto.keystream import SEED_BYTES, generate
 from coterie.secagg.masking import mask_vector
 
 _REPEATS = 7
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def keystream_ratio(ring: Ring, length: int, degree: int) -> float:
@@ -44,3 +49,9 @@ def _seconds(work: Callable[[], None]) -> float:
     began = thread_time()
     work()
     return thread_time() - began
+
+
+def run_alone(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a function of a module in a new process, so that its peak memory is that of this work alone."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+        return executor.submit(work, *args, **kwargs).result()

@@ -16,19 +16,28 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from coterie.attacks.active_membership.inference import Inferred
 from coterie.attacks.active_membership.measure import ActiveMembership
 from coterie.attacks.active_membership.methods import NAMES, MethodName
 from coterie.attacks.active_membership.report import inference_table, utility_table
 from coterie.attacks.active_membership.statistics import AttackPhase, InferenceSuccess, MethodSummary
+from coterie.attacks.active_membership.tasks import Inferred
 from coterie.attacks.active_membership.trial import MethodTrial, infer_without_targets, play
 from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError
 from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table, judge
 from coterie.reports.intervals import mean_interval, share_interval, write_interval
 from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SLATE, foot_legend, page
-from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, decided, paired_differences
-from coterie.reproduce.verdicts import RULE, Scale, settle
+from coterie.reproduce.experiment import (
+    RULE,
+    Experiment,
+    Job,
+    JobContext,
+    Record,
+    Scale,
+    decided,
+    paired_differences,
+    settle,
+)
 from coterie.settings import read_table
 
 _EXPLANATION = (

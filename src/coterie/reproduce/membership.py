@@ -41,8 +41,7 @@ from coterie.errors import ConfigError
 from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
 from coterie.reports.intervals import mean_interval
 from coterie.reports.plots import BLUE, OCHRE, QUIET, foot_legend, page
-from coterie.reproduce.experiment import Count, Experiment, Job, JobContext, Record
-from coterie.reproduce.verdicts import RULE, Scale, settle
+from coterie.reproduce.experiment import RULE, Count, Experiment, Job, JobContext, Record, Scale, settle
 from coterie.settings import read_table
 
 _PAPERS_ATTACK = "shadow"

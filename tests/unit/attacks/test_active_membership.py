@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from coterie.attacks.active_membership.inference import infer
 from coterie.attacks.active_membership.measure import ActiveMembership
 from coterie.attacks.active_membership.methods import (
     COMMON,
@@ -28,7 +27,7 @@ from coterie.attacks.active_membership.records import DealtRecords
 from coterie.attacks.active_membership.report import outcome_against
 from coterie.attacks.active_membership.settings import PRESETS
 from coterie.attacks.active_membership.statistics import InferenceSuccess, MethodSummary
-from coterie.attacks.active_membership.tasks import Classification, Regression
+from coterie.attacks.active_membership.tasks import Classification, Regression, infer
 from coterie.attacks.active_membership.trial import (
     AttackSchedule,
     HonestUtility,

@@ -20,8 +20,7 @@ from coterie.attacks.malicious_server import inconsistency, invitations, session
 from coterie.attacks.malicious_server.ablation import RULES, without
 from coterie.attacks.malicious_server.knowledge import leaks
 from coterie.attacks.malicious_server.measure import LIES, MaliciousServer
-from coterie.attacks.malicious_server.results import SIGNIFICANT, LieResult, chance_of
-from coterie.attacks.malicious_server.scenario import Attempt, Lie, Scenario
+from coterie.attacks.malicious_server.scenario import SIGNIFICANT, Attempt, Lie, LieResult, Scenario, chance_of
 from coterie.attacks.malicious_server.server import announce, deliver, show_book
 from coterie.attacks.malicious_server.variants import VaryingServer
 from coterie.cli import app

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from coterie.attacks.active_membership.inference import Inferred
 from coterie.attacks.active_membership.methods import COMMON, OWN, PUBLIC
+from coterie.attacks.active_membership.tasks import Inferred
 from coterie.attacks.active_membership.trial import AttackHistory, AttackMeasurement, HonestUtility, MethodTrial
 from coterie.errors import ConfigError
 from coterie.reports.findings import Judgement

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from coterie.attacks import threats
-from coterie.attacks.active_membership.inference import Inferred
 from coterie.attacks.active_membership.methods import COMMON, METHODS, NAMES, AttackedDescent, MethodName, Recipe
 from coterie.attacks.active_membership.records import DealtRecords
 from coterie.attacks.active_membership.settings import ActiveMembershipSettings
-from coterie.attacks.active_membership.tasks import InferenceTask
+from coterie.attacks.active_membership.tasks import InferenceTask, Inferred
 from coterie.attacks.active_membership.trial import AttackSchedule, MethodTrial, infer_without_targets, play
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import flat

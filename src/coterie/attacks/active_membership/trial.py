@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.attacks.active_membership.inference import Inferred, infer
 from coterie.attacks.active_membership.methods import AttackedDescent, MethodName, Recipe, outputs
 from coterie.attacks.active_membership.records import DealtRecords
+from coterie.attacks.active_membership.tasks import Inferred, infer
 from coterie.confined import Spread, balanced_start
 from coterie.confined.network import loss_and_gradient, zero_anchor
 from coterie.training.streams import stream

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from coterie.attacks.demo.measure import CLIENTS, COHORT, SIZES, AttackDemo, SelectionOutcome
-from coterie.attacks.inversion.target import MEAN
+from coterie.attacks.inversion.measure import MEAN
 from coterie.attacks.reconstructions import Reading
 from coterie.reports.charts import Figure, draw_line, make_layout
 from coterie.reports.findings import CardLine, Effect, Findings, Plot, Strip, Table

@@ -3,8 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from coterie.attacks.inversion.measure import Inversion
-from coterie.attacks.inversion.target import ALONE, MEAN, PICTURE, TOGETHER, Origin
+from coterie.attacks.inversion.measure import ALONE, MEAN, PICTURE, TOGETHER, Inversion, Origin
 from coterie.attacks.reconstructions import Readings, Trial, excess, read, readings_table
 from coterie.reports.findings import CardLine, Effect, Findings
 from coterie.reports.words import Level, count

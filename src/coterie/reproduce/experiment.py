@@ -143,7 +143,7 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
         """Report on the records of finished jobs."""
         return self._report(self.collect(records))
 
-    def retell(self, results: Mapping[str, Any]) -> Findings:
+    def report_again(self, results: Mapping[str, Any]) -> Findings:
         """Report again from ``results.json``, without running anything."""
         if not self.kept:
             raise ConfigError("the figures show every trial, which results.json does not keep: run it again")

@@ -176,7 +176,7 @@ class Run:
             raise ConfigError(
                 f"{self.folder / RESULTS} is of another run: {stored.command}, or the settings have changed since"
             )
-        return self._write(self.experiment.retell(stored.results), stored.finished, stored.version)
+        return self._write(self.experiment.report_again(stored.results), stored.finished, stored.version)
 
     def _write(self, report: Findings, finished: int, version: str) -> Findings:
         for drawing in report.drawings:

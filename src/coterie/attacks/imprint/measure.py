@@ -16,6 +16,7 @@ from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import Federation, Vector, shaped
 from coterie.attacks.imprint.layer import Imprinter, craft, examples_in, network
 from coterie.attacks.imprint.settings import ImprintSettings
+from coterie.attacks.reconstructions import nearest
 from coterie.attacks.session import play_session
 from coterie.attacks.similarity import Pictures, PixelScale, psnr
 from coterie.cohorts.circles import random_circles
@@ -138,10 +139,9 @@ def compare(truth: Pictures, found: Pictures) -> RecoveredExamples:
     """Compare every original with the nearest recovered picture, or with a blank one if nothing was recovered."""
     if not len(found):
         found = np.zeros_like(truth[:1])
-    flat, guesses = truth.reshape(len(truth), -1), found.reshape(len(found), -1)
-    nearest = found[[int(np.square(guesses - one).sum(1).argmin()) for one in flat]]
-    exact = np.abs(truth - nearest).reshape(len(truth), -1).max(1) < EXACT
-    return RecoveredExamples(int(exact.sum()), float(psnr(truth, nearest).mean()), truth, nearest)
+    beside = found[nearest(truth, found, np.arange(len(found)))]
+    exact = np.abs(truth - beside).reshape(len(truth), -1).max(1) < EXACT
+    return RecoveredExamples(int(exact.sum()), float(psnr(truth, beside).mean()), truth, beside)
 
 
 def refused_for_length(sent: nn.Module, agreed: nn.Module) -> bool:

@@ -91,5 +91,5 @@ class PersonalAveraging(FederatedAveraging[DittoSettings]):
         yield from super().words(summary)
         common = summary.extras.get("common")
         if common is not None:
-            value = summary.yardstick.told(common)
+            value = summary.yardstick.describe(common)
             yield "Clients", f"{participants.in_a_sentence(summary)} The common model has {value}."

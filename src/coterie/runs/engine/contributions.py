@@ -74,9 +74,9 @@ class Contributions:
             # All that is sent, not the update alone: its noise may be another too, by another secret or library.
             if not memory.pledge(self._number, digest_of([encoded.vector])):
                 raise TrainingError(
-                    f"{name} has another input than before round {self._number} was interrupted, and fresh noise on it "
-                    "would weaken the old: go on with this run on the machine and libraries it began with, and with "
-                    "its own clients.secret"
+                    f"{name} has another input than before round {self._number} was interrupted, and the noise of both "
+                    "together protects less: resume this run on the machine and with the libraries that it began "
+                    "with, and with its own clients.secret"
                 )
         else:
             weight = self.updates.strategy.weight(name)
@@ -84,9 +84,9 @@ class Contributions:
             if not memory.pledge(self._number, recipe):
                 raise TrainingError(
                     f"{name} took part in round {self._number} before it was interrupted, under another recipe (model, "
-                    "learning rate, local work, clip, precision or weight), and two sums over one circle that are made "
-                    "differently tell more than T allows: resume under the settings of then, rounds included if the "
-                    "schedule depends on it, and change them after this round"
+                    "learning rate, local work, clip, precision or weight), and two sums over one circle that are "
+                    "computed differently reveal more than T allows: resume with the settings of that time, rounds "
+                    "included if the schedule depends on it, and change them after this round"
                 )
             encoded = self._codec.encode(arrays, rounding, weight)
         self._clipped[name] = encoded.clipped

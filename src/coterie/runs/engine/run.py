@@ -64,7 +64,7 @@ class RunResult:
 
     @property
     def accuracy(self) -> float | None:
-        """The share of test examples that the model is right on, if they have labels."""
+        """The share of test examples that the model classifies correctly, if they have labels."""
         return self.summary.accuracy
 
     @property

@@ -65,7 +65,7 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Mean over the clients that trained, of their examples' loss while training."""
     test_loss: float | None = None
     accuracy: float | None = None
-    """Share of the test examples that models are right on; None where targets are numbers, not labels."""
+    """Share of the test examples that models classify correctly; None where targets are numbers, not labels."""
     error: float | None = None
     """Mean absolute error on the test examples in the unit of their targets, where that is known."""
     strong_privacy: int | None = None

@@ -80,7 +80,7 @@ def _model(summary: Summary) -> str:
             return f"The {what} classifies {yardstick.written(score)} of {tests} correctly{at_best}."
         off = f", and is off by {summary.error:,.4g} {yardstick.unit} on average" if summary.error is not None else ""
         scaling = f", of {yardstick.scaling}" if yardstick.scaling else ""
-        return f"The {what} has {yardstick.told(score)} on {tests}{at_best}{scaling}{off}."
+        return f"The {what} has {yardstick.describe(score)} on {tests}{at_best}{scaling}{off}."
     if personal and summary.epsilon is not None:
         return f"The score of the {what} {WITHHELD}."
     if summary.finished:

@@ -16,7 +16,7 @@ Check: TypeAlias = Callable[..., Iterator[Contradiction]]
 """Looks for contradictions between the sections that its parameters are named after."""
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-# What is beyond these bounds, that of float32 among them, would fail later, where nobody can tell why.
+# Numbers beyond these bounds, which include that of float32, would fail later with an error that does not say why.
 Positive: TypeAlias = Annotated[float, Field(gt=0, le=1e38, allow_inf_nan=False)]
 NotNegative: TypeAlias = Annotated[float, Field(ge=0, le=1e38, allow_inf_nan=False)]
 BelowOne: TypeAlias = Annotated[float, Field(ge=0, lt=1)]

@@ -6,10 +6,11 @@ then the open one to both: the node that has closed its gate refuses to open it,
 A chain of models prevents it: nodes that have judged different models are never summed.
 
 Another way to the same end is one chain that two functions of the app judge, each on one node. Own models are then
-evaluated together only if the same function judged them.
+evaluated together only if the same function judged them. A third is a chain that one node judges under a configuration
+which it refuses afterwards, because a second run was faster with another one: it keeps no such model.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,13 @@ from numpy.typing import NDArray
 from tests.support.flower import make_grid
 from tests.support.homes import home as home
 
-from coterie.deployment import confined
-from coterie.deployment.confined import ConfinedNode, own_place
+from coterie.cohorts.memory import ClientMemory
+from coterie.deployment import confined, contribution
+from coterie.deployment.confined import ConfinedNode, Fix, own_place
 from coterie.deployment.descent import Descent
 from coterie.deployment.displacement import Displacement
 from coterie.deployment.engine import AppReply, Arrays
+from coterie.deployment.first_use import configured
 from coterie.deployment.form import number_in
 from coterie.errors import PeerProtocolError
 from coterie.transports.flower import Confinement, PrivateStrategy, private_mod
@@ -180,7 +183,7 @@ def two_opinions(folder: Path) -> float:
             error = model["w"] - CENTRES[node]
             return AppReply(model, {"train_loss": sign * gate, "quality": gate * float(error @ error)})
 
-        own = ConfinedNode(folder / str(node), EXACT, str(node), dict)
+        own = ConfinedNode(folder / str(node), EXACT, str(node), bytes(32), dict, lambda: None)
         own.reply(chain, function, app)
         reply = own.reply(place, "evaluate", app)
         total += number_in(reply.metrics, "quality")
@@ -198,3 +201,34 @@ def test_two_functions_that_judge_one_chain_would_give_an_evaluation_away(
 def test_own_models_that_different_functions_judged_are_not_evaluated_together(home: Path) -> None:
     with pytest.raises(PeerProtocolError, match=r"strict in a descent that 'task train\.lenient' judges"):
         two_opinions(home)
+
+
+class Careless(ConfinedNode):
+    """Writes its model before the configuration is compared with the stored one."""
+
+    def __init__(self, folder: Path, confinement: Confinement, name: str, secret: bytes, fix: Fix, *_: object) -> None:
+        super().__init__(folder, confinement, name, secret, fix, lambda: None)
+
+
+@pytest.fixture
+def second_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a node works on its first task, another run's task is stored with another configuration."""
+    honest = ClientMemory.fix
+
+    def fix(self: ClientMemory, values: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        tasks = [name for name in values if name.startswith("task ")]
+        honest(self, {name: configured([("l2", b"0")]) for name in tasks})
+        return honest(self, values)
+
+    monkeypatch.setattr(ClientMemory, "fix", fix)
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_model_that_a_refused_configuration_judged_is_not_kept(
+    home: Path, second_run: None, monkeypatch: pytest.MonkeyPatch, early: bool
+) -> None:
+    if not early:
+        monkeypatch.setattr(contribution, "ConfinedNode", Careless)
+    assert attack(home) == {}
+    kept = list(home.glob("nodes/*/confined/*.model"))
+    assert len(kept) == (0 if early else len(CENTRES))

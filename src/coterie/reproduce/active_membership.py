@@ -172,8 +172,8 @@ class AttackExperiment(Experiment[list[MethodOutcome]], frozen=True, kw_only=Tru
         dealt = attack.deal(job.trial)
         strengths = (0.0, attack.strength or 0.0)
         method: MethodName = msgspec.convert(job.case, MethodName)
-        trial = play(method, dealt, attack.recipe, attack.schedule, strengths)
-        nothing = infer_without_targets(dealt, attack.recipe, attack.rounds)
+        trial = play(method, dealt, attack, strengths)
+        nothing = infer_without_targets(dealt, attack)
         return {"trial": asdict(trial), "nothing": asdict(nothing)}
 
     def collect(self, records: Mapping[Job, Record]) -> list[MethodOutcome]:

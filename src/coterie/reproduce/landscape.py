@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Method = Literal["confined descent", "averaging"]
 METHODS: tuple[Method, ...] = ("confined descent", "averaging")
 _MARGIN = 1.15  # how far the square reaches beyond the outermost model
-_NOTHING = 1e-9  # of a direction: a filter with less of it does not move
+_NOTHING = 1e-9  # share of a direction below which a filter counts as not moving
 _EXPLANATION = (
     "The plane is that of the first two principal components of all models seen on the way, normalised filter by "
     "filter: a distance of 1 changes the weights into a unit by as much as they are long. Its centre is the mean of "

@@ -13,7 +13,7 @@ from coterie.reports.findings import CardLine, Effect, Findings, Plot, Strip, Ta
 from coterie.reports.intervals import spread, spread_cell
 from coterie.reports.words import Level, count
 
-_MANY = 0.5  # of the digits recognised: the attack works
+_MANY = 0.5  # share of digits recognised from which on the attack counts as working
 
 
 def report(attack: AttackDemo, clients: Sequence[Sequence[SelectionOutcome]]) -> Findings:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 RECOVERED = 0.05
 """The median error below which updates count as recovered."""
-_COLORS = ("@danger", "@accent", "@muted", "@ink")  # of what is not protected
+_COLORS = ("@danger", "@accent", "@muted", "@ink")  # of selections without protection
 _CIRCLE_COLORS = ("@safe", "@accent", "@muted")
 
 

@@ -10,7 +10,7 @@ from coterie.reports.intervals import mean_and_spread
 from coterie.reports.words import Level, count
 
 _SHOWN = 8
-_FEW = 0.01  # of the examples: what noise must get it down to
+_FEW = 0.01  # share of recovered examples at which noise counts as effective
 
 
 def report(attack: Imprint, rounds: Sequence[CraftedRound]) -> Findings:

@@ -71,7 +71,7 @@ class Contributions:
         rounding = stream(self._seed, "rounding", self._number, name)
         if isinstance(self._codec, NoisyQuantizer):
             encoded = self._codec.encode(arrays, rounding, self._secrets.noise(self._number, name, arrays))
-            # All that is sent, not the update alone: its noise may be another too, by another secret or library.
+            # The digest is of what is sent, noise included: with another secret or library the noise would differ.
             if not memory.pledge(self._number, digest_of([encoded.vector])):
                 raise TrainingError(
                     f"{name} has another input than before round {self._number} was interrupted, and the noise of both "

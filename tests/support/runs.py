@@ -74,11 +74,8 @@ def summarised(records: list[RoundRecord], yardstick: Yardstick = ACCURACY, /, *
     """Sum the records up, for a run with these settings, written with __ for the dot."""
     keys = {key.replace("__", "."): value for key, value in settings.items()}
     config: RunConfig = make_config({"rounds": max(1, len(records)), "clients.count": CLIENTS, **keys})
-    return Summary.of(
-        config,
-        client_names(),
-        1234,
-        records,
+    return replace(
+        Summary.of(config, client_names(), 1234, records),
         promise=promised(config),
         protocol="a graph",
         assumptions=("Nobody lies.",),

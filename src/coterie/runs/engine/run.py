@@ -234,11 +234,8 @@ class TrainingRun:
         states = {name: named_state(models[name]) for name in public}
         write_file(self.folder.model_file, named_arrays(states))
         clients = tuple(built.federation.parts)
-        summary = Summary.of(
-            self.config,
-            clients,
-            self._parameters,
-            records,
+        summary = replace(
+            Summary.of(self.config, clients, self._parameters, records),
             promise=built.promise,
             protocol=" ".join(filter(None, (*map(str, built.protections), built.algorithm.protocol))),
             assumptions=built.assumptions,

@@ -15,8 +15,8 @@ from coterie.deployment.logs import LOGGER, traced
 class StepEvent:
     """A step of a round is over: one trip to its nodes."""
 
-    round: int
-    """The engine's number of the round."""
+    round: int | None
+    """The engine's number of the round; None if it has none."""
     number: int
     """The number of the sum in the ledger."""
     function: str
@@ -36,7 +36,7 @@ class StepEvent:
 class RoundEvent:
     """A round is over."""
 
-    round: int
+    round: int | None
     number: int
     function: str
     outcome: str

@@ -29,16 +29,10 @@ REFUSED = 6
 FIRST = "private_mod comes first, as in ClientApp(mods=[private_mod, ...])"
 """Where Coterie has to be in an app."""
 
-HELLO = "hello"
-"""A request that asks a node who it is."""
-STEP = "step"
-"""A request that asks a node for its answer in a session."""
 DESCENT = "coterie-descent"
 """The record that says where the models of a confined descent are in their chain."""
 MISSED = "coterie-missed-"
 """The beginning of the names of records with models that some nodes have missed."""
-SHOW = "show"
-"""A request that shows a node models of a confined descent, and asks for nothing."""
 ALTERED = "altered"
 """In a node's reply to a hello: the request arrived with records that the server did not send."""
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 
-class DrawingDirective(SphinxDirective):
+class DrawingDirective(SphinxDirective):  # type: ignore[misc]  # its base has no types here
     """Show a drawing; the content is its caption.
 
     ::

@@ -113,7 +113,7 @@ def circles() -> Canvas:
     canvas = Canvas(
         720,
         300,
-        "Three circles of three clients are invited. One client drops out. Its circle is excluded; the others are summed.",
+        "Three circles of three clients are invited. One client drops out, and its circle is excluded from the sum.",
     )
     names = [("Ada", "Ben", "Cy"), ("Dee", "Eva", "Finn"), ("Gil", "Hal", "Ivy")]
     for number, members in enumerate(names):
@@ -170,7 +170,7 @@ def confined() -> Canvas:
     canvas = Canvas(
         720,
         340,
-        "Three participants start at private random points and move by the same steps. The sums of steps are a model too.",
+        "Three participants start at private points and move by the same steps. The sum of the steps is a model too.",
     )
     steps = [(62, -18), (58, 26), (56, -34), (54, 8)]
     starts = [(90, 95, "one", "Ada's model"), (130, 165, "two", "Ben's model"), (70, 225, "three", "Cy's model")]

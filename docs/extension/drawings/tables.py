@@ -123,7 +123,7 @@ def _draw_states(transitions: list[tuple[str, str, str]], name: str) -> Canvas:
         order += [state for state in (begin, end) if state not in order]
     width, gap = 104, (700 - 104) / max(1, len(order) - 1)
     places = {state: 10 + gap * number for number, state in enumerate(order)}
-    canvas = Canvas(720, 150, f"States of a client in {name}: " + ", ".join(order) + ".")
+    canvas = Canvas(720, 150, f"States of a client in {name}: {', '.join(filter(None, order))}.")
     for state, x in places.items():
         if state:
             last = state == order[-1]

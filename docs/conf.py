@@ -34,6 +34,8 @@ copybutton_only_copy_prompt_lines = True
 
 html_theme = "furo"
 html_title = "Coterie"
+html_logo = "_static/logo.svg"
+html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False

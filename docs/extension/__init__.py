@@ -6,7 +6,7 @@ tables when the site is built.
 
 from typing import TYPE_CHECKING, Any
 
-from docs.extension import figures, pages
+from docs.extension import pages
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 def setup(app: "Sphinx") -> dict[str, Any]:
     """Add the extension to a build."""
+    from docs.extension import figures  # the only module that needs Sphinx
+
     app.connect("source-read", pages.read_source)
     app.add_directive("drawing", figures.DrawingDirective)
     app.connect("builder-inited", figures.write_stylesheet)

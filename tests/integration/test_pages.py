@@ -13,6 +13,7 @@ PAGES = {
     for path in [
         *sorted(path for folder in FOLDERS for path in (ROOT / "docs" / folder).glob("*.md")),
         *(ROOT / "docs" / f"{name}.md" for name in SINGLE),
+        ROOT / "README.md",
     ]
 }
 QUICK = {name: blocks for name, blocks in PAGES.items() if blocks and not blocks[0].slow}

@@ -30,15 +30,15 @@ def what_t_means() -> Canvas:
         canvas.text(left + 167, 36, heading, "mid big")
         for number, cohort in enumerate(rounds):
             top = 52 + 95 * number
-            canvas.text(left + 14, top + 36, f"round {number + 1}", "small")
+            canvas.text(left + 12, top + 36, f"round {number + 1}", "small")
             for place, name in enumerate(names):
-                x = left + 94 + 64 * place
+                x = left + 104 + 60 * place
                 inside = place in cohort
                 canvas.person(x, top + 30, tones[place] if inside else "off", name)
             if left > 300:
                 for start, kind in ((0, "one"), (2, "two")):
                     if start in cohort:
-                        canvas.ring(left + 63 + 64 * start, top + 1, 126, 78, kind)
+                        canvas.ring(left + 76 + 60 * start, top + 1, 116, 78, kind)
         canvas.box(left + 16, 248, 303, 40, tone)
         canvas.text(left + 167, 273, verdict, "mid strong")
         t = "T = 1: Cy's update is known exactly" if tone == "bad" else "T = 2: nobody is ever alone"

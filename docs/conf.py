@@ -13,7 +13,7 @@ author = "The Coterie authors"
 copyright = "The Coterie authors. Apache-2.0"  # noqa: A001 - the name that Sphinx expects
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "docs.extension"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton", "docs.extension"]
 exclude_patterns = ["trials", "extension"]
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 def setup(app: "Sphinx") -> dict[str, Any]:
     """Add the extension to a build."""
-    from docs.extension import figures  # the only module that needs Sphinx
+    from docs.extension import docstrings, figures  # the modules that need Sphinx
 
+    app.connect("autodoc-process-docstring", docstrings.read_docstring)
     app.connect("source-read", pages.read_source)
     app.add_directive("drawing", figures.DrawingDirective)
     app.connect("builder-inited", figures.write_stylesheet)

@@ -30,6 +30,9 @@ SHOWN_FILES = {
 CHILDREN = {"attacks/README": "*", "results/README": "*/README"}
 """Pages that are lists of others, each with the pattern of those, which the navigation shows below it."""
 
+HOME_OF_OTHERS = "guides/index"
+"""The page whose navigation shows every page at the top of this folder that no other page lists."""
+
 INSERTS: dict[str, Callable[[], str]] = {
     "settings of a run": settings_reference.describe_run,
     "settings of a server": settings_reference.describe_server,
@@ -49,6 +52,15 @@ def read_source(_app: "Sphinx", docname: str, source: list[str]) -> None:
     source[0] = prepare(source[0], DOCS / f"{docname}.md")
     if docname in CHILDREN:
         source[0] += f"\n\n```{{toctree}}\n:hidden:\n:glob:\n{CHILDREN[docname]}\n```\n"
+    elif docname == HOME_OF_OTHERS and (others := find_unlisted()):
+        source[0] += "\n\n```{toctree}\n:hidden:\n" + "".join(f"../{name}\n" for name in others) + "```\n"
+
+
+def find_unlisted() -> list[str]:
+    """Name the pages at the top of this folder that no list of pages has, such as a guide that was just added."""
+    lists = [DOCS / "index.md", *DOCS.glob("*/index.md")]
+    listed = {Path(line).name for path in lists for line in path.read_text(encoding="utf-8").splitlines()}
+    return sorted(path.stem for path in DOCS.glob("*.md") if path.stem not in {*listed, "index"})
 
 
 def prepare(text: str, page: Path) -> str:

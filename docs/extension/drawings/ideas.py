@@ -213,9 +213,9 @@ def ways() -> Canvas:
             canvas.person(left + 46 + 50 * place, top + 68, tone)
         servers = 3 if number == 2 else 1
         for place in range(servers):
-            x = left + (262 if servers == 1 else 222 + 48 * place)
+            x = left + (262 if servers == 1 else 214 + 48 * place)
             canvas.server(x, top + 68, "", "bad" if number == 3 else "plain")
-        canvas.arrow(left + 168, top + 66, left + (194 if servers > 1 else 232), top + 66, tone)
+        canvas.arrow(left + 168, top + 66, left + (188 if servers > 1 else 232), top + 66, tone)
         canvas.text(left + 172, top + 128, trust, "mid")
         canvas.text(left + 172, top + 154, where, f"mid small {tone}")
     return canvas

@@ -98,6 +98,19 @@ def test_pages_are_prepared_in_place() -> None:
     assert "*/README" in lists[0]
 
 
+def test_a_page_that_no_list_has_is_in_the_navigation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "guides").mkdir()
+    (tmp_path / "index.md").write_text("```{toctree}\nfaq\n```\n")
+    (tmp_path / "guides" / "index.md").write_text("```{toctree}\n../plan\n```\n")
+    for name in ("faq", "plan", "new-guide"):
+        (tmp_path / f"{name}.md").touch()
+    monkeypatch.setattr(pages, "DOCS", tmp_path)
+    assert pages.find_unlisted() == ["new-guide"]
+    source = [""]
+    pages.read_source(None, "guides/index", source)
+    assert "../new-guide\n" in source[0]
+
+
 def test_no_page_shows_what_is_not_there() -> None:
     assert all((pages.PROJECT / file).is_file() for file in pages.SHOWN_FILES)
     assert {Path(page).suffix for page in pages.SHOWN_FILES.values()} == {".md"}

@@ -46,7 +46,7 @@ def test_a_vector_counts_as_if_all_of_it_were_written(length: int, bits: int, ac
     vector = Ring(bits).packed_size(length)
     costs = session_costs(10, 9, bits, length, active=active)
     short = session_costs(10, 9, bits, 1, active=active)
-    messages = [MaskedInput(bytes(32), 9, bytes(size)) for size in (vector, Ring(bits).packed_size(1))]
+    messages = [MaskedInput(bytes(32), 9, memoryview(bytes(size))) for size in (vector, Ring(bits).packed_size(1))]
     assert costs.masked_vector_bytes == vector
     assert costs.client_upload_bytes - short.client_upload_bytes == len(encode(messages[0])) - len(encode(messages[1]))
 

@@ -1,6 +1,8 @@
 """What clients and server refuse in sessions with prekeys: each refusal by its message."""
 
 from collections.abc import Callable
+from copy import deepcopy
+from functools import cache
 
 import msgspec
 import numpy as np
@@ -265,21 +267,27 @@ def test_too_few_contributions_or_signatures_end_the_session() -> None:
         cast.server.close()
 
 
+@cache
+def answered() -> tuple[PrekeyCast, dict[str, bytes]]:
+    """Play until all of 12 clients have answered; return the cast, whose server waits, and the answers."""
+    cast, outgoing = contributed(make_terms(12, active=True, colluders=1))
+    return cast, {name: cast.answer(name, message) for name, message in outgoing.items()}
+
+
 @given(liars=st.sets(st.integers(0, 11), max_size=3), seed=st.integers(0, 99))
 def test_wrong_shares_of_few_holders_do_not_spoil_the_sum(liars: set[int], seed: int) -> None:
     """With c = 1 a quorum of 7 opens a secret; of 12 answers, 3 are wrong at most."""
-    terms = make_terms(12, active=True, colluders=1)
-    cast, outgoing = contributed(terms)
+    cast, answers = answered()
+    server, terms = deepcopy(cast.server), cast.terms
     rng = np.random.default_rng(seed)
-    for name, message in outgoing.items():
-        reply = cast.answer(name, message)
+    for name, reply in answers.items():
         if terms.index[name] in liars:
             opened = messages.decode(reply, OpenedShares, "test", None)
             lies = tuple(msgspec.structs.replace(entry, shares=rng.bytes(16) + b"\0") for entry in opened.dealers)
             reply = change(reply, OpenedShares, dealers=lies)
-        assert cast.server.receive(name, reply) is None
-    assert cast.server.close() == {}
-    assert np.array_equal(cast.server.aggregate.total, ring_sum(terms, cast.inputs, terms.clients))
+        assert server.receive(name, reply) is None
+    assert server.close() == {}
+    assert np.array_equal(server.aggregate.total, ring_sum(terms, cast.inputs, terms.clients))
 
 
 def test_a_dealer_whose_shares_fit_nothing_is_named() -> None:

@@ -232,15 +232,13 @@ export class PlanView implements View {
   private bar(row: Choice, chosen: boolean, most: number): HTMLElement {
     const column = h("span", { class: "column" }, h("span", { class: "level" }));
     (column.firstElementChild as HTMLElement).style.height = `${(100 * row.aggregated) / most}%`;
-    const words = `T = ${row.privacy}: ${row.aggregated.toFixed(1)} clients${row.honest < 2 ? ", not protected" : ""}${row.recommended ? ", recommended" : ""}`;
+    const remarks = [row.honest < 2 ? "not protected" : "", row.recommended ? "recommended" : ""].filter(Boolean);
     return h(
       "button",
       {
         type: "button",
         class: ["bar", chosen ? "chosen" : "", row.recommended ? "recommended" : "", row.honest < 2 ? "weak" : ""].join(" "),
         "aria-pressed": String(chosen),
-        "aria-label": words,
-        title: words,
         "data-privacy": row.privacy,
         click: () => {
           this.set("privacy", row.privacy);
@@ -248,8 +246,10 @@ export class PlanView implements View {
         },
       },
       h("span", { class: "amount" }, row.aggregated.toFixed(row.aggregated < 10 ? 1 : 0)),
+      h("span", { class: "hidden" }, " clients with T = "),
       column,
       h("span", { class: "step" }, row.privacy),
+      remarks.length ? h("span", { class: "hidden" }, `, ${remarks.join(", ")}`) : null,
       row.recommended ? h("span", { class: "mark", "aria-hidden": "true" }, "★") : null,
     );
   }

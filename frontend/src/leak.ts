@@ -11,6 +11,7 @@ const STEP = 1200; // milliseconds from round to round
 const DISCOVERY = 2800; // the same, after somebody was exposed
 const MORPH = 700; // milliseconds in which a picture changes
 const LETTERS = "ABCDEF";
+const FEW = 6; // terms of an equation that is shown at once
 const FRACTIONS: Record<string, string> = { "1/2": "½", "1/3": "⅓", "2/3": "⅔", "1/4": "¼", "3/4": "¾" };
 
 interface Card {
@@ -56,7 +57,7 @@ export class LeakView implements View {
   private readonly measures = h("dl", { class: "measures" });
   private readonly matrix = h("div", { class: "scroll" });
   private readonly reduced = h("div", { class: "scroll" });
-  private readonly findings = h("section", { class: "findings", "aria-labelledby": "findings-title" });
+  private readonly findings = h("section", { class: "card findings", "aria-labelledby": "findings-title" });
   private readonly trouble = h("div");
 
   constructor(private readonly context: Context) {
@@ -94,11 +95,16 @@ export class LeakView implements View {
         "div",
         { class: "stage" },
         h(
-          "section",
-          { class: "card guesses", "aria-labelledby": "guesses-title" },
-          h("h2", { id: "guesses-title" }, "What the server can make of it"),
-          this.people,
-          h("p", { class: "caption" }, "Each picture is the server’s best guess from all sums so far. The bar says how much of it the sums pin down: a full bar is the exact picture."),
+          "div",
+          { class: "stack" },
+          h(
+            "section",
+            { class: "card guesses", "aria-labelledby": "guesses-title" },
+            h("h2", { id: "guesses-title" }, "What the server can make of it"),
+            this.people,
+            h("p", { class: "caption" }, "Each picture is the server’s best guess from all sums so far. The bar says how much of it the sums pin down: a full bar is the exact picture."),
+          ),
+          this.findings,
         ),
         h(
           "section",
@@ -123,7 +129,6 @@ export class LeakView implements View {
         h("button", { class: "plain again", "aria-label": "Another draw", click: () => this.redraw() }, icon("again"), h("span", {}, "Another draw")),
         this.news,
       )),
-      this.findings,
     );
     document.addEventListener("keydown", (event) => this.press(event));
     this.showPlaying(false);
@@ -287,7 +292,7 @@ export class LeakView implements View {
     this.morph(this.matrixAfter(this.round), at_once || still());
     this.showStates(now, found);
     this.showMeasures(now, found);
-    this.showMatrix(found);
+    this.showMatrix();
     this.showReduced(now);
     this.showNews(now, found);
     this.showFindings(found);
@@ -351,10 +356,9 @@ export class LeakView implements View {
     return h("thead", {}, h("tr", {}, h("th", { scope: "col" }, h("span", { class: "hidden" }, "Round")), this.context.names.map((name) => h("th", { scope: "col" }, h("abbr", { title: name }, name[0]!), h("span", { class: "hidden" }, name.slice(1))))));
   }
 
-  private showMatrix(found: Exposure[]): void {
+  private showMatrix(): void {
     const { rounds } = this.leak!;
-    const latest = found[found.length - 1];
-    const used = new Map((latest && this.leak!.rounds[this.round - 1]?.exposed.includes(latest) ? latest.terms : []).map((term) => [term.round, term.coefficient]));
+    const used = new Map(shortest(rounds[this.round - 1]?.exposed ?? [])?.terms.map((term) => [term.round, term.coefficient]));
     const rows = rounds.map((round, index) => {
       const number = index + 1;
       const past = number <= this.round;
@@ -404,8 +408,10 @@ export class LeakView implements View {
     const parts = [now.summed.length ? `Round ${this.round}: the server learns the sum of ${name(now.summed)}.` : `Round ${this.round}: no sum is opened.`];
     if (now.lost.length) parts.push(`${name(now.lost)} left during the round.`);
     if (now.stranded.length) parts.push(`${name(now.stranded)} stay out with them: their circle is not whole.`);
-    if (now.exposed.length === 1) parts.push(`${capital(now.exposed[0]!.words.replace("'s update", "’s picture"))}.`);
-    else if (now.exposed.length) parts.push(`${name(now.exposed.map((one) => one.person))} are exposed.`);
+    const witness = shortest(now.exposed);
+    if (now.exposed.length === names.length) parts.push("Everybody is exposed, all at once.");
+    else if (now.exposed.length > 1) parts.push(`${name(now.exposed.map((one) => one.person))} are exposed.`);
+    if (witness) parts.push(`${capital(witness.words.replace("'s update", "’s picture"))}.`);
     else if (this.round === this.leak!.rounds.length && !found.length) parts.push("The rounds are over, and nobody is exposed. No further round would change that while circles stay whole.");
     if (now.exposed.length) this.news.classList.add("danger");
     put(this.news, parts.join(" "));
@@ -447,8 +453,16 @@ export class LeakView implements View {
     });
     const own = new Float32Array(names.length);
     own[one.person] = 1;
-    return h("li", { class: one.terms.length > 6 ? "equation long" : "equation" }, h("div", { class: "terms" }, terms, h("span", { class: "sign" }, "="), picture(`${name}, exactly`, own, name)));
+    const result = [h("span", { class: "sign" }, "="), picture(`${name}, exactly`, own, name)];
+    if (one.terms.length <= FEW) return h("li", { class: "equation" }, h("div", { class: "terms" }, terms, result));
+    const closed = h("summary", {}, h("span", { class: "terms" }, h("span", { class: "many" }, `${one.terms.length} sums, added and subtracted`), result));
+    return h("li", { class: "equation" }, h("details", {}, closed, h("div", { class: "terms long" }, terms)));
   }
+}
+
+/** The exposure with the fewest terms, which is the easiest to follow. */
+function shortest(found: Exposure[]): Exposure | undefined {
+  return [...found].sort((one, other) => one.terms.length - other.terms.length)[0];
 }
 
 function capital(text: string): string {

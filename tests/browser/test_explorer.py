@@ -127,7 +127,8 @@ def test_rounds_play_pause_and_scrub(page: "Page", explorer: ExplorerServer) -> 
         "(() => { const range = document.querySelector('.transport input'); range.value = 12;"
         " range.dispatchEvent(new Event('input', { bubbles: true })); })()"
     )
-    assert "exposed" in texts(page, ".news")[0]
+    assert "Everybody is exposed" in texts(page, ".news")[0]
+    assert texts(page, ".equation summary .many")[0] == "11 sums, added and subtracted"
     assert "round=12" in page.evaluate("location.hash")
     assert len(texts(page, ".person.exposed")) == 12
 

@@ -261,6 +261,7 @@ def test_contradictions_are_reported_beside_other_mistakes_unless_these_may_be_t
         (["cohort.policy=balanced-halves", "cohort.size=7"], "balanced halves need an even cohort"),
         (["aggregation.threshold=9"], "a cohort of cohort.size = 8 has no 9 shares"),
         (["noise.kind=skellam", "aggregation.kind=plain"], "needs aggregation.kind = secure"),
+        (["noise.sigma=0.5"], "needs noise.kind, which is none: no noise would be added; set it to discrete-gaussian"),
         (["noise.kind=skellam", "clients.weighting=samples"], "must be uniform with noise"),
         (
             ["noise.kind=skellam", "aggregation.threat=active-server", "aggregation.topology=harary"],

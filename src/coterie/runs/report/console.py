@@ -171,8 +171,12 @@ def line(record: RoundRecord, rounds: int, yardstick: Yardstick = ACCURACY) -> s
 
 
 def particulars(record: RoundRecord) -> str:
-    """Return the numbers that the run's algorithm adds."""
-    values = ((name.replace("_", " "), getattr(record, name)) for name in own_columns(record))
+    """Return the numbers that the run's algorithm adds.
+
+    An epsilon that a paper claims is left to the report, which has room to say whether the claim is sound.
+    """
+    shown = (name for name in own_columns(record) if not name.endswith("_epsilon"))
+    values = ((name.replace("_", " "), getattr(record, name)) for name in shown)
     return ", ".join(
         f"{name} {value:,.0f}" if value.is_integer() else f"{name} {value:.3g}"
         for name, value in values

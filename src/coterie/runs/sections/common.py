@@ -288,6 +288,14 @@ class NoiseSettings(NamedSection):
         default=1e-5, description="the delta for which epsilon is stated"
     )
 
+    def problems(self) -> Iterator[Contradiction]:
+        """Check that noise which is asked for is added."""
+        if self.sigma and self.kind == "none":
+            yield (
+                "sigma",
+                f"needs noise.kind, which is none: no noise would be added; set it to {' or '.join(DISTRIBUTIONS)}",
+            )
+
 
 class StoppingSettings(Section):
     """Early stopping: end a run that no longer improves."""

@@ -3,12 +3,12 @@
 import base64
 import json
 import re
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.explorer import running_explorer
 
 from coterie.explorer.export import export_page
 from coterie.explorer.leaks import LeakSettings, play_story
@@ -31,14 +31,8 @@ READY = {
 
 @pytest.fixture(scope="module")
 def explorer() -> Iterator[ExplorerServer]:
-    with ExplorerServer() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with running_explorer() as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -346,12 +340,8 @@ def test_the_copy_works_without_a_server(page: "Page", copy: str) -> None:
 
 
 def test_it_says_when_the_server_is_gone(page: "Page") -> None:
-    with ExplorerServer() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    with running_explorer() as server:
         show(page, server.url, "server")
-        server.shutdown()
-        thread.join()
     click(page, ".controls .primary")
     page.wait_for("document.querySelector('.notice.danger') !== null", complaints=True)
     assert "Is coterie explore still running?" in texts(page, ".notice.danger")[0]

@@ -3,7 +3,7 @@
 import { note, whole } from "./address";
 import { h, icon, listed, put, still } from "./dom";
 import { symmetric } from "./pictures";
-import type { Exposure, Leak, Round } from "./source";
+import type { Exposure, Leak, Query, Round } from "./source";
 import { type Context, type View, complaint, opening } from "./view";
 
 const SCALE = 10_000;
@@ -11,6 +11,8 @@ const STEP = 1200; // milliseconds from round to round
 const DISCOVERY = 2800; // the same, after somebody was exposed
 const MORPH = 700; // milliseconds in which a picture changes
 const LETTERS = "ABCDEF";
+const SIZES = [2, 3, 4, 6];
+const LOSSES = [0.02, 0.08, 0.15, 0.3];
 const FEW = 6; // terms of an equation that is shown at once
 const FRACTIONS: Record<string, string> = { "1/2": "½", "1/3": "⅓", "2/3": "⅔", "1/4": "¼", "3/4": "¾" };
 
@@ -28,6 +30,7 @@ export class LeakView implements View {
   readonly element: HTMLElement;
 
   private leak: Leak | null = null;
+  private asked = "";
   private round = 0;
   private story: string;
   private seed: number;
@@ -38,6 +41,10 @@ export class LeakView implements View {
   private shares: Float32Array[];
   private known = new Map<number, Float32Array[]>();
 
+  private privacy: number;
+  private lost: number;
+  private readonly circleSize: HTMLSelectElement;
+  private readonly leaving: HTMLSelectElement;
   private readonly stories: HTMLInputElement[];
   private readonly people = h("div", { class: "people" });
   private readonly scrubber = h("input", {
@@ -65,6 +72,10 @@ export class LeakView implements View {
     const settings = about.settings.leak;
     this.story = about.stories[0]!.name;
     this.seed = source.seeds[0] ?? Number(settings.seed!.default);
+    this.privacy = Number(settings.privacy!.default);
+    this.lost = Number(settings.lost!.default);
+    this.circleSize = this.choice(SIZES, this.privacy, (value) => String(value), (value) => (this.privacy = value));
+    this.leaving = this.choice(LOSSES, this.lost, (value) => `${Math.round(100 * value)}%`, (value) => (this.lost = value));
     this.shares = about.people.map(() => new Float32Array(about.people.length));
     this.stories = about.stories.map((story) =>
       h("input", { type: "radio", name: "story", value: story.name, change: () => this.choose(story.name) }),
@@ -90,6 +101,14 @@ export class LeakView implements View {
           h("label", { class: "story" }, this.stories[index]!, h("span", {}, h("strong", {}, story.title), h("span", { class: "quiet" }, story.summary))),
         ),
       ),
+      source.live
+        ? h(
+            "div",
+            { class: "row fine" },
+            h("label", { class: "field inline" }, h("span", {}, "People in a circle"), this.circleSize),
+            h("label", { class: "field inline" }, h("span", {}, "Leave during a round"), this.leaving),
+          )
+        : null,
       this.trouble,
       h("div", { class: "theatre" }, h(
         "div",
@@ -139,7 +158,35 @@ export class LeakView implements View {
     const story = about.stories.find((one) => one.name === query.get("story"))?.name ?? this.story;
     const asked = whole(query, "seed", this.seed, 0, Number.MAX_SAFE_INTEGER);
     const seed = source.live || source.seeds.includes(asked) ? asked : this.seed;
+    if (source.live) {
+      this.privacy = nearest(SIZES, Number(query.get("privacy") ?? this.privacy));
+      this.lost = nearest(LOSSES, Number(query.get("lost") ?? this.lost));
+      this.circleSize.value = String(this.privacy);
+      this.leaving.value = String(this.lost);
+    }
     await this.load(story, seed, whole(query, "round", this.round, 0, 40));
+  }
+
+  /** The settings of the rounds that are shown. A copy without a server has those of the default settings only. */
+  private query(): Query {
+    const { story, seed, privacy, lost } = this;
+    return this.context.source.live ? { story, seed, privacy, lost } : { story, seed };
+  }
+
+  private choice(values: number[], chosen: number, show: (value: number) => string, set: (value: number) => void): HTMLSelectElement {
+    const select = h(
+      "select",
+      {
+        change: () => {
+          set(Number(select.value));
+          this.stop();
+          void this.load(this.story, this.seed, this.round);
+        },
+      },
+      values.map((value) => h("option", { value }, show(value))),
+    );
+    select.value = String(chosen);
+    return select;
   }
 
   leave(): void {
@@ -150,12 +197,18 @@ export class LeakView implements View {
     this.story = story;
     this.seed = seed;
     for (const input of this.stories) input.checked = input.value === story;
+    const kind = this.context.about.stories.find((one) => one.name === story)!;
+    this.circleSize.disabled = !kind.circles;
+    this.leaving.disabled = !kind.losses;
     const turn = ++this.wanted;
-    if (this.leak?.story !== story || this.leak.seed !== seed) {
+    const query = this.query();
+    const asked = JSON.stringify(query);
+    if (this.asked !== asked) {
       try {
-        const leak = await this.context.source.leak({ story, seed });
+        const leak = await this.context.source.leak(query);
         if (turn !== this.wanted) return;
         this.leak = leak;
+        this.asked = asked;
         put(this.trouble);
       } catch (error) {
         this.stop();
@@ -296,7 +349,7 @@ export class LeakView implements View {
     this.showReduced(now);
     this.showNews(now, found);
     this.showFindings(found);
-    note(this.name, { story: this.story, seed: this.seed, round: this.round });
+    note(this.name, { ...this.query(), round: this.round });
   }
 
   private morph(target: Float32Array[], at_once: boolean): void {
@@ -412,15 +465,16 @@ export class LeakView implements View {
     if (now.exposed.length === names.length) parts.push("Everybody is exposed, all at once.");
     else if (now.exposed.length > 1) parts.push(`${name(now.exposed.map((one) => one.person))} are exposed.`);
     if (witness) parts.push(`${capital(witness.words.replace("'s update", "’s picture"))}.`);
-    else if (this.round === this.leak!.rounds.length && !found.length) parts.push("The rounds are over, and nobody is exposed. No further round would change that while circles stay whole.");
+    else if (this.round === this.leak!.rounds.length && !found.length) parts.push(now.strong === this.privacy ? "The rounds are over, and nobody is exposed. No further round would change that while circles stay whole." : "The rounds are over, and nobody is exposed yet.");
     if (now.exposed.length) this.news.classList.add("danger");
     put(this.news, parts.join(" "));
   }
 
   private showFindings(found: Exposure[]): void {
     const { names } = this.context;
+    const strong = this.leak!.rounds[this.round - 1]?.strong ?? 0;
     if (!found.length) {
-      put(this.findings, h("h2", { id: "findings-title" }, "What the server worked out"), h("p", { class: "quiet" }, this.leak!.circles.length && this.round ? "Nobody. Every equation has a whole circle in it, or more." : "Nobody yet."));
+      put(this.findings, h("h2", { id: "findings-title" }, "What the server worked out"), h("p", { class: "quiet" }, strong > 1 ? `Nobody. Every equation has ${strong} people or more in it.` : "Nobody yet."));
       return;
     }
     const latest = [...found].reverse();
@@ -458,6 +512,11 @@ export class LeakView implements View {
     const closed = h("summary", {}, h("span", { class: "terms" }, h("span", { class: "many" }, `${one.terms.length} sums, added and subtracted`), result));
     return h("li", { class: "equation" }, h("details", {}, closed, h("div", { class: "terms long" }, terms)));
   }
+}
+
+/** The value of a list that is nearest to a number. */
+function nearest(values: number[], wanted: number): number {
+  return [...values].sort((one, other) => Math.abs(one - wanted) - Math.abs(other - wanted))[0]!;
 }
 
 /** The exposure with the fewest terms, which is the easiest to follow. */

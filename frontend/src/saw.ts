@@ -19,9 +19,10 @@ export class SawView implements View {
   private readonly circles = h("input", { type: "checkbox", change: () => void this.play() });
   private readonly active = h("input", { type: "checkbox", change: () => void this.play() });
   private readonly grid = h("div", { class: "uploads" });
-  private readonly detail = h("section", { class: "card message", "aria-live": "polite" });
+  private readonly detail = h("section", { class: "card message" });
   private readonly sum = h("section", { class: "card sum", "aria-labelledby": "sum-title" });
   private readonly trouble = h("div");
+  private readonly status = h("p", { class: "hidden", role: "status" });
 
   constructor(private readonly context: Context) {
     const { source, about } = context;
@@ -54,6 +55,7 @@ export class SawView implements View {
         again,
       ),
       this.trouble,
+      this.status,
       h("div", { class: "desk wide" }, h("section", { class: "card", "aria-labelledby": "uploads-title" }, h("h2", { id: "uploads-title" }, "Twelve messages"), this.grid), h("div", { class: "stack" }, this.sum, this.detail)),
     );
   }
@@ -86,6 +88,7 @@ export class SawView implements View {
     this.showUploads();
     this.showMessage();
     this.showSum();
+    put(this.status, this.session.aborted ? "The session has no sum." : `The session has run: ${this.session.summed.length} pictures are summed.`);
   }
 
   private showUploads(): void {
@@ -111,6 +114,7 @@ export class SawView implements View {
             click: () => {
               this.person = person;
               this.showMessage();
+              put(this.status, `The bytes from ${name} are shown.`);
               [...this.grid.children].forEach((child, index) => {
                 child.classList.toggle("chosen", index === person);
                 child.setAttribute("aria-pressed", String(index === person));

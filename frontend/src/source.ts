@@ -15,7 +15,7 @@ export interface About {
   length: number;
   delta: number;
   most_bytes: number;
-  stories: { name: string; title: string; summary: string }[];
+  stories: { name: string; title: string; summary: string; circles: boolean; losses: boolean }[];
   settings: Record<"leak" | "plan" | "audit" | "session", Record<string, Setting>>;
 }
 

@@ -54,16 +54,21 @@ class Page:
 
     def open(self, path: Path, plots: int, *, dark: bool = False, width: int = 1300) -> None:
         """Open a report and wait until its plots are drawn."""
-        self._navigate(path.as_uri(), dark, still=False, width=width)
+        self._navigate(path.as_uri(), dark=dark, still=False, width=width)
         self.wait_for(f"document.documentElement?.dataset.plots === '{plots}'")
 
     def visit(self, url: str, *, dark: bool = False, still: bool = False, width: int = 1300) -> None:
         """Open the explorer anew and wait until it has begun; ``still`` is for readers who want no motion."""
         self.call("Page.navigate", url="about:blank")  # otherwise only the end of the address may change
-        self._navigate(url, dark, still=still, width=width)
+        self._navigate(url, dark=dark, still=still, width=width)
         self.wait_for("document.documentElement?.dataset.ready === 'true'")
 
-    def _navigate(self, url: str, dark: bool, *, still: bool, width: int) -> None:
+    def open_plainly(self, url: str) -> None:
+        """Open a page that is not ours."""
+        self._navigate(url, dark=False, still=False, width=1300)
+        self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
+
+    def _navigate(self, url: str, *, dark: bool, still: bool, width: int) -> None:
         features = [
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
             {"name": "prefers-reduced-motion", "value": "reduce" if still else "no-preference"},

@@ -3,17 +3,20 @@
 import base64
 import json
 import re
-import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.explorer import running_explorer
 
+from coterie.explorer import server as server_module
 from coterie.explorer.export import export_page
 from coterie.explorer.leaks import LeakSettings, play_story
 from coterie.explorer.people import NAMES, SIDE, pictures
 from coterie.explorer.plans import PlanSettings, make_plan
+from coterie.explorer.requests import REQUESTS, Request
 from coterie.explorer.server import ExplorerServer
 
 if TYPE_CHECKING:
@@ -31,14 +34,8 @@ READY = {
 
 @pytest.fixture(scope="module")
 def explorer() -> Iterator[ExplorerServer]:
-    with ExplorerServer() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with running_explorer() as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +152,7 @@ def test_whole_circles_never_show_anybody(page: "Page", explorer: ExplorerServer
     assert "nobody is exposed" in texts(page, ".news")[0]
     assert texts(page, ".circle h3") == ["Circle A", "Circle B", "Circle C", "Circle D"]
     assert set(texts(page, ".percent")) == {"33%"}
+    assert "Every equation has 3 people or more" in texts(page, ".findings")[0]
 
 
 def test_another_draw_has_other_rounds(page: "Page", explorer: ExplorerServer) -> None:
@@ -162,6 +160,21 @@ def test_another_draw_has_other_rounds(page: "Page", explorer: ExplorerServer) -
     click(page, ".again")
     page.wait_for("location.hash.includes('seed=8')")
     assert page.complaints == []
+
+
+def test_circles_of_another_size_have_another_story(page: "Page", explorer: ExplorerServer) -> None:
+    show(page, explorer.url, "leak", "#/leak?story=whole&seed=7&round=20&privacy=4&lost=0.15")
+    assert set(texts(page, ".percent")) == {"25%"}
+    assert len(texts(page, ".circle")) == 3
+    page.evaluate(
+        "(() => { const select = document.querySelector('.fine select'); select.value = '2';"
+        " select.dispatchEvent(new Event('change', { bubbles: true })); })()"
+    )
+    page.wait_for("document.querySelectorAll('.circle').length === 6")
+    assert "privacy=2" in page.evaluate("location.hash")
+    assert set(texts(page, ".percent")) == {"50%"}
+    click(page, ".story input")
+    page.wait_for("[...document.querySelectorAll('.fine select')].every((select) => select.disabled)")
 
 
 # Plan.
@@ -345,13 +358,37 @@ def test_the_copy_works_without_a_server(page: "Page", copy: str) -> None:
     assert {url for url in page.requests if not url.startswith("data:")} <= {copy, *(f"{copy}#/{v}" for v in VIEWS)}
 
 
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "open"])
+def test_another_page_cannot_make_it_work(
+    page: "Page", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """The attack works with the check of the sender off, and fails with it on."""
+    asked: list[str] = []
+
+    def spied(path: str) -> Request:
+        def answer(_query: str, _body: bytes) -> dict[str, Any]:
+            asked.append(path)
+            return {}
+
+        return replace(REQUESTS[path], answer=answer)
+
+    monkeypatch.setattr(server_module, "REQUESTS", {path: spied(path) for path in REQUESTS})
+    if not guarded:
+        monkeypatch.setattr(server_module._Handler, "_check_sender", lambda _self: None)
+    foreign = tmp_path / "foreign.html"
+    foreign.write_text("<!DOCTYPE html><title>foreign</title>")
+    with running_explorer() as server:
+        page.open_plainly(foreign.as_uri())
+        page.evaluate(
+            f"Promise.allSettled([fetch('{server.url}api/plan', {{ mode: 'no-cors' }}),"
+            f" fetch('{server.url}api/audit', {{ method: 'POST', mode: 'no-cors', body: 'x' }})]).then(() => 0)"
+        )
+    assert sorted(asked) == ([] if guarded else ["/api/audit", "/api/plan"])
+
+
 def test_it_says_when_the_server_is_gone(page: "Page") -> None:
-    with ExplorerServer() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    with running_explorer() as server:
         show(page, server.url, "server")
-        server.shutdown()
-        thread.join()
     click(page, ".controls .primary")
     page.wait_for("document.querySelector('.notice.danger') !== null", complaints=True)
     assert "Is coterie explore still running?" in texts(page, ".notice.danger")[0]

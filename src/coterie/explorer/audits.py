@@ -22,7 +22,7 @@ MOST_BYTES = 32 * MEGABYTE
 _MOST_UNPACKED = 64 * MEGABYTE
 _SECONDS, _WEAK_SECONDS = 60.0, 2.0
 _LISTED, _WITNESSES = 200, 50  # exposed clients in the answer, and how many of them have a witness
-_MOST_RANK = 400  # above this rank a witness takes seconds, and only the first is computed
+_MOST_RANKS = (400, 1000)  # of a matrix up to which so many witnesses are quickly computed, and one is
 _POINTS = 400  # of the series over rounds
 _UNREADABLE = 20
 _SQLITE = b"SQLite format 3\0"
@@ -106,7 +106,8 @@ def _describe(settings: AuditSettings, participation: Participation, report: Aud
 def _rows(report: AuditReport) -> list[dict[str, Any]]:
     rank = min(len(report.rounds), len(report.clients))
     listed = report.exposed[:_LISTED]
-    written = affordable(listed, None if rank <= _MOST_RANK else 1)
+    many, one = _MOST_RANKS
+    written = affordable(listed) if rank <= many else int(rank <= one)
     return [_row(found, with_witness=number < min(written, _WITNESSES)) for number, found in enumerate(listed)]
 
 

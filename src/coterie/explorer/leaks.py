@@ -42,6 +42,11 @@ class Story:
     whole: bool
     """Whether a circle that lost a member is left out of the sum."""
 
+    @property
+    def circles(self) -> bool:
+        """Whether people are in circles."""
+        return POLICIES[self.policy].keeps_circles
+
 
 STORIES: dict[str, Story] = {
     "random": Story(

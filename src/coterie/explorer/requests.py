@@ -6,7 +6,7 @@ bytes. No request names a file.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, get_args
 from urllib.parse import parse_qsl
 
@@ -56,7 +56,7 @@ def describe(_query: str = "", _body: bytes = b"") -> dict[str, Any]:
         "length": LENGTH,
         "delta": DELTA,
         "most_bytes": MOST_BYTES,
-        "stories": [{"name": name, "title": story.title, "summary": story.summary} for name, story in STORIES.items()],
+        "stories": [{"name": name, **asdict(story), "circles": story.circles} for name, story in STORIES.items()],
         "settings": {panel: describe_settings(kind) for panel, kind in PANELS.items()},
     }
 

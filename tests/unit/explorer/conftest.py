@@ -1,9 +1,9 @@
-"""A running explorer for tests."""
+"""The explorer that tests of this folder share."""
 
-import threading
 from collections.abc import Iterator
 
 import pytest
+from tests.support.explorer import running_explorer
 
 from coterie.explorer.server import ExplorerServer
 
@@ -11,11 +11,5 @@ from coterie.explorer.server import ExplorerServer
 @pytest.fixture(scope="module")
 def explorer() -> Iterator[ExplorerServer]:
     """A server on a free port of the loopback address."""
-    with ExplorerServer() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with running_explorer() as server:
+        yield server

@@ -79,6 +79,7 @@ def test_the_sentence_says_what_is_wrong_and_what_to_take() -> None:
 def test_a_session_that_cannot_be_planned_has_its_reason() -> None:
     session = make_plan(PlanSettings(collusion=0.2))["session"]
     assert list(session) == ["problem"]
+    assert "all of them may collude" in session["problem"]
 
 
 @pytest.mark.parametrize(("cohort", "privacy", "words"), [(13, 2, "cannot be drawn"), (5, 6, "does not fit")])

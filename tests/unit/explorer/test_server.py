@@ -3,14 +3,12 @@
 import http.client
 import json
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.explorer import running_explorer
 
 from coterie.errors import ConfigError
 from coterie.explorer import server as module
@@ -265,18 +263,6 @@ def test_wrong_settings_have_a_reason_and_no_traceback(
 # When things go wrong.
 
 
-@contextmanager
-def running(**kwargs: Any) -> Iterator[ExplorerServer]:  # noqa: ANN401
-    with ExplorerServer(**kwargs) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 def test_a_fault_is_printed_here_and_not_shown_there(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -285,7 +271,7 @@ def test_a_fault_is_printed_here_and_not_shown_there(
 
     requests = dict(REQUESTS) | {"/api/plan": Request(fail)}
     monkeypatch.setattr(module, "REQUESTS", requests)
-    with running() as server:
+    with running_explorer() as server:
         answer = ask(server, "/api/plan")
         assert (answer[0], "secret" in reason(answer)) == (500, False)
         assert ask(server, "/icon.svg")[0] == 200
@@ -297,20 +283,23 @@ def test_numbers_too_large_for_the_machine_are_an_answer(monkeypatch: pytest.Mon
         raise MemoryError
 
     monkeypatch.setattr(module, "REQUESTS", {"/api/plan": Request(fail)})
-    with running() as server:
+    with running_explorer() as server:
         assert "too large for this machine" in reason(ask(server, "/api/plan"))
 
 
 def test_a_request_that_trickles_in_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ARRIVAL_SECONDS", 0.3)
-    with running() as server, socket.create_connection(("127.0.0.1", server.server_port), timeout=60) as connection:
+    with (
+        running_explorer() as server,
+        socket.create_connection(("127.0.0.1", server.server_port), timeout=60) as connection,
+    ):
         connection.sendall(b"GET / HTTP/1.1\r\nX: ")
         assert connection.recv(100) == b"", "the server closed it, although the request never ended"
 
 
 def test_only_so_many_connections_are_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_CONNECTIONS", 2)
-    with running() as server:
+    with running_explorer() as server:
         address = "127.0.0.1", server.server_port
         held = [socket.create_connection(address, timeout=60) for _ in range(2)]
         try:
@@ -325,7 +314,7 @@ def test_only_so_many_connections_are_held_at_once(monkeypatch: pytest.MonkeyPat
 
 def test_computations_wait_for_each_other_and_then_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_WAIT_SECONDS", 0.05)
-    with running() as server:
+    with running_explorer() as server:
         for _ in range(module._MOST_COMPUTING):
             server.computing.acquire()
         assert ask(server, "/api/plan")[0] == 503

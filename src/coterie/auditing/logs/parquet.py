@@ -50,8 +50,9 @@ def read_parquet(log: RawLog) -> Participation:
         history = RecordLog(options, found).read_records(records, "parquet")
     else:
         history = collect_table(Table(rows.lines, lambda cells: cells), options, found)
+    ignored = history.reading.ignored if history.reading else ()
     for name in rows.structures:
-        if printable(name) not in history.reading.ignored:
+        if printable(name) not in ignored:
             raise InputError(f"column {printable(name)} holds structures: write rounds and clients as plain values")
     return history
 

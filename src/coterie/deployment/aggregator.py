@@ -115,6 +115,7 @@ class Aggregator:
             dict(self.reasons),
             result.reason,
             time.monotonic() - began,
+            result.blame.proven,
         )
         notify(self._observer, event)
         if result.value is not None:
@@ -305,6 +306,10 @@ class Aggregator:
 
     def _log_result(self, result: "RoundResult[Mean]", label: str) -> None:
         self._advice = ""
+        if result.value is not None and any(result.blame):
+            LOGGER.warning("%s has a result, but %s", label, result.blame)
+        for name in result.blame.proven:
+            LOGGER.warning("%s broke the protocol; `coterie roster retire %s` takes its circle out of use", name, name)
         if result.value is None:
             LOGGER.warning("%s: %s: %s", label, result.outcome, result.reason)
             for line in grouped(self.reasons):

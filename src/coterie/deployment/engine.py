@@ -184,6 +184,10 @@ class NodeRequest(ABC):
     def configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
         """Yield all that configures the app's function, by name, except for keys that may vary."""
 
+    def run_configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield the part of :meth:`configuration` that comes with the run and not with the request; here nothing."""
+        return iter(())
+
     @abstractmethod
     def run_app(self, model: Arrays | None = None) -> AppReply:
         """Run the app's function, on another model than the one that arrived if one is given.

@@ -48,6 +48,8 @@ class RoundEvent:
     reason: str
     """Why there is no result; empty where there is one."""
     seconds: float
+    blamed: tuple[str, ...] = ()
+    """Nodes that are proven to have dealt or sent wrong shares."""
 
 
 Observer: TypeAlias = Callable[[StepEvent | RoundEvent], None]

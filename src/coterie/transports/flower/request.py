@@ -12,7 +12,7 @@ from coterie.deployment.logs import LOGGER, traced
 from coterie.deployment.node import run_config_digest
 from coterie.deployment.reasons import Reason
 from coterie.deployment.replies import lacking
-from coterie.errors import ConfigError, TrainingError
+from coterie.errors import ConfigError, PeerProtocolError, TrainingError
 from coterie.secagg.messages import SERVER
 from coterie.transports.flower.confined import displacement_in
 from coterie.transports.flower.records import (
@@ -62,6 +62,10 @@ class FlowerRequest(NodeRequest):
     def configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
         """Yield what configures the app's function."""
         return configuration_of(self._context.run_config, self._app, varying)
+
+    def run_configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield the run's configuration."""
+        return configuration_of(self._context.run_config, RecordDict(), varying)
 
     def displacement(self) -> Displacement | None:
         """Return the models of a confined descent."""
@@ -156,6 +160,8 @@ def _copied(received: RecordDict, model: Arrays | None) -> RecordDict:
     """
     records = RecordDict({key: record.copy() for key, record in received.items()})
     if model is not None:
-        key = next(iter(received.array_records))
+        if len(received.array_records) != 1:  # the app might work on another one
+            raise PeerProtocolError(SERVER, f"sent {len(received.array_records)} models in one request, not 1")
+        (key,) = received.array_records
         records[key] = ArrayRecord({name: Array(array) for name, array in model.items()})
     return records

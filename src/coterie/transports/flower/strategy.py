@@ -186,7 +186,7 @@ class PrivateStrategy(flower.Strategy):
                     _wanted(strategy),
                     initial_arrays,
                     lambda: recorder.number,
-                    DescentRounds(descent) if descent else None,
+                    DescentRounds(descent, self._settings.recipe.varying) if descent else None,
                 )
                 recorder.catch_up(self.grid, timeout)
                 result = strategy.start(

@@ -87,7 +87,7 @@ def test_files_of_a_node_are_its_own(home: Path) -> None:
     World().run(2)
     for folder in folders(home):
         found = [path for path in (folder / "confined").iterdir() if not path.name.endswith(".lock")]
-        assert {path.suffix for path in found} == {".key", ".model"}
+        assert {path.suffix for path in found} == {".model"}
         assert {stat.S_IMODE(path.stat().st_mode) for path in found} == {0o600}
 
 

@@ -1,4 +1,4 @@
-"""Measurements on this machine: the best of several, in a process of their own, and beside the speed of keystream."""
+"""Measurements on this machine: the best of several, in a process of their own, and the limits of its cryptography."""
 
 import multiprocessing
 import os
@@ -8,10 +8,15 @@ from time import thread_time
 from typing import ParamSpec, TypeVar
 
 from coterie.arithmetic.ring import Ring
+from coterie.crypto import signing
+from coterie.crypto.agreement import PrivateKey
+from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.keystream import SEED_BYTES, generate
 from coterie.secagg.masking import mask_vector
+from coterie.secagg.messages import checksum
 
 _REPEATS = 7
+_SOME = 20  # operations of each kind that are timed, for any number of them
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -37,6 +42,32 @@ def keystream_ratio(ring: Ring, length: int, degree: int) -> float:
 
     masking, generating = best_seconds(mask, keystream)
     return masking / generating
+
+
+def server_limit(ring: Ring, length: int, *, survivors: int, agreements: int, signatures: int) -> float:
+    """Return the seconds that the cryptography of a server takes by itself.
+
+    It is a checksum of each survivor's masked vector, a key agreement for each mask that a dropout left on a survivor,
+    the expansion of a seed for each survivor and each of these masks, and the check of all signatures.
+    """
+    entropy = SystemEntropy()
+    key, peer = (PrivateKey.generate(entropy, "key") for _ in range(2))
+    identity = signing.Identity.generate(entropy)
+    signature = identity.sign(b"")
+    vector, packed = ring.zeros(length), bytes(ring.packed_size(length))
+    seeds = [os.urandom(SEED_BYTES) for _ in range(_SOME)]
+
+    def several(work: Callable[[], object]) -> Callable[[], None]:
+        return lambda: [work() for _ in seeds].clear()
+
+    seconds = best_seconds(
+        several(lambda: checksum(packed)),
+        several(lambda: key.agree(peer.public, b"", SEED_BYTES)),
+        several(lambda: signing.verify(identity.public, signature, b"")),
+        lambda: mask_vector(vector, seeds, ()),
+    )
+    counts = survivors, agreements, signatures, survivors + agreements
+    return sum(count * spent for count, spent in zip(counts, seconds, strict=True)) / _SOME
 
 
 def best_seconds(*works: Callable[[], None]) -> list[float]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Set
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -13,7 +14,8 @@ from tests.support.rounds import ME, Population, Stage, in_sum, make_roster
 
 from coterie.cohorts.circles import circle_sizes
 from coterie.cohorts.ledger import Ledger, Outcome
-from coterie.errors import PeerProtocolError, PrekeyRefused, ThresholdError
+from coterie.crypto import shamir
+from coterie.errors import Blame, PeerProtocolError, PrekeyRefused, ThresholdError, WrongShares
 from coterie.graphs.topology import Complete
 from coterie.rounds import Floor
 from coterie.secagg import Step, ThreatMode, messages
@@ -398,3 +400,25 @@ def test_one_session_is_entered_by_one_protocol(tmp_path: Path, papers_first: bo
     for member in (stage.members[ME], stage.processes().members[ME]):
         with pytest.raises(PeerProtocolError, match="entered before"):
             member.answer(second)
+
+
+def test_a_result_names_a_member_that_deals_wrong_shares_to_everybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The round ends after its row is written, with the member's name in a typed error."""
+    honest, stage = shamir.split, Stage(tmp_path)
+
+    def split(secrets: list[bytes], threshold: int, points: list[int], *rest: Any) -> list[tuple[bytes, ...]]:  # noqa: ANN401
+        return honest(secrets, len(points) + 1, points, *rest)  # no set of shares opens anything
+
+    for name, message in stage.inbox.items():
+        with monkeypatch.context() as patch:
+            if name == ME:
+                patch.setattr(shamir, "split", split)
+            assert stage.round.receive(name, stage.members[name].answer(message)) is None
+    stage.inbox = stage.round.close()
+    stage.until(Step.DONE)
+    result = stage.round.result
+    assert isinstance(result.error, WrongShares)
+    assert result.blame == result.error.blame == Blame((ME,))
+    assert result.outcome is Outcome.ABORTED_AFTER_REVEAL

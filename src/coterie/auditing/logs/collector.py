@@ -11,6 +11,7 @@ from coterie.auditing.logs.columns import words_of
 from coterie.auditing.logs.options import LogOptions
 from coterie.auditing.logs.round_order import put_in_order
 from coterie.auditing.logs.row_filter import RowFilter
+from coterie.auditing.logs.windows import Windows
 from coterie.cohorts.log_size import check_memory
 from coterie.cohorts.participation import Label, LogReading, Mentions, Participation, UnusedLine, as_label, pack_members
 from coterie.errors import InputError, LogTooLarge, Remedy
@@ -38,11 +39,13 @@ class Collector:
     def __init__(self, options: LogOptions) -> None:
         self.limit = options.limit
         self._keep_order, self._as_written = options.keep_order, options.as_written
+        self._windows = Windows(options.window) if options.window else None
         self._clients: dict[str, int] = {}
         self._rounds: dict[Label, set[int] | array[int]] = {}  # an array if all clients were added at once
         self._spelt: dict[Label, str] = {}  # the spelling of rounds with leading zeros
         self._lost: defaultdict[Label, set[int]] = defaultdict(set)  # clients that are not in the sum by some row
         self._losers: dict[str, int] = {}
+        self._nameless: set[Label] = set()  # rounds with a row that names no client
         self._latest: Label | None = None  # the round of the latest addition
         self._returned: tuple[Label, str] | None = None  # a client that a round repeats after other rounds
         self._taken = 0  # bytes of memory
@@ -84,9 +87,14 @@ class Collector:
         return client in self._clients
 
     def label(self, text: str) -> Label:
-        """Return the label of a round. It must not be empty, and must be spelt the same way each time."""
+        """Return the label of a round. It must not be empty, and must be spelt the same way each time.
+
+        If rounds are windows of time, ``text`` is a time, and the label is that of its window.
+        """
         if not text:
             raise InputError("the round is missing")
+        if self._windows:
+            return self._windows.label(text)
         label = as_label(text)
         known = self._spelt.get(label, str(label) if label in self._rounds else text)
         if known != text:
@@ -113,7 +121,7 @@ class Collector:
                 self._take(_MEMBER)
             else:
                 self._repeat(label, [client])
-                if label != self._latest:
+                if label != self._latest and not self._windows:
                     self._returned = self._returned or (label, client)
             self._latest = label
             return
@@ -125,6 +133,11 @@ class Collector:
 
     def add_all(self, label: Label, clients: Sequence[str]) -> None:
         """Add a round with all its clients."""
+        if self._windows:  # a window may have several rows
+            self.open_round(label)
+            for client in clients:
+                self.add(label, client)
+            return
         names = dict.fromkeys(clients)
         if (known := self._rounds.get(label)) is not None:
             if {self._clients.get(client, -1) for client in names} != set(known):
@@ -136,6 +149,10 @@ class Collector:
         self._rounds[label] = pack_members(sorted([self.enrol(client) for client in names]))
         if len(names) < len(clients):
             self._repeat(label, list((Counter(clients) - Counter([*names])).elements()))
+
+    def add_nobody(self, label: Label) -> None:
+        """Record that a row of a round names no client. It says that nobody was in it, if no other row names one."""
+        self._nameless.add(label)
 
     def lose(self, label: Label, client: str) -> None:
         """Record that, by some row, a client is not in the sum of a round."""
@@ -169,6 +186,11 @@ class Collector:
                 Remedy("where"),
                 ", or if it is the same round, use ",
                 Remedy("as_written", True),
+            )
+        if doubtful := [label for label in self._nameless if self._rounds[label]]:
+            raise InputError(
+                f"round {printable(doubtful[0])} has clients, and a row that names none: somebody may be missing. "
+                "Write the client's name there, or remove the row if nobody is meant"
             )
         rounds, order = put_in_order(list(self._rounds), keep=self._keep_order)
         numbers = [label for label in rounds if isinstance(label, int)]

@@ -10,7 +10,7 @@ from typer.core import TyperCommand
 from coterie.errors import CoterieError, ErrorText, Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.console import Console
 
@@ -76,11 +76,11 @@ class LogInput(NamedTuple):
     keep_order: bool = False
     as_written: bool = False
 
-    def read(self) -> "Participation":
+    def read(self, progress: "Callable[[float], None]" = lambda _: None) -> "Participation":
         """Read the log; what is said of its lines names options."""
         from coterie.auditing.logs import read_log
 
-        participation = read_log(self.source, **self.options)
+        participation = read_log(self.source, **self.options, progress=progress)
         problems = [replace(problem, reason=spell(problem.reason)) for problem in participation.problems]
         return replace(participation, problems=tuple(problems))
 

@@ -103,6 +103,7 @@ def read_log(
     as_written: bool = False,
     limit: int = DEFAULT_LIMIT,
     head: Head | None = None,
+    progress: Callable[[float], None] = lambda _: None,
 ) -> Participation:
     """Read a participation log from a path, a database URL, an open file or, for ``"-"``, standard input.
 
@@ -120,6 +121,8 @@ def read_log(
             :class:`LogTooLarge`.
         head: a head of a ledger that was kept elsewhere; the ledger must contain it. A ledger is always verified; see
             :meth:`coterie.cohorts.ledger.Ledger.verify`.
+        progress: called now and then with the share of a text or a Parquet file that was read. A text is read more than
+            once if its format cannot be known from its beginning.
 
     """
     options = LogOptions(
@@ -132,6 +135,7 @@ def read_log(
         as_written=as_written,
         limit=limit,
         head=head,
+        progress=progress,
     )
     log = RawLog(source, options)
     found = find_format(log)

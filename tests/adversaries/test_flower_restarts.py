@@ -1,10 +1,14 @@
 """A curious Flower server reads the words in one node's data because that node has a second start.
 
 The rows of an embedding move only for words that a node has. Two descents begin at one model. If one node of the circle
-has lost the secret of its start in between, or has another spread, all others contribute the same in both. The
-difference of the two sums is then not zero exactly for the words of that node.
+draws another start in between, because its folder was lost or restored from an old backup, or has another spread, all
+others contribute the same in both. The difference of the two sums is then not zero exactly for the words of that node.
+So a start follows from the node's identity key, without which nobody is this node.
 """
 
+import os
+import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +22,8 @@ from numpy.typing import NDArray
 from tests.support.flower import FakeGrid, make_grid
 from tests.support.homes import home as home
 
+from coterie.crypto.signing import Identity
+from coterie.deployment import contribution
 from coterie.deployment.confined import ConfinedNode
 from coterie.transports.flower import Confinement, PrivateStrategy, private_mod
 
@@ -47,8 +53,16 @@ def descend(grid: FakeGrid) -> NDArray[Any] | None:
     return None if mean is None else mean.arrays["rows"]
 
 
-def lose_secret(home: Path, grid: FakeGrid) -> None:
-    (home / "nodes" / f"partition-{VICTIM}" / "confined" / "start.key").unlink()
+def restore_old_backup(home: Path, grid: FakeGrid) -> None:
+    """Lose everything but what a backup from before the first descent has: the identity key, and what was enrolled."""
+    folder = home / "nodes" / f"partition-{VICTIM}"
+    shutil.rmtree(folder / "confined")
+    with sqlite3.connect(folder / "memory.sqlite") as memory:
+        memory.execute("DELETE FROM fixed")
+
+
+def lose_identity(home: Path, grid: FakeGrid) -> None:
+    (home / "nodes" / f"partition-{VICTIM}" / "identity.key").unlink()
 
 
 def change_spread(home: Path, grid: FakeGrid) -> None:
@@ -67,21 +81,36 @@ def attack(home: Path, happens: Callable[[Path, FakeGrid], object]) -> list[int]
     return None if second is None else np.flatnonzero(np.abs(first - second).max(axis=1) > 1e-4).tolist()
 
 
-@pytest.mark.parametrize("happens", [lose_secret, change_spread])
-def test_a_second_start_would_tell_the_words_of_one_node(
-    home: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[Path, FakeGrid], object]
-) -> None:
+def test_a_second_spread_would_tell_the_words_of_one_node(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ConfinedNode, "_check_start", lambda *_: None)
-    assert attack(home, happens) == HAS[VICTIM]
+    assert attack(home, change_spread) == HAS[VICTIM]
 
 
-@pytest.mark.parametrize("happens", [lose_secret, change_spread])
+def test_a_start_that_is_drawn_anew_after_a_restore_would_tell_the_words_of_one_node(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: dict[bytes, bytes] = {}
+    monkeypatch.setattr(
+        contribution, "start_secret", lambda identity: drawn.setdefault(identity.public, os.urandom(32))
+    )
+
+    def restore(home: Path, grid: FakeGrid) -> None:
+        restore_old_backup(home, grid)
+        del drawn[Identity((home / "nodes" / f"partition-{VICTIM}" / "identity.key").read_bytes()).public]
+
+    assert attack(home, restore) == HAS[VICTIM]
+
+
+@pytest.mark.parametrize("happens", [lose_identity, change_spread])
 def test_a_node_has_one_start(
     home: Path, caplog: pytest.LogCaptureFixture, happens: Callable[[Path, FakeGrid], object]
 ) -> None:
     assert attack(home, happens) is None
-    assert "A start never changes" in caplog.text
+    assert "A start never changes" in caplog.text or "another identity key" in caplog.text
 
 
-def test_a_node_that_keeps_its_start_adds_nothing_by_another_descent(home: Path) -> None:
-    assert attack(home, lambda *_: None) == []
+@pytest.mark.parametrize("happens", [lambda *_: None, restore_old_backup])
+def test_a_node_that_keeps_its_start_adds_nothing_by_another_descent(
+    home: Path, happens: Callable[[Path, FakeGrid], object]
+) -> None:
+    assert attack(home, happens) == []

@@ -13,7 +13,8 @@ from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 from tests.support.flower import FakeGrid, make_grid
 
-from coterie.deployment.confined import _normals, own_model
+from coterie.crypto.signing import Identity
+from coterie.deployment.confined import _normals, own_model, start_secret
 from coterie.transports.flower import Confinement, PrivateStrategy, private_mod
 
 RATE = 0.25
@@ -99,7 +100,7 @@ def own(home: Path, node: int) -> NDArray[Any]:
 
 
 def start(home: Path, node: int, anchor: NDArray[Any], spread: float) -> NDArray[Any]:
-    secret = (home / "nodes" / f"partition-{node}" / "confined" / "start.key").read_bytes()
+    secret = start_secret(Identity((home / "nodes" / f"partition-{node}" / "identity.key").read_bytes()))
     return np.asarray(anchor, np.float64) + spread * _normals(secret, "w", anchor.shape)
 
 

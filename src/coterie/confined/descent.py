@@ -140,9 +140,8 @@ class ConfinedDescent:
         self._cut_off = {name: self._cut_off.get(name, self._moved(name)) for name in sorted(lost)}
 
     def candidate(self, participant: str, step: Sequence[FloatArray]) -> Parameters:
-        """Return the model that a participant would have after this step."""
-        moved = [sum_ + change for sum_, change in zip(self._moved(participant), step, strict=True)]
-        return _sum_like(self.offsets.of(participant), moved)
+        """Return the model that a participant would have after this step: if it takes it, bit for bit its next one."""
+        return _sum_like(self.offsets.of(participant), _sum_like(self._moved(participant), step))
 
     def check_subset(self, selected: Iterable[str]) -> None:
         """Refuse a subset with a member that is too stale.

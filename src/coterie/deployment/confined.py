@@ -1,8 +1,9 @@
 """A node's own model in confined descent: on the node's disk, moved by public steps, and never sent.
 
-The start is the server's first model plus ``spread`` times normal random numbers. They come from a secret that the node
-draws once, so that a server which begins again and again at one model learns nothing new. With another secret or
-spread, the difference of two sums at one model would be about this node alone: it refuses. Each further public model is
+The start is the server's first model plus ``spread`` times normal random numbers. They follow from the secret half of
+the node's identity key, so that a server which begins again and again at one model learns nothing new, also after the
+node's folder was restored from a backup. With another spread, the difference of two sums at one model would be about
+this node alone: it refuses. Each further public model is
 a move: the difference to the one before. The app's function runs on the node's own model and on the moved one; the move
 is refused if the loss increases by more than ``threshold``. A refused move stays refused. The function runs as often
 whatever is decided, and a decision is visible nowhere but in the sums. Evaluation is of the node's own model as it is,
@@ -28,8 +29,8 @@ from numpy.typing import NDArray
 from coterie.arithmetic.quantize import FloatArray
 from coterie.crypto.agreement import derive
 from coterie.crypto.context import bind, digest
-from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.keystream import SEED_BYTES, apply_masks
+from coterie.crypto.signing import Identity
 from coterie.deployment.array_bytes import pack_arrays, unpack_arrays
 from coterie.deployment.checkpoint import CheckpointFile
 from coterie.deployment.confinement import Confinement, check_confinable
@@ -42,7 +43,7 @@ from coterie.deployment.reasons import Reason
 from coterie.deployment.recipe import STATISTICS
 from coterie.deployment.replies import lacking
 from coterie.errors import ConfigError, InputError, PeerProtocolError, regarding
-from coterie.files import private_folder, write_once
+from coterie.files import private_folder
 from coterie.locks import lock
 from coterie.privacy.encoding import clip_norm
 from coterie.secagg.messages import SERVER
@@ -53,9 +54,9 @@ RunApp: TypeAlias = Callable[[Arrays], AppReply]
 Fix: TypeAlias = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
 """Stores values by name for good, and returns those that are stored: the first ones."""
 
-FOLDER, SECRET, ENDING = "confined", "start.key", ".model"
+FOLDER, ENDING = "confined", ".model"
 _SECRET_BYTES = 32
-_STARTED = "confined start", "confined spread"  # in the node's memory
+_SPREAD, _SHAPES = "confined spread", "confined arrays"  # in the node's memory
 _KEPT = 3  # models of the last descents; a server may begin as many as it likes
 _LARGEST = 1e30  # stands for infinite entries, and is the widest range of a recipe
 
@@ -87,7 +88,14 @@ class ConfinedNode:
     """Follows a descent on a node."""
 
     def __init__(
-        self, folder: Path, confinement: Confinement, name: str, fix: Fix, spread: float | None = None
+        self,
+        folder: Path,
+        confinement: Confinement,
+        name: str,
+        secret: bytes,
+        fix: Fix,
+        fix_configuration: Callable[[], None],
+        spread: float | None = None,
     ) -> None:
         """Take up the models in a node's folder.
 
@@ -95,13 +103,16 @@ class ConfinedNode:
             folder: the node's.
             confinement: what its roster fixes.
             name: the node's, for its log.
+            secret: the start follows from it (:func:`start_secret`).
             fix: stores what never changes in the node's memory.
+            fix_configuration: stores how the app's function is configured, or refuses if it was configured otherwise
+                at first. Called before an own model is written: no model is kept that another configuration judged.
             spread: the node's own lambda; none takes the roster's.
 
         """
-        self._fix = fix
+        self._fix, self._fix_configuration = fix, fix_configuration
         self._folder = private_folder(folder / FOLDER)
-        self._confinement, self._name = confinement, name
+        self._confinement, self._name, self._secret = confinement, name, secret
         self._spread = confinement.spread if spread is None else spread
 
     def reply(self, shown: Displacement | None, function: str, run: RunApp) -> AppReply:
@@ -117,7 +128,7 @@ class ConfinedNode:
                 )
             if bool(shown.models) != trains:
                 raise PeerProtocolError(SERVER, "showed a model in an evaluation, or none in training")
-            _check_models(shown.models)
+            _check_models(shown.models, self._confinement)
         with lock(self._folder / f".{_name(shown.descent)}.lock", wait=True):
             file = CheckpointFile(self._folder / f"{_name(shown.descent)}{ENDING}")
             with regarding(Reason.SETTINGS):
@@ -128,6 +139,7 @@ class ConfinedNode:
             if not trains:
                 return own.at_rest()
             reply = own.follow()
+            self._fix_configuration()
             with regarding(Reason.SETTINGS):
                 file.write(msgspec.msgpack.encode(own.kept(task_name(function))))
             if kept is None:
@@ -136,26 +148,22 @@ class ConfinedNode:
 
     def _start(self, anchor: Arrays) -> tuple[Mapping[str, FloatArray], Mapping[str, FloatArray]]:
         """Return where a descent begins: the part that moves, and the private numbers that stay."""
-        path = self._folder / SECRET
-        if not path.exists():
-            write_once(path, SystemEntropy().draw(SECRET, _SECRET_BYTES))
-        secret = path.read_bytes()
-        if len(secret) != _SECRET_BYTES:
-            raise ConfigError(f"{path} is not the secret of this node's start; restore it")
-        self._check_start(path, secret)
-        private = {name: self._spread * _normals(secret, name, array.shape) for name, array in anchor.items()}
+        self._check_start(anchor)
+        private = {name: self._spread * _normals(self._secret, name, array.shape) for name, array in anchor.items()}
         return {name: np.asarray(array, np.float64) for name, array in anchor.items()}, private
 
-    def _check_start(self, path: Path, secret: bytes) -> None:
-        """Refuse another start than the first: sums over one circle with two starts of one node give that node away."""
-        made = digest(bind("confined start key", secret)), repr(self._spread).encode()
-        kept = self._fix(dict(zip(_STARTED, made, strict=True)))
-        first, spread = (kept[name] for name in _STARTED)
-        if first != made[0]:
-            raise _another_start(f"{path} is not the secret that this node's first start came from: restore it")
-        if spread != made[1]:
-            was = spread.decode()
-            raise _another_start(f"the spread is {self._spread!r}, and was {was} at first: set coterie-spread back")
+    def _check_start(self, anchor: Arrays) -> None:
+        """Refuse another start than the first: sums over one circle with two starts of one node give that node away.
+
+        It depends on the names and shapes of the arrays. They are the same for all functions of an app: a server that
+        chooses among many starts could average them out.
+        """
+        arrays = digest(bind("confined arrays", *(f"{name} {shape}".encode() for name, shape, _ in _kinds(anchor))))
+        kept = self._fix({_SPREAD: repr(self._spread).encode(), _SHAPES: arrays})
+        if (first := kept[_SPREAD].decode()) != repr(self._spread):
+            raise _another_start(f"the spread is {self._spread!r}, and was {first} at first: set coterie-spread back")
+        if kept[_SHAPES] != arrays:
+            raise _another_start("the model has arrays of other names or shapes than this node's first model had")
 
     def _forget(self) -> None:
         """Delete the models of all but the last few descents."""
@@ -263,6 +271,7 @@ class _Judging:
         before = self._reply or self._at(self._moved)
         after, sent = self._run_on(moved)
         taken = self._loss(after) - self._loss(before) <= threshold  # not if a loss is NaN
+        taken = taken and _within(moved, self._confinement, model)
         if taken:
             self._moved, self._reply, self._sent, self._refused = moved, after, sent, 0
         else:
@@ -312,6 +321,11 @@ class _Judging:
         return np.asarray(np.clip(np.nan_to_num(moved, nan=0.0), -_LARGEST, _LARGEST))
 
 
+def start_secret(identity: Identity) -> bytes:
+    """Return the secret that a node's start follows from; whoever has the identity key has it too."""
+    return derive(identity.secret(), bind("confined start secret"), _SECRET_BYTES)
+
+
 def own_model(folder: Path | str, descent: bytes | None = None) -> Mapping[str, FloatArray]:
     """Return a node's own model, of the latest descent or a given one, for its operator's use.
 
@@ -346,7 +360,7 @@ def _read(file: CheckpointFile) -> OwnModel | None:
         raise ConfigError(f"{file.path} is not a model of this node") from None
 
 
-def _check_models(models: Sequence[Arrays]) -> None:
+def _check_models(models: Sequence[Arrays], confinement: Confinement) -> None:
     """Refuse public models that nobody could move by, or that do not fit each other."""
     for model in models:
         try:
@@ -358,6 +372,16 @@ def _check_models(models: Sequence[Arrays]) -> None:
             raise PeerProtocolError(SERVER, "showed models with different arrays in one descent")
         if not all(np.isfinite(array).all() for array in model.values()):
             raise PeerProtocolError(SERVER, "showed a model with NaN or infinite entries")
+        if not _within(model, confinement, model):
+            raise PeerProtocolError(
+                SERVER, f"showed a model with entries so large that a start of spread {confinement.spread:g} is lost"
+            )
+
+
+def _within(arrays: Mapping[str, NDArray[Any]], confinement: Confinement, like: Arrays) -> bool:
+    """Return whether a start is not lost beside these numbers, in the types of the public model."""
+    largest = (float(np.abs(array).max(initial=0.0)) for array in arrays.values())
+    return all(entry <= confinement.largest(like[name].dtype) for entry, name in zip(largest, arrays, strict=True))
 
 
 def _sum(moved: Mapping[str, FloatArray], start: Mapping[str, FloatArray]) -> Mapping[str, FloatArray]:

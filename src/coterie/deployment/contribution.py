@@ -11,12 +11,13 @@ import numpy as np
 
 from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.memory import ClientMemory
-from coterie.deployment.confined import ConfinedNode
+from coterie.deployment.confined import ConfinedNode, start_secret
+from coterie.deployment.displacement import Displacement
 from coterie.deployment.engine import AppReply, Arrays, NodeRequest
-from coterie.deployment.first_use import check_unchanged, configured, task_name
+from coterie.deployment.first_use import check_unchanged, configured, joined, task_name
 from coterie.deployment.form import Form, Scaled
 from coterie.deployment.logs import LOGGER, traced
-from coterie.deployment.node import NodeSettings
+from coterie.deployment.node import Node
 from coterie.deployment.reasons import Reason
 from coterie.deployment.recipe import ConfinedRecipe
 from coterie.deployment.replies import check_reply
@@ -33,38 +34,40 @@ class NodeContribution:
     """Makes the vector that a node contributes to one session, when it is asked to mask it."""
 
     def __init__(
-        self, settings: NodeSettings, memory: ClientMemory, form: Form, request: NodeRequest, rounding: MaskRounding
+        self, node: Node, memory: ClientMemory, form: Form, request: NodeRequest, rounding: MaskRounding
     ) -> None:
-        self._settings, self._memory, self._form = settings, memory, form
+        self._node, self._memory, self._form = node, memory, form
         self._request, self._rounding = request, rounding
 
     def __call__(self, terms: Terms) -> RingVector:
         """Run the app's function and encode its reply; the member has checked that the session is about this work."""
         form, memory, request = self._form, self._memory, self._request
         task, weighing = task_name(request.task.function), f"weight {form.kind}"
+        weigher = f"function of {weighing}"
         with regarding(Reason.FORM):
             received = request.arrays() if form.arrays else {}
             ring, length = form.quantizer.ring, form.quantizer.length(form.layout(received))
             if (terms.bits, terms.length) != (ring.bits, length):
                 raise PeerProtocolError(SERVER, "announced a session that does not fit what it sums")
         with regarding(Reason.CONFIGURATION):
-            asked = configured(request.configuration(form.recipe.varying))
-            check_unchanged(memory.fixed(task), asked)
+            check_unchanged(memory.fixed(task), self._configured())
         with regarding(Reason.SETTINGS):
             own = self._own_weight(memory.fixed(weighing))
+            self._check_weighing(memory.fixed(weigher), task)
         with regarding(Reason.APP):
             scaled = self._scaled(received)
         reported = scaled.weight if own is None else own
-        kept = memory.fix({task: asked, weighing: str(reported).encode()})
-        with regarding(Reason.CONFIGURATION):
-            check_unchanged(kept[task], asked)  # again: another process may have been first
-        weight = int(kept[weighing])
+        self._fix_configuration()
+        fixed = memory.fix({weighing: str(reported).encode(), weigher: task.encode()})
+        with regarding(Reason.SETTINGS):
+            self._check_weighing(fixed[weigher], task)
+        weight = int(fixed[weighing])
         if weight != reported:
             named = one_line(form.recipe.weight)
             LOGGER.info("%s is %s now, and this node counts for %s, as at first", named, reported, weight)
         vector = form.encode(scaled, weight, self._rounding())
         others = len(terms.clients) - 1
-        LOGGER.info("%s: its reply leaves masked, together with %s others", self._settings.name, others)
+        LOGGER.info("%s: its reply leaves masked, together with %s others", self._node.settings.name, others)
         return vector
 
     def follow(self) -> None:
@@ -76,21 +79,62 @@ class NodeContribution:
                 raise PeerProtocolError(SERVER, "showed a model outside a session, and this node has none of its own")
         if kept is not None:
             with regarding(Reason.CONFIGURATION):
-                check_unchanged(kept, configured(request.configuration(self._form.recipe.varying)))
+                check_unchanged(kept, self._configured())
             with regarding(Reason.APP):
                 self._reply(request.arrays())
 
+    def _configured(self) -> bytes:
+        """Return how the server configured this task, without what may vary."""
+        return configured(self._request.configuration(self._form.recipe.varying))
+
+    def _fix_configuration(self) -> None:
+        """Store the configuration if it is the first; otherwise compare again: another process may have been first."""
+        task, asked = task_name(self._request.task.function), self._configured()
+        with regarding(Reason.CONFIGURATION):
+            check_unchanged(self._memory.fix({task: asked})[task], asked)
+
+    def _check_judging(self, place: Displacement) -> None:
+        """Refuse to evaluate beside nodes whose function judged the chain under another configuration than here.
+
+        The server chooses the configuration that each node stores first. Nodes with different ones are not trained
+        together, and must not be evaluated together: each may have come to another model.
+        """
+        kept = self._memory.fixed(place.task)
+        with regarding(Reason.CHAIN):
+            of_run = configured(self._request.run_configuration(self._form.recipe.varying))
+            try:
+                named = joined(of_run, place.configuration)
+            except ValueError:
+                raise PeerProtocolError(SERVER, "names a configuration that cannot be read") from None
+            if kept != named:
+                raise PeerProtocolError(
+                    SERVER, "asks to evaluate own models that were judged under another configuration than this node's"
+                )
+
     def _own_weight(self, kept: bytes | None) -> int | None:
         """Return the weight that the operator set, if any; it must be the one that was used before."""
-        if self._settings.weight is None:
+        if self._node.settings.weight is None:
             return None
-        weight = self._form.clamped_weight(self._settings.weight)
+        weight = self._form.clamped_weight(self._node.settings.weight)
         if kept is not None and int(kept) != weight:
             raise ConfigError(
-                f"coterie-weight is {self._settings.weight}, and this node has counted for {int(kept)} before: a "
+                f"coterie-weight is {self._node.settings.weight}, and this node has counted for {int(kept)} before: a "
                 "weight never changes. Remove the setting, or set it to that number"
             )
         return weight
+
+    def _check_weighing(self, first: bytes | None, task: str) -> None:
+        """Refuse another function than the one that reported this node's weight, unless its operator set the weight.
+
+        The server may configure that function differently for each node before any sum is opened, and so choose the
+        weights. Under the function itself nodes with different configurations are not summed, under another one they
+        would be: a node with weight 0 hides nobody.
+        """
+        if self._node.settings.weight is None and first is not None and first != task.encode():
+            raise ConfigError(
+                f"this node's weight was reported by {first.decode()!r}, and {task!r} is another function of the app: "
+                "set coterie-weight on every node to use several"
+            )
 
     def _scaled(self, received: Arrays) -> Scaled:
         """Run the app's function. The server learns what the reply's structure lacks; other failures have one word."""
@@ -109,9 +153,14 @@ class NodeContribution:
             return self._run(received)
         with regarding(Reason.FORM):
             shown = self._request.displacement()
-        settings = self._settings
-        node = ConfinedNode(settings.folder, recipe.confinement, settings.name, self._memory.fix, settings.spread)
-        return node.reply(shown, self._request.task.function, lambda model: self._run(received, model))
+        if shown is not None and not shown.models:
+            self._check_judging(shown)
+        settings, fix = self._node.settings, self._memory.fix
+        secret = start_secret(self._node.identity)
+        own = ConfinedNode(
+            settings.folder, recipe.confinement, settings.name, secret, fix, self._fix_configuration, settings.spread
+        )
+        return own.reply(shown, self._request.task.function, lambda model: self._run(received, model))
 
     def _run(self, received: Arrays, model: Arrays | None = None) -> AppReply:
         reply = self._request.run_app(model)

@@ -90,7 +90,7 @@ class Responder:
             memory = file.of(node.client)
             with regarding(Reason.FORM):
                 form = _form(memory, request.task.function)
-            NodeContribution(node.settings, memory, form, request, self._rounding).follow()
+            NodeContribution(node, memory, form, request, self._rounding).follow()
         return b""
 
     def _answer(self, request: NodeRequest) -> bytes:
@@ -112,7 +112,7 @@ class Responder:
                     trust_rosters(node.settings, memory, request.rosters, request.vouchers)
             with regarding(Reason.FORM):
                 form = _form(memory, request.task.function)
-            member = self._member(memory, NodeContribution(node.settings, memory, form, request, self._rounding))
+            member = self._member(memory, NodeContribution(node, memory, form, request, self._rounding))
             if state:
                 member.resume(state)
             if state or two_trips:

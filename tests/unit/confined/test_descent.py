@@ -266,6 +266,20 @@ def test_participants_that_decided_alike_share_memory(decisions: list[list[bool]
         assert flat(sums[name]) == pytest.approx(sum(history))
 
 
+@given(st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=1, max_size=5), st.integers(0, 2**32))
+def test_the_model_that_is_judged_is_bit_for_bit_the_one_that_is_taken(decisions: list[list[bool]], seed: int) -> None:
+    people = names(4)
+    descent = ConfinedDescent(make_offsets(seed, "float32"), people, ConstantStep(0.1))
+    rng = np.random.default_rng(seed)
+    for decided in decisions:
+        step = descent.propose([rng.normal(size=shape) for shape in SHAPES])
+        verdicts = dict(zip(people, decided, strict=True))
+        judged = {name: descent.candidate(name, step) for name in people if verdicts[name]}
+        descent.take(step, verdicts)
+        for name, model in judged.items():
+            assert [array.tobytes() for array in descent.confined(name)] == [array.tobytes() for array in model]
+
+
 def test_a_step_that_all_refuse_is_proposed_for_ever() -> None:
     """With full batches and a constant step size; a falling one gets out of it."""
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,10 @@ from coterie.deployment.descent import Descent
 from coterie.deployment.displacement import Displacement, next_link
 from coterie.deployment.engine import AppReply, Arrays
 from coterie.deployment.recipe import ConfinedRecipe, RosterRecipe
-from coterie.errors import ConfigError, CoterieError, InputError, PeerProtocolError
+from coterie.errors import ConfigError, InputError, PeerProtocolError
 
 DESCENT = bytes(range(32))
+SECRET = bytes(reversed(range(32)))
 CENTRE = np.array([0.5, -0.5])
 NUMBERS = st.floats(-4, 4, width=32)
 MODELS = st.lists(arrays(np.float32, 2, elements=NUMBERS), min_size=1, max_size=7)
@@ -56,12 +57,47 @@ def shown(models: Sequence[NDArray[Any]], first: int, descent: bytes = DESCENT) 
     return Displacement(descent, first, before, tuple({"w": model} for model in models[first:]))
 
 
+def accept() -> None:
+    """Find the configuration of a request as it was stored."""
+
+
 def judged(node: ConfinedNode, models: Sequence[NDArray[Any]], first: int = 0, app: App | None = None) -> AppReply:
     return node.reply(shown(models, first), "train", app or App())
 
 
 def node_in(folder: Path, confinement: Confinement | None = None) -> ConfinedNode:
-    return ConfinedNode(folder, confinement or Confinement(), "ann", dict)
+    return ConfinedNode(folder, confinement or Confinement(), "ann", SECRET, dict, accept)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_no_model_is_kept_that_another_configuration_judged(tmp_path: Path, stored: bool) -> None:
+    """Two runs at once may configure a node's first task in two ways. The later one is refused, after it was judged."""
+
+    def refuse() -> None:
+        raise PeerProtocolError("server", "configured this task differently than the first time")
+
+    node = ConfinedNode(tmp_path, Confinement(), "ann", SECRET, dict, refuse if stored else accept)
+    with pytest.raises(PeerProtocolError) if stored else contextlib.nullcontext():
+        judged(node, [np.zeros(2, np.float32)])
+    assert len(list(tmp_path.glob("confined/*.model"))) == (0 if stored else 1)
+
+
+@pytest.mark.parametrize(("name", "size"), [("w", 2), ("v", 2), ("w", 3)])
+def test_all_descents_of_a_node_begin_with_the_same_arrays(tmp_path: Path, name: str, size: int) -> None:
+    """A start depends on their names and shapes: other ones would be another start, of the server's choice."""
+    memory: dict[str, bytes] = {}
+
+    def fix(values: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        return {key: memory.setdefault(key, value) for key, value in values.items()}
+
+    def app(model: Arrays) -> AppReply:
+        return AppReply(model, {"train_loss": 1.0})
+
+    node = ConfinedNode(tmp_path, Confinement(), "ann", SECRET, fix, accept)
+    node.reply(shown([np.zeros(2, np.float32)], 0), "train", app)
+    other = Displacement(bytes(32), 0, bytes(32), ({name: np.zeros(size, np.float32)},))
+    with contextlib.nullcontext() if (name, size) == ("w", 2) else pytest.raises(ConfigError, match="never changes"):
+        node.reply(other, "train.other", app)
 
 
 @given(MODELS, st.data())
@@ -324,9 +360,6 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     assert own_model(tmp_path, DESCENT)["w"].shape == (2,)
     with pytest.raises(ConfigError):
         own_model(tmp_path, bytes(32))
-    (tmp_path / "confined" / "start.key").write_bytes(b"short")
-    with pytest.raises(CoterieError, match=r"start\.key"):
-        node_in(tmp_path).reply(shown([np.zeros(2, np.float32)], 0, bytes(32)), "train", App())
 
 
 @pytest.mark.parametrize("noisy", ["", "loss", "change"])

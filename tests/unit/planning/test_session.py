@@ -255,7 +255,7 @@ def test_sums_that_clients_accept_leak_no_more_often_than_printed(privacy: int, 
 
 
 def test_the_example_in_the_documents() -> None:
-    """docs/plan.md, and the plan that docs/benchmarks.md and README.md show."""
+    """docs/plan.md, and the plan that docs/benchmarks.md shows."""
     plans = [recommend(1_000, 0.02, collusion=0.05, privacy=privacy) for privacy in (4, 1)]
     assert [(plan.guarantee.degree, plan.minimum) for plan in plans] == [(28, 828), (22, 955)]
     shown = recommend(1_000, 0.1).guarantee

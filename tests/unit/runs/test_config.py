@@ -19,7 +19,7 @@ from coterie.errors import ConfigError
 from coterie.graphs.table import TOPOLOGIES
 from coterie.privacy import DISTRIBUTIONS
 from coterie.runs.algorithms import ALGORITHMS
-from coterie.runs.sections.choices import OneOf
+from coterie.runs.sections.base import OneOf
 from coterie.runs.sections.common import OWN, CohortSettings, StepName
 from coterie.runs.settings.config import RunConfig
 from coterie.runs.settings.toml import commented_toml, load_config, make_config, parse_config, to_toml
@@ -261,6 +261,7 @@ def test_contradictions_are_reported_beside_other_mistakes_unless_these_may_be_t
         (["cohort.policy=balanced-halves", "cohort.size=7"], "balanced halves need an even cohort"),
         (["aggregation.threshold=9"], "a cohort of cohort.size = 8 has no 9 shares"),
         (["noise.kind=skellam", "aggregation.kind=plain"], "needs aggregation.kind = secure"),
+        (["noise.sigma=0.5"], "needs noise.kind, which is none: no noise would be added; set it to discrete-gaussian"),
         (["noise.kind=skellam", "clients.weighting=samples"], "must be uniform with noise"),
         (
             ["noise.kind=skellam", "aggregation.threat=active-server", "aggregation.topology=harary"],

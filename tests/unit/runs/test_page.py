@@ -14,7 +14,7 @@ from tests.support.runs import FORECAST, HOSTILE, client_names, courses, made_up
 
 from coterie.cohorts.ledger import Outcome
 from coterie.cohorts.policies import POLICIES, PolicySettings
-from coterie.runs.records.record import RoundRecord
+from coterie.runs.records.record import RoundRecord, extend
 from coterie.runs.records.summary import Summary
 from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
 from coterie.runs.report.console import Watcher, curve, line
@@ -234,6 +234,17 @@ def test_the_console_shows_every_round(
         assert said in shown
     else:
         assert [f"round {number}/13 " in shown for number in range(2, 13)] == [True] * 11
+
+
+def test_a_line_has_no_epsilon_that_only_a_paper_claims() -> None:
+    """The report says beside it that the claim is not sound."""
+    record = extend(
+        RoundRecord(round=3, outcome=Outcome.COMPLETED),
+        ("refused", "claimed_epsilon"),
+        {"refused": 4.0, "claimed_epsilon": 1.31},
+    )
+    assert "refused 4" in line(record, 10)
+    assert "1.31" not in line(record, 10)
 
 
 def test_a_line_says_why_there_is_no_result() -> None:

@@ -180,6 +180,28 @@ def test_the_sum_of_the_loss_check_is_that_of_the_next_gradient() -> None:
     assert len(recorded.parts) == 4
 
 
+def test_an_iteration_after_refused_steps_makes_one_sum_for_each_group() -> None:
+    """That of the model that is judged: it is the model of the next gradient, whether or not a step was refused before.
+
+    Only the first refusal makes one more, because the sum of a participant's own steps is then kept in float32.
+    """
+    problem = make_problem("mlp", (8,), double=False)
+    split, recorded = make_split(problem, 0, 3, 8), Recorded(2)
+    names = ("first", "second")
+    offsets = Offsets(flatten.read(problem.model), lambda name: np.random.default_rng([*name.encode()]))
+    descent = ConfinedDescent(offsets, names, ConstantStep(0.1))
+    parts = {"first": np.arange(15), "second": np.arange(15, 30)}
+    strategy = Confined(problem, parts, descent, 1.0, 0, split_computation(problem, split, recorded))
+    descent.take([np.full(array.shape, 1e-3) for array in descent.displacement], {"first": False, "second": True})
+    trainer, made = InProcess(problem), []
+    for number in range(1, 6):
+        before = len(recorded.parts)
+        plain_round(strategy, trainer, number, names)
+        made.append(len(recorded.parts) - before)
+    assert strategy.refused == 0  # every step was taken, also by the participant that had refused one
+    assert made == [4, 2, 2, 2, 2]
+
+
 def test_known_sums_are_no_part_of_a_work_and_stay_in_their_process() -> None:
     problem = make_problem("mlp", (8,))
     split = make_split(problem, 0, 3, 8)

@@ -21,8 +21,10 @@ from coterie.auditing.logs.round_order import put_in_order
 from coterie.cohorts.log_size import check_size
 from coterie.cohorts.participation import Label, LogReading, Participation, as_label
 from coterie.errors import InputError, LogTooLarge
+from coterie.reports.words import printable
 
 _ARRAY, _ARCHIVE = b"\x93NUMPY", b"PK\x03\x04"  # the first bytes of these files
+_NAMES = "clients", "rounds"  # arrays that name the columns and the rows
 _MOST_ARRAYS = 16
 _ENTRY, _MOST_ENTRIES = b"PK\x01\x02", 1000  # first bytes of a directory entry; an array may contain them too
 _NAME_BYTES = 100  # memory for the name of a row or a column
@@ -58,9 +60,11 @@ def read_arrays(log: RawLog) -> Participation:
     tables = [name for name, array in arrays.items() if array.ndim == 2]
     if len(tables) != 1:
         raise InputError(f"the file must hold exactly one two-dimensional array; it holds {len(tables)}")
+    if unused := sorted(set(arrays).difference(tables, _NAMES)):
+        raise InputError(f"the file holds arrays that are no part of a log: {', '.join(map(printable, unused))}")
     if not len(arrays[tables[0]]):
         raise InputError("nothing in the log is readable: the array has no rows")
-    names = {name: list(map(str, arrays[name].ravel().tolist())) for name in ("clients", "rounds") if name in arrays}
+    names = {name: list(map(str, arrays[name].ravel().tolist())) for name in _NAMES if name in arrays}
     matrix, reading = arrays[tables[0]], LogReading("npy", "rows", "columns")
     if "rounds" not in names:
         return replace(Participation.from_matrix(matrix, names.get("clients")), reading=reading)
@@ -77,7 +81,7 @@ def read_arrays(log: RawLog) -> Participation:
 def _unpack(content: bytes, limit: int) -> dict[str, NDArray[Any]]:
     if not content.startswith(_ARCHIVE):
         check_size(claimed_size(io.BytesIO(content)), limit)
-        return {"": npy.read_array(io.BytesIO(content), allow_pickle=False)}
+        return {"": _read_whole(io.BytesIO(content))}
     if (entries := content.count(_ENTRY)) > _MOST_ENTRIES:  # before the directory is read: it takes much memory
         raise LogTooLarge(f"the file holds about {entries:,} arrays; a log has {_MOST_ARRAYS} at most")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -94,6 +98,10 @@ def _unpack(content: bytes, limit: int) -> dict[str, NDArray[Any]]:
 def unpack_archive(archive: zipfile.ZipFile, limit: int) -> dict[str, NDArray[Any]]:
     """Return the arrays of an archive by name. Together they may take at most ``limit`` bytes."""
     packed = archive.infolist()
+    if len({one.filename for one in packed}) < len(packed):
+        raise InputError("not a readable array file: two arrays have one name")
+    if min((one.header_offset for one in packed), default=0):
+        raise InputError("not a readable array file: something precedes the archive, such as another archive")
     if any(one.compress_type not in _METHODS for one in packed):
         raise InputError("not a readable array file: its compression is not one that NumPy writes")
     check_size(sum(one.file_size for one in packed), limit)
@@ -105,8 +113,16 @@ def unpack_archive(archive: zipfile.ZipFile, limit: int) -> dict[str, NDArray[An
     arrays = {}
     for one in packed:
         with archive.open(one) as file:
-            arrays[one.filename.removesuffix(".npy")] = npy.read_array(file, allow_pickle=False)
+            arrays[one.filename.removesuffix(".npy")] = _read_whole(file)
     return arrays
+
+
+def _read_whole(file: IO[bytes]) -> NDArray[Any]:
+    """Read an array. Nothing may follow it, such as a second array: it would be ignored."""
+    array: NDArray[Any] = npy.read_array(file, allow_pickle=False)
+    if file.read(1):
+        raise InputError("not a readable array file: something follows the array")
+    return array
 
 
 def claimed_size(file: IO[bytes]) -> int:

@@ -43,6 +43,7 @@ class Collector:
         self._spelt: dict[Label, str] = {}  # the spelling of rounds with leading zeros
         self._lost: defaultdict[Label, set[int]] = defaultdict(set)  # clients that are not in the sum by some row
         self._losers: dict[str, int] = {}
+        self._nameless: set[Label] = set()  # rounds with a row that names no client
         self._latest: Label | None = None  # the round of the latest addition
         self._returned: tuple[Label, str] | None = None  # a client that a round repeats after other rounds
         self._taken = 0  # bytes of memory
@@ -137,6 +138,10 @@ class Collector:
         if len(names) < len(clients):
             self._repeat(label, list((Counter(clients) - Counter([*names])).elements()))
 
+    def add_nobody(self, label: Label) -> None:
+        """Record that a row of a round names no client. It says that nobody was in it, if no other row names one."""
+        self._nameless.add(label)
+
     def lose(self, label: Label, client: str) -> None:
         """Record that, by some row, a client is not in the sum of a round."""
         number = self._losers.get(client)
@@ -169,6 +174,11 @@ class Collector:
                 Remedy("where"),
                 ", or if it is the same round, use ",
                 Remedy("as_written", True),
+            )
+        if doubtful := [label for label in self._nameless if self._rounds[label]]:
+            raise InputError(
+                f"round {printable(doubtful[0])} has clients, and a row that names none: somebody may be missing. "
+                "Write the client's name there, or remove the row if nobody is meant"
             )
         rounds, order = put_in_order(list(self._rounds), keep=self._keep_order)
         numbers = [label for label in rounds if isinstance(label, int)]

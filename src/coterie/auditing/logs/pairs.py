@@ -86,8 +86,8 @@ class PairLog:
                     raise InputError("the header occurs again; several logs in one file cannot be told apart")
                 label = rounds[text] = found.label(text)
                 found.open_round(label)
-            if client and fate is Fate.COUNTS:
-                found.add(label, client)
+            if fate is Fate.COUNTS:
+                found.add(label, client) if client else found.add_nobody(label)
             elif client and fate is Fate.LOST:
                 found.lose(label, client)
 

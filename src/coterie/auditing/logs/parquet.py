@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from coterie.auditing.logs.collector import Collector
+from coterie.auditing.logs.columns import list_columns
 from coterie.auditing.logs.parquet_pages import check_pages
 from coterie.auditing.logs.raw_log import RawLog
 from coterie.auditing.logs.records import RecordLog
@@ -21,6 +22,7 @@ from coterie.auditing.logs.tables import Table
 from coterie.cohorts.log_size import check_size
 from coterie.cohorts.participation import Participation
 from coterie.errors import InputError
+from coterie.reports.words import printable
 
 _MAGIC = b"PAR1"  # the first and last bytes of these files
 _CELL_BYTES = 8  # minimum memory of an unpacked cell
@@ -47,8 +49,14 @@ def read_parquet(log: RawLog) -> Participation:
     found = Collector(options)
     if rows.nested:
         records = (dict(zip(rows.names, row, strict=True)) for row in rows.rows())
-        return RecordLog(options, found).read_records(records, "parquet")
-    return collect_table(Table(rows.lines, lambda cells: cells), options, found)
+        history = RecordLog(options, found).read_records(records, "parquet")
+    else:
+        history = collect_table(Table(rows.lines, lambda cells: cells), options, found)
+    ignored = history.reading.ignored if history.reading else ()
+    for name in rows.structures:
+        if printable(name) not in ignored:
+            raise InputError(f"column {printable(name)} holds structures: write rounds and clients as plain values")
+    return history
 
 
 class _Damage:
@@ -69,6 +77,9 @@ class _ParquetRows(NamedTuple):
     file: Any
     names: tuple[str, ...]
     nested: bool
+    """Whether a column holds lists."""
+    structures: tuple[str, ...]
+    """The columns that hold something else than values and lists; they may be there, but not be used."""
     progress: Callable[[float], None]
 
     @classmethod
@@ -88,8 +99,11 @@ class _ParquetRows(NamedTuple):
         texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
         file = parquet.ParquetFile(io.BytesIO(content), read_dictionary=texts)
         schema = file.schema_arrow
-        nested = any(arrow.types.is_list(field.type) or arrow.types.is_large_list(field.type) for field in schema)
-        return cls(arrow, file, tuple(schema.names), nested, progress)
+        if len(set(schema.names)) < len(schema.names):
+            raise InputError(f"two columns have the same name: {list_columns(schema.names)}")
+        nested = {field.name for field in schema if _is_list(arrow.types, field.type)}
+        structures = [field.name for field in schema if arrow.types.is_nested(field.type) and field.name not in nested]
+        return cls(arrow, file, tuple(schema.names), bool(nested), tuple(structures), progress)
 
     def lines(self) -> Iterator[tuple[int, tuple[str, ...]]]:
         """Yield the names of the columns and all rows, as cells."""
@@ -111,6 +125,8 @@ class _ParquetRows(NamedTuple):
     def _values(self, column: Any) -> list[object]:  # noqa: ANN401
         """Return a column's values: equal texts as one object, times as text (Python's have no nanoseconds)."""
         types = self.arrow.types
+        if types.is_fixed_size_list(column.type):
+            column = column.cast(self.arrow.list_(column.type.value_type))
         if types.is_list(column.type) or types.is_large_list(column.type):
             inner, offsets = self._values(column.values), column.offsets.to_pylist()
             lists = [inner[start:end] for start, end in pairwise(offsets)]
@@ -127,6 +143,10 @@ class _ParquetRows(NamedTuple):
             column = column.cast(self.arrow.string())
         values: list[object] = column.to_pylist()
         return values
+
+
+def _is_list(types: Any, kind: Any) -> bool:  # noqa: ANN401  (pyarrow's)
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def _portion(group: Any) -> int:  # noqa: ANN401

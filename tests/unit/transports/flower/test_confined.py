@@ -20,13 +20,13 @@ from coterie.cohorts.ledger import Ledger
 from coterie.deployment.confined import own_place
 from coterie.deployment.confinement import Confinement
 from coterie.deployment.displacement import Displacement
-from coterie.deployment.engine import Arrays, Trip, TripReply
+from coterie.deployment.engine import SHOW, Arrays, Trip, TripReply
 from coterie.deployment.roster_folder import RosterFolder
 from coterie.errors import CarrierError, ConfigError, NothingTrained
 from coterie.transports.flower import PrivateStrategy
 from coterie.transports.flower.carrier import FlowerCarrier
 from coterie.transports.flower.confined import with_displacement
-from coterie.transports.flower.records import DESCENT, MISSED, SHOW, packed
+from coterie.transports.flower.records import DESCENT, MISSED, packed
 
 NODES = len(CENTRES)
 
@@ -87,7 +87,7 @@ def test_files_of_a_node_are_its_own(home: Path) -> None:
     World().run(2)
     for folder in folders(home):
         found = [path for path in (folder / "confined").iterdir() if not path.name.endswith(".lock")]
-        assert {path.suffix for path in found} == {".key", ".model"}
+        assert {path.suffix for path in found} == {".model"}
         assert {stat.S_IMODE(path.stat().st_mode) for path in found} == {0o600}
 
 

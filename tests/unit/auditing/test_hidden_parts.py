@@ -1,0 +1,105 @@
+"""Logs with a part that a reader could overlook: each exposes a client, and none may be audited without that part."""
+
+import gzip
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from coterie.auditing.logs import read_log
+from coterie.errors import InputError
+
+SAFE, EXPOSING = np.array([[1, 1, 0], [1, 1, 0]], np.int8), np.array([[1, 1, 1], [1, 1, 0]], np.int8)
+
+
+def saved(array: NDArray[Any]) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def zipped(*arrays: tuple[str, NDArray[Any]]) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays:
+            archive.writestr(f"{name}.npy", saved(array))
+    return file.getvalue()
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (lambda: saved(SAFE) + saved(EXPOSING), "something follows the array"),
+        (lambda: gzip.compress(saved(SAFE) + saved(EXPOSING)), "something follows the array"),
+        (lambda: zipped(("m", EXPOSING), ("m", SAFE)), "two arrays have one name"),
+        (lambda: zipped(("m", EXPOSING)) + zipped(("m", SAFE)), "something precedes the archive"),
+        (lambda: zipped(("m", SAFE), ("n", EXPOSING[None])), "no part of a log: n"),
+        (lambda: zipped(("m", SAFE), ("n", EXPOSING[0])), "no part of a log: n"),
+    ],
+)
+def test_array_files_are_read_as_a_whole(tmp_path: Path, content: Callable[[], bytes], complaint: str) -> None:
+    (tmp_path / "log").write_bytes(content())
+    with pytest.raises(InputError, match=complaint):
+        read_log(tmp_path / "log")
+
+
+@pytest.mark.parametrize("rows", ["1,\n1,a\n1,b", "1,a\n1,b\n1,"])
+def test_a_row_without_a_client_in_a_round_with_clients_is_refused(tmp_path: Path, rows: str) -> None:
+    (tmp_path / "log.csv").write_text(f"round,client\n{rows}\n2,a\n2,b\n")
+    with pytest.raises(InputError, match="round 1 has clients, and a row that names none"):
+        read_log(tmp_path / "log.csv")
+
+
+def test_a_round_without_any_client_was_skipped(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("round,client\n1,a\n1,b\n2,\n3,a\n3,b\n")
+    assert [len(members) for members in read_log(tmp_path / "log.csv").members] == [2, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (
+            lambda arrow, lists: arrow.Table.from_arrays(
+                [arrow.array([1, 2]), lists([["a", "b", "x"], ["a", "b"]]), lists([["a", "b"], ["a", "b"]])],
+                names=["round", "clients", "clients"],
+            ),
+            "two columns have the same name",
+        ),
+        (
+            lambda arrow, _lists: arrow.table({"round": [1, 1, 1, 2, 2], "client": ["a", "b", None, "a", "b"]}),
+            "round 1 has clients, and a row that names none",
+        ),
+        (
+            lambda arrow, _lists: arrow.table(
+                {
+                    "round": [1, 2],
+                    "clients": arrow.array(
+                        [[("a", 1), ("x", 1)], [("a", 1)]], arrow.map_(arrow.string(), arrow.int64())
+                    ),
+                }
+            ),
+            "column clients holds structures",
+        ),
+    ],
+)
+def test_parquet_files_are_read_as_a_whole(tmp_path: Path, make: Callable[..., Any], complaint: str) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="Parquet is read with pyarrow, which is not installed")
+    table = make(arrow, lambda rows: arrow.array(rows, arrow.list_(arrow.string())))
+    pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "log.parquet")
+    with pytest.raises(InputError, match=complaint):
+        read_log(tmp_path / "log.parquet")
+
+
+def test_lists_of_a_fixed_size_are_lists_and_structures_may_be_there_unused(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="Parquet is read with pyarrow, which is not installed")
+    clients = arrow.array([["a", "x"], ["a", "b"]], arrow.list_(arrow.string(), 2))
+    table = arrow.table({"round": [1, 2], "clients": clients, "metrics": [{"loss": 1.0}, {"loss": 0.5}]})
+    pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "log.parquet")
+    assert read_log(tmp_path / "log.parquet").clients == ("a", "x", "b")

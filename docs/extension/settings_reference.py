@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import get_args
 
-from coterie.runs.sections.choices import OneOf
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from coterie.attacks.table import ATTACKS
 from coterie.deployment.settings import PrivateSettings
 from coterie.rounds.floor import Floor
+from coterie.runs.sections.choices import OneOf
 from coterie.runs.settings.config import RunConfig
 from coterie.settings import Setting, declared
 

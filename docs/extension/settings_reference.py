@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from coterie.attacks.table import ATTACKS
 from coterie.deployment.settings import PrivateSettings
 from coterie.rounds.floor import Floor
-from coterie.runs.sections.choices import OneOf
+from coterie.runs.sections.base import OneOf
 from coterie.runs.settings.config import RunConfig
 from coterie.settings import Setting, declared
 

@@ -7,6 +7,7 @@
     │   └── OverflowRisk        the ring is too small for the sum
     ├── InputError              an array, a weight or a log cannot be used; nothing was sent
     │   ├── LogTooLarge         a log is above the limit; it was not read, or not to the end
+    │   ├── SeveralRuns         a log has several histories; choose one, or audit each
     │   └── SplitCircle         a policy selected part of a circle; fix the policy
     ├── LocalProtocolError      the calling program used the protocol wrongly; fix the program
     │   └── LedgerConflict      two servers write to one ledger; run one of them
@@ -100,6 +101,18 @@ class InputError(CoterieError, ValueError):
 
 class LogTooLarge(InputError):
     """A log is above the size limit. It was not read, or not to the end."""
+
+
+class SeveralRuns(InputError):
+    """A log has several histories, in which the same rounds may occur.
+
+    ``column`` tells them apart, and ``values`` are its values.
+    """
+
+    def __init__(self, column: str, values: Sequence[str], *parts: str | Remedy) -> None:
+        self.column = column
+        self.values = tuple(values)
+        super().__init__(*parts)
 
 
 class SplitCircle(InputError):

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli import attack, audit, bench, demo, plan, reproduce, roster, run
+from coterie.cli import attack, audit, bench, demo, explore, plan, reproduce, roster, run
 from coterie.cli.audit_input import AuditCommand, spell
 from coterie.cli.common import ExitStatus
 from coterie.cli.derive import ListingCommand
@@ -36,6 +36,7 @@ app.command()(run.init)
 app.command(cls=ListingCommand)(demo.demo)
 app.command(cls=ListingCommand)(plan.plan)
 app.command(cls=AuditCommand)(audit.audit)
+app.command()(explore.explore)
 app.command()(reproduce.reproduce)
 app.add_typer(attack.app, name="attack")
 app.add_typer(bench.app, name="bench")

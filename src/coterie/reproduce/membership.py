@@ -39,7 +39,7 @@ from coterie.attacks.membership.statistics import (
 )
 from coterie.errors import ConfigError
 from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
-from coterie.reports.intervals import mean_interval
+from coterie.reports.intervals import mean_interval, write_reach
 from coterie.reports.plots import BLUE, OCHRE, QUIET, foot_legend, page
 from coterie.reproduce.experiment import RULE, Count, Experiment, Job, JobContext, Record, Scale, settle
 from coterie.settings import read_table
@@ -227,7 +227,7 @@ def _papers_table(paper: Sequence[PrintedRates], summaries: Summaries) -> Table:
     ]
     for total, found in summaries.items():
         ours = [found[view][_PAPERS_ATTACK] for view in _PROTOCOLS]
-        accuracies = [_with_reach(one.balanced_accuracy, one.balanced_accuracy_interval) for one in ours]
+        accuracies = [write_reach(one.balanced_accuracy, one.balanced_accuracy_interval, ".2f", 100) for one in ours]
         precisions = ["–" if one.precision is None else f"{100 * one.precision:.2f}" for one in ours]
         rows.append((f"{int(total):,}, ours", *accuracies, *precisions))
     headings = [f"{what} {protocol}" for what in ("accuracy", "precision") for protocol in _PROTOCOLS.values()]
@@ -251,10 +251,6 @@ def _budget_table(views: Mapping[str, str], trials: Trials) -> Table:
 def _percent(interval: tuple[float, float]) -> str:
     low, high = interval
     return f"{low:.1%} to {high:.1%}" if np.isfinite(low) else "unknown: one trial has no interval"
-
-
-def _with_reach(share: float, interval: tuple[float, float] | None) -> str:
-    return f"{100 * share:.2f}" + ("" if interval is None else f" ± {100 * (interval[1] - share):.2f}")
 
 
 def _draw(views: Mapping[str, str], summaries: Summaries, path: Path) -> None:

@@ -21,7 +21,7 @@ from coterie.crypto.context import bind, digest
 from coterie.errors import ConfigError, RoundAborted
 from coterie.graphs.guarantees import step_dropout
 from coterie.graphs.topology import ErdosRenyi, Graph
-from coterie.reports.findings import Claim, Findings, Judgement, Table, judge
+from coterie.reports.findings import Claim, Findings, Table, judge
 from coterie.reports.intervals import share_interval
 from coterie.reproduce.experiment import RARE, Clients, Count, Experiment, Job, JobContext, Probability, Record, settle
 from coterie.rounds import one_off
@@ -144,7 +144,7 @@ class Reliability(Experiment[list[Counts]], frozen=True, kw_only=True):
             settle(
                 f"{claim.says} ({one.setting.name})",
                 f"{_lost(one.unreliable, one.graphs)} unreliable",
-                _judge(one),
+                judge(share_interval(one.unreliable, one.graphs), 0.0, RARE),
                 ours=claim.ours,
             )
             for claim in self.claims
@@ -219,10 +219,6 @@ def _table(counts: Sequence[Counts]) -> Table:
             ("aborted needlessly", lambda one: "" if one.refused is None else str(one.refused)),
         ],
     )
-
-
-def _judge(one: Counts) -> Judgement:
-    return judge(share_interval(one.unreliable, one.graphs), 0.0, RARE)
 
 
 def _lost(hits: int, tries: int) -> str:

@@ -298,6 +298,13 @@ def test_six_colluders_among_120_clients_are_six_in_a_cohort_of_twelve() -> None
     assert "all colluders of the roster" in lying.colluders_reason
 
 
+def test_a_session_whose_clients_may_all_collude_says_so() -> None:
+    with pytest.raises(ConfigError, match="all of them may collude") as caught:
+        recommend(12, 0.02, roster=120, collusion=0.2)
+    assert "24 of 120 clients collude" in str(caught.value)
+    assert "larger sessions, or fewer colluders (collusion)" in str(caught.value)
+
+
 def test_a_session_too_small_for_the_colluders_says_what_would_help() -> None:
     with pytest.raises(ConfigError, match="no plan exists for sessions of 7 clients and 6 colluders") as refusal:
         recommend(7, 0.0, collusion=0.05, roster=120, active=True)

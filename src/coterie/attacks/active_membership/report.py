@@ -19,6 +19,7 @@ _NOTABLE = 0.05
 def report(attack: ActiveMembership, measured: AttackResults) -> Findings:
     """Report on all trials of all methods."""
     task, nothing = measured.task, InferenceSuccess(measured.nothing)
+    worth = task.worth.capitalize()
     summaries = {method: MethodSummary(method, trials) for method, trials in measured.trials.items()}
     found = list(summaries.values())
     card = [_card_line(summary, summaries["fedavg"]) for summary in found]
@@ -36,12 +37,12 @@ def report(attack: ActiveMembership, measured: AttackResults) -> Findings:
         },
         tables=[
             inference_table("What attackers infer", nothing, found, note=_INFERRED.format(task.rule)),
-            utility_table("Utility of honest participants' models", found, note=_LEFT.format(task.worth.capitalize())),
+            utility_table("Utility of honest participants' models", found, note=_LEFT.format(worth)),
         ],
         card=card,
         plots=[
             Plot("What attackers learn in each round", areas(summaries), _AREAS),
-            Plot("Utility of honest participants' models", utilities(summaries, task.worth), _utilities(task)),
+            Plot("Utility of honest participants' models", utilities(summaries, task.worth), _UTILITIES.format(worth)),
         ],
         remarks=list(_remarks(attack)),
     )
@@ -232,11 +233,7 @@ _AREAS = (
     "0.5 is a guess."
 )
 
-
-def _utilities(task: InferenceTask) -> str:
-    return (
-        f"{task.worth.capitalize()} on test examples, mean over honest participants and trials; dotted if only watched."
-    )
+_UTILITIES = "{} on test examples, mean over honest participants and trials; dotted if only watched."
 
 
 _COLORS: Mapping[MethodName, str] = {

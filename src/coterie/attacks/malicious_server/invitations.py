@@ -48,8 +48,10 @@ def surround(scenario: Scenario, defended: bool) -> Attempt:
         identities = (terms.identities[VICTIM], *(key.public for key in keys.values()))
         terms = offer(scenario, "puppets", identities=identities)
     with members(scenario, defended) as everybody:
-        zeros = terms.ring.zeros(terms.length)
-        puppets: dict[str, Answering] = {name: _puppet(name, zeros, key) for name, key in keys.items()}
+        zeros = _giving(terms.ring.zeros(terms.length))
+        puppets: dict[str, Answering] = {
+            name: Member(name, zeros, floor=ANY_TERMS, identity=key) for name, key in keys.items()
+        }
         name = terms.clients[VICTIM]
         total, refusals = play(terms, puppets | {name: everybody[name]})
     return Attempt(scenario.ring, scenario.inputs[VICTIM], None if refusals else total, refusals=refusals)
@@ -109,10 +111,6 @@ def play(terms: Terms, clients: Mapping[str, Answering]) -> tuple[RingVector | N
     except RoundAborted:
         total = None
     return total, tuple(dict.fromkeys(refusal.reason for refusal in session.report.refusals))
-
-
-def _puppet(name: str, vector: RingVector, key: Identity) -> Member:
-    return Member(name, _giving(vector), floor=ANY_TERMS, identity=key)
 
 
 def _giving(vector: RingVector) -> Contribute:

@@ -23,6 +23,7 @@ from coterie.attacks.membership.statistics import (
 )
 from coterie.reports.charts import Figure, Trace, draw_line, make_layout, text
 from coterie.reports.findings import CardLine, Effect, Findings, Plot, Table
+from coterie.reports.intervals import write_reach
 from coterie.reports.words import Level, count
 
 _FEW = (
@@ -170,7 +171,7 @@ def views_table(
     rows = [
         (
             name,
-            *(_with_reach(one.auc, one.auc_interval) for one in found[view].values()),
+            *(write_reach(one.auc, one.auc_interval, ".3f") for one in found[view].values()),
             *(
                 f"{part.share:.1%} ({part.interval[0]:.1%} to {part.interval[1]:.1%})"
                 for part in found[view][chosen].found
@@ -198,10 +199,6 @@ def _decisions(best: Mapping[str, InferenceSummary], views: Mapping[str, str], a
     ]
     note = "Accuracy is balanced. The threshold is the best one on the attacker's own models."
     return Table(f"What {attack} decides", ("seen", "accuracy", "precision", "recall"), rows, note)
-
-
-def _with_reach(value: float, interval: tuple[float, float] | None) -> str:
-    return f"{value:.3f}" if interval is None else f"{value:.3f} ± {interval[1] - value:.3f}"
 
 
 _COLORS = {"lira": "@accent", "rmia": "@caution"}

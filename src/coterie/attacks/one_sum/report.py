@@ -55,7 +55,10 @@ def report(attack: OneSum, measured: Audits) -> Findings:
     noisy = {(one.clients, one.multiplier): shown for one, shown in together if one.multiplier}
     most = ceiling(attack.tries - attack.tries // 2, attack.delta)
     exceeded = any(shown.most > attack.limit(multiplier) for (_, multiplier), shown in noisy.items())
-    worst = {clients: max((plain[clients, pair] for pair in PAIRS), key=_epsilon) for clients in attack.cohorts}
+    worst = {
+        clients: max((plain[clients, pair] for pair in PAIRS), key=lambda shown: shown.epsilon)
+        for clients in attack.cohorts
+    }
     return Findings(
         level=_level(worst, most, exceeded=exceeded),
         headlines=[_headline(plain, worst, most, exceeded=exceeded)],
@@ -80,10 +83,6 @@ def report(attack: OneSum, measured: Audits) -> Findings:
         plots=[_draw_pairs(attack, plain, most), _draw_noise(attack, noisy)],
         remarks=_REMARKS,
     )
-
-
-def _epsilon(shown: Shown) -> float:
-    return shown.epsilon
 
 
 def _level(worst: Mapping[int, Shown], most: float, *, exceeded: bool) -> Level:

@@ -36,7 +36,9 @@ def learning(records: Sequence[RoundRecord], yardstick: Yardstick, beside: Mappi
 
     Columns ``beside`` it are drawn under the names given; what is drawn is the mean then.
     """
-    beside = {column: what for column, what in beside.items() if _known(records, column)}
+    beside = {
+        column: what for column, what in beside.items() if any(_value(record, column) is not None for record in records)
+    }
     drawn = (yardstick.column, *beside)
     scored = [record for record in records if any(_value(record, column) is not None for column in drawn)]
     scored = [scored[at] for at in sample(len(scored), _POINTS)] if scored else []
@@ -194,10 +196,6 @@ def _layout(records: Sequence[RoundRecord], title: str, **yaxis: object) -> dict
 
 def _title(words: str) -> dict[str, Any]:
     return {"text": words, "standoff": 12}
-
-
-def _known(records: Sequence[RoundRecord], column: str) -> bool:
-    return any(_value(record, column) is not None for record in records)
 
 
 def _value(record: RoundRecord, column: str) -> float | None:

@@ -183,7 +183,7 @@ class AuditSettings(Settings):
     cohort and exposed clients is doubled twice. Each audit runs in a process of its own. All of it takes some minutes.
     """
 
-    log_format: Annotated[Literal["csv", "jsonl"], Option("Format of the logs.", name="--format")] = "csv"
+    log_format: Annotated[Literal["csv", "jsonl", "parquet"], Option("Format of the logs.", name="--format")] = "csv"
     quick: Annotated[bool, Option("Audit small logs, to try the command.", name="--quick")] = False
     seed: Annotated[int, Option("Seed of the logs.", most=MOST_SEED)] = 0
 

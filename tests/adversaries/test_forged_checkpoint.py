@@ -1,15 +1,17 @@
 """Somebody with write access to a ledger edits a row, the checkpoint or both, so that a sum isolates a client."""
 
+import hashlib
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
-from tests.support.ledgers import checkpoints, content_at, entry_at, fill, often, replace
+from tests.support.ledgers import append, checkpoints, content_at, entry_at, fill, often, replace
 
 from coterie.cohorts import ledger_store
 from coterie.cohorts.ledger import Head, Ledger
-from coterie.cohorts.ledger_entry import StoredEntry, decode
+from coterie.cohorts.ledger_entry import EntryKind, StoredEntry, decode, encode
+from coterie.cohorts.ledger_state import LedgerState
 from coterie.cohorts.packed_numbers import pack_numbers
 from coterie.errors import LedgerTampered, SeparationRisk
 
@@ -115,6 +117,32 @@ def test_a_forged_checkpoint_with_a_chain_that_fits_is_found_by_the_audit_alone(
     audit_finds(path, forged.sequence)
     with Ledger.open(path) as ledger, pytest.raises(LedgerTampered, match="checkpoint does not follow"):
         ledger.verify()
+    reveal(path)
+
+
+def add_checkpoint(path: Path, head: Head) -> StoredEntry:
+    """Add an entry at the end that says that nothing has happened yet. No other entry is changed."""
+    place = head.sequence + 1
+    entry = StoredEntry(place, place, EntryKind.CHECKPOINT, head.digest, state=LedgerState().checkpoint())
+    append(path, entry)
+    return entry
+
+
+def test_a_checkpoint_that_was_added_at_the_end_is_found_when_the_ledger_is_opened(path: Path, head: Head) -> None:
+    added = add_checkpoint(path, head)
+    with pytest.raises(LedgerTampered, match="a checkpoint without an entry after it") as found:
+        reveal(path)
+    assert found.value.sequence == added.sequence
+    audit_finds(path, added.sequence)
+
+
+def test_a_checkpoint_and_an_entry_that_were_added_at_the_end_are_found_by_the_audit_alone(
+    path: Path, head: Head
+) -> None:
+    added = add_checkpoint(path, head)
+    digest = hashlib.sha256(encode(added)).hexdigest()
+    append(path, StoredEntry(added.sequence + 1, 60, EntryKind.SKIP, digest, reason="nobody was available"))
+    audit_finds(path, added.sequence)
     reveal(path)
 
 

@@ -54,12 +54,19 @@ def content_at(path: Path, sequence: int) -> Checkpoint:
     return msgspec.msgpack.decode(entry_at(path, sequence).state, type=Checkpoint)
 
 
-def insert(path: Path, sequence: int, number: int, previous: str, body: bytes) -> None:
-    """Add a skipped round whose bytes are these."""
+def insert(
+    path: Path, sequence: int, number: int, previous: str, body: bytes, kind: EntryKind = EntryKind.SKIP
+) -> None:
+    """Add an entry whose bytes are these: by default, a skipped round."""
     with sqlite3.connect(path) as connection:
-        values = (sequence, number, "skip", previous, hashlib.sha256(body).hexdigest(), body)
+        values = (sequence, number, str(kind), previous, hashlib.sha256(body).hexdigest(), body)
         connection.execute("INSERT INTO coterie_ledger VALUES (?, ?, ?, ?, ?, ?)", values)
     connection.close()
+
+
+def append(path: Path, entry: StoredEntry) -> None:
+    """Add an entry as it is."""
+    insert(path, entry.sequence, entry.round, entry.previous, encode(entry), entry.kind)
 
 
 def replace(path: Path, entry: StoredEntry, *, with_digest: bool = True, with_tail: bool = False) -> None:

@@ -113,12 +113,13 @@ class Ring:
         if len(packed) != size:
             raise InputError(f"{length} elements of {self.bits} bits take {size} bytes, not {len(packed)}")
         whole, rest = divmod(self.bits, 8)
-        vector = self.zeros(length)
+        vector, word = self.zeros(length), np.empty(length, self.dtype)
         if rest:
-            vector |= _join_bit_planes(packed[whole * length :].reshape(rest, -1), length)
+            vector[:] = _join_bit_planes(packed[whole * length :].reshape(rest, -1), length)
         for plane in packed[: whole * length].reshape(whole, length)[::-1]:
             vector <<= 8
-            vector |= plane
+            word[:] = plane  # a cast by itself is vectorised, one within the next line is not
+            vector |= word
         return vector
 
 

@@ -21,11 +21,11 @@ import numpy as np
 
 from coterie.arithmetic.quantize import Layout
 from coterie.arithmetic.ring import RingVector
-from coterie.bench.machine import keystream_ratio
+from coterie.bench.machine import keystream_ratio, server_limit
 from coterie.bench.rivals import flower_secagg as flower
 from coterie.bench.workload import Workload
 from coterie.errors import ConfigError, RoundAborted
-from coterie.graphs.topology import Complete, Harary, Topology
+from coterie.graphs.topology import Complete, Graph, Harary, Topology
 from coterie.host import peak_rss_bytes
 from coterie.rounds import one_off
 from coterie.secagg.rules import graph_seed
@@ -65,7 +65,8 @@ class Measurement:
     graph and to check that the survivors are connected: clients in one process share that work, a client on its own
     would add it to each step that needs it. ``masked_vector_ratio`` is the size of the message to the size of its
     numbers, length x bits / 8. ``keystream_ratio`` is defined by :func:`~coterie.bench.machine.keystream_ratio`, at
-    this length and degree.
+    this length and degree. ``server_limit_ms`` is what :func:`~coterie.bench.machine.server_limit` measures for this
+    session.
     """
 
     costs: SessionCosts
@@ -77,6 +78,16 @@ class Measurement:
     graph_ms: float
     masked_vector_ratio: float
     keystream_ratio: float
+    server_processor_ms: float
+    server_limit_ms: float
+
+    @property
+    def server_ratio(self) -> float | None:
+        """How many times as long the server takes as its cryptography by itself, in processor time.
+
+        Known with one worker only: with more of them, clients work at the same time.
+        """
+        return self.server_processor_ms / self.server_limit_ms if self.workers == 1 else None
 
 
 @dataclass(frozen=True)
@@ -138,6 +149,22 @@ def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -
         graph_ms=1e3 * _graph_seconds(workload),
         masked_vector_ratio=vector_bytes / (workload.length * terms.bits / 8),
         keystream_ratio=keystream_ratio(terms.ring, terms.length, round(degree)),
+        server_processor_ms=1e3 * report.server_processor_seconds,
+        server_limit_ms=1e3 * _server_limit(workload, graph),
+    )
+
+
+def _server_limit(workload: Workload, graph: Graph) -> float:
+    """Return the seconds of the server's cryptography; against an active server every client signs three messages."""
+    terms = workload.terms
+    vanished = {terms.index[client] for client in workload.vanishing}
+    survivors = workload.clients - len(vanished)
+    return server_limit(
+        terms.ring,
+        terms.length,
+        survivors=survivors,
+        agreements=sum(len(set(graph.neighbours(client)) - vanished) for client in vanished),
+        signatures=workload.clients + 2 * survivors if workload.active else 0,
     )
 
 

@@ -18,7 +18,7 @@ import typer
 from coterie.cli import attack, audit, bench, demo, explore, plan, reproduce, roster, run
 from coterie.cli.audit_input import AuditCommand, spell
 from coterie.cli.common import ExitStatus
-from coterie.cli.derive import listing_command
+from coterie.cli.derive import ListingCommand
 from coterie.cli.output import finish_output, watch_output
 from coterie.errors import ConfigError, CoterieError, InputError, LedgerTampered, LogTooLarge
 from coterie.version import __version__
@@ -33,8 +33,8 @@ app = typer.Typer(
 app.command()(run.run)
 app.command()(run.resume)
 app.command()(run.init)
-app.command(cls=listing_command(topology="coterie.graphs.table:searches"))(demo.demo)
-app.command(cls=listing_command(topology="coterie.graphs.table:searches"))(plan.plan)
+app.command(cls=ListingCommand)(demo.demo)
+app.command(cls=ListingCommand)(plan.plan)
 app.command(cls=AuditCommand)(audit.audit)
 app.command()(explore.explore)
 app.command()(reproduce.reproduce)

@@ -147,7 +147,8 @@ class LedgerStore:
     def checkpoint(self, connection: Connection) -> tuple[Head, StoredEntry] | None:
         """Return the last checkpoint, after checking its digest and that it follows the entry before; None if none.
 
-        :meth:`walk` from its head checks that the entries after it follow it. What is before it is not checked.
+        :meth:`walk` from its head checks that the entries after it follow it. What is before it is not checked. A
+        server never writes a checkpoint without an entry after it, so one at the end of the ledger was added.
         """
         row = connection.execute(_CHECKPOINT).first()
         if row is None:
@@ -155,6 +156,8 @@ class LedgerStore:
         before = connection.execute(_AT, {"sequence": row.sequence - 1}).first()
         if before is None:
             raise LedgerTampered(row.sequence - 1, "it is missing")
+        if self.head(connection).sequence == row.sequence:
+            raise LedgerTampered(row.sequence, "it is a checkpoint without an entry after it, which no server writes")
         return Head(row.sequence, row.digest), _as_checkpoint(_decoded(row, row.sequence, before.digest))
 
     def read_checkpoint(self, connection: Connection, head: Head) -> StoredEntry:

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from coterie.auditing.logs import read_log
+from coterie.auditing.logs.pairs import split_list
 from coterie.errors import InputError
 
 SAFE, EXPOSING = np.array([[1, 1, 0], [1, 1, 0]], np.int8), np.array([[1, 1, 1], [1, 1, 0]], np.int8)
@@ -103,3 +104,64 @@ def test_lists_of_a_fixed_size_are_lists_and_structures_may_be_there_unused(tmp_
     table = arrow.table({"round": [1, 2], "clients": clients, "metrics": [{"loss": 1.0}, {"loss": 0.5}]})
     pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "log.parquet")
     assert read_log(tmp_path / "log.parquet").clients == ("a", "x", "b")
+
+
+@pytest.mark.parametrize(
+    ("cell", "complaint"),
+    [
+        ("[0 1 ... 8 9]", "does not name all clients"),
+        ("0 1 ... 8 9", "does not name all clients"),
+        ("[0, 1, …, 9]", "does not name all clients"),
+        ("['a' 'b' ... 'y' 'z']", "quotes some names"),
+        ("[a, b, None]", "does not name all clients"),
+        ("[1.0, nan]", "does not name all clients"),
+        ("frozenset({1, 2, 3})", "brackets inside"),
+        ("frozenset({1})", "brackets inside"),
+        ("set()", "brackets inside"),
+        ("[[a, b], [x]]", "brackets inside"),
+        ("[[a], [x]]", "brackets inside"),
+        ("array([0, 3, 5])", "brackets inside"),
+        ("a;;b", "has no name"),
+        (";a;b", "has no name"),
+        ("a;b;;", "has no name"),
+        ("['a',, 'b']", "has no name"),
+        ("[, 'a', 'b']", "has no name"),
+    ],
+)
+def test_a_list_that_does_not_name_its_clients_is_refused(cell: str, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        split_list(cell)
+
+
+@pytest.mark.parametrize(
+    ("cell", "clients"),
+    [
+        ("a;b;", ["a", "b"]),
+        ("[1, 2,]", ["1", "2"]),
+        ("('a',)", ["a"]),
+        ("['a' 'b']", ["a", "b"]),
+        ("phone (Ada); phone [Bob], site", ["phone (Ada)", "phone [Bob]", "site"]),
+        ("[ ]", []),
+        ("", []),
+    ],
+)
+def test_lists_that_are_clear(cell: str, clients: list[str]) -> None:
+    assert split_list(cell) == clients
+
+
+def test_a_list_over_several_cells_has_no_gap(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("1,a,b,,\n2,a,,x,b\n3,a,b,x,\n")
+    log = read_log(tmp_path / "log.csv", format="lists")
+    assert [(problem.line, problem.reason) for problem in log.problems] == [
+        (2, "a client in the list has no name: a,,x,b")
+    ]
+    assert [len(members) for members in log.members] == [2, 3]
+
+
+def test_a_number_and_the_same_number_as_a_text_in_one_list_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text(
+        '{"round": 1, "clients": ["1", 1, 2]}\n{"round": 2, "clients": [1, 2, 2]}\n{"round": 3, "clients": ["1", 2]}\n'
+    )
+    log = read_log(tmp_path / "log.jsonl")
+    assert [problem.line for problem in log.problems] == [1]
+    assert log.problems[0].reason.startswith("not clear whether a number and the same number as a text")

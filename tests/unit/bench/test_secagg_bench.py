@@ -71,6 +71,8 @@ def test_the_json_says_what_was_run_and_what_it_cost(topology: list[str], degree
     assert record["wall_ms"] > record["server_ms"] > 0
     assert record["graph_ms"] > 0
     assert record["keystream_ratio"] > 0
+    assert record["server_limit_ms"] > 0
+    assert record["server_ratio"] > 0
     assert record["peak_rss_bytes"] > 10**7
     assert not {"flower", "speedup"} & set(record)
 

@@ -13,6 +13,7 @@ the table.
 """
 
 from coterie.auditing.logs.formats import FORMATS, LogFormat, read_log
+from coterie.auditing.logs.runs import read_runs
 from coterie.cohorts.participation import Label, Participation, UnusedLine
 
-__all__ = ["FORMATS", "Label", "LogFormat", "Participation", "UnusedLine", "read_log"]
+__all__ = ["FORMATS", "Label", "LogFormat", "Participation", "UnusedLine", "read_log", "read_runs"]

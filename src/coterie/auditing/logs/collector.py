@@ -11,6 +11,7 @@ from coterie.auditing.logs.columns import words_of
 from coterie.auditing.logs.options import LogOptions
 from coterie.auditing.logs.round_order import put_in_order
 from coterie.auditing.logs.row_filter import RowFilter
+from coterie.auditing.logs.windows import Windows
 from coterie.cohorts.log_size import check_memory
 from coterie.cohorts.participation import Label, LogReading, Mentions, Participation, UnusedLine, as_label, pack_members
 from coterie.errors import InputError, LogTooLarge, Remedy
@@ -38,6 +39,7 @@ class Collector:
     def __init__(self, options: LogOptions) -> None:
         self.limit = options.limit
         self._keep_order, self._as_written = options.keep_order, options.as_written
+        self._windows = Windows(options.window) if options.window else None
         self._clients: dict[str, int] = {}
         self._rounds: dict[Label, set[int] | array[int]] = {}  # an array if all clients were added at once
         self._spelt: dict[Label, str] = {}  # the spelling of rounds with leading zeros
@@ -85,9 +87,14 @@ class Collector:
         return client in self._clients
 
     def label(self, text: str) -> Label:
-        """Return the label of a round. It must not be empty, and must be spelt the same way each time."""
+        """Return the label of a round. It must not be empty, and must be spelt the same way each time.
+
+        If rounds are windows of time, ``text`` is a time, and the label is that of its window.
+        """
         if not text:
             raise InputError("the round is missing")
+        if self._windows:
+            return self._windows.label(text)
         label = as_label(text)
         known = self._spelt.get(label, str(label) if label in self._rounds else text)
         if known != text:
@@ -114,7 +121,7 @@ class Collector:
                 self._take(_MEMBER)
             else:
                 self._repeat(label, [client])
-                if label != self._latest:
+                if label != self._latest and not self._windows:
                     self._returned = self._returned or (label, client)
             self._latest = label
             return
@@ -126,6 +133,11 @@ class Collector:
 
     def add_all(self, label: Label, clients: Sequence[str]) -> None:
         """Add a round with all its clients."""
+        if self._windows:  # a window may have several rows
+            self.open_round(label)
+            for client in clients:
+                self.add(label, client)
+            return
         names = dict.fromkeys(clients)
         if (known := self._rounds.get(label)) is not None:
             if {self._clients.get(client, -1) for client in names} != set(known):

@@ -12,6 +12,8 @@ INSTEAD = (
     "clients in the sum"
 )
 
+_INSTEAD_NVFLARE = f"{INSTEAD[0].lower()}{INSTEAD[1:]}"
+
 _PACKED = {
     b"SQLite format 3\0": "a database: a ledger is opened by its path",
     b"BZh": "packed with bzip2: unpack it first",
@@ -24,6 +26,8 @@ _PACKED = {
 _FLOWER = re.compile(
     r"\b(configure|aggregate)_(fit|train|evaluate): (strategy )?(sampled|received)|\bfit_round \d+\b", re.IGNORECASE
 )
+_NVFLARE_AUDIT = re.compile(r"\[E:[0-9a-f]{8}-[0-9a-f-]{27}\](\[R:[^\]]*\])?\[T:\d{4}-")
+_NVFLARE = re.compile(r"\[identity=[^,\]]*, run=")
 _LINE = 200  # characters of a line that are considered; a row of a matrix has thousands
 _PROGRAM = re.compile(
     r"\W*(\d{4}-\d\d-\d\d|\d\d?:\d\d:\d\d\b|(DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\b)", re.IGNORECASE
@@ -53,6 +57,25 @@ def refuse_flower(lines: Sequence[str]) -> None:
                 "strategy's aggregate_fit these are [proxy.cid for proxy, _ in results]; in aggregate_train, "
                 "[reply.metadata.src_node_id for reply in replies if not reply.has_error()]"
             )
+
+
+def refuse_nvflare(lines: Sequence[str]) -> None:
+    """Raise :class:`InputError` if these are lines of NVFlare that do not say whose results were aggregated."""
+    where = (
+        "A job with the workflow ScatterAndGather says it in the server's log.txt (“Contribution from site-1 ACCEPTED "
+        "by the aggregator at round 0”)"
+    )
+    if any(_NVFLARE_AUDIT.match(line[:_LINE]) for line in lines):
+        raise InputError(
+            "this is the audit log of NVFlare. It says which client returned a result, but neither in which round nor "
+            "whether the result was aggregated: each client's task has an identifier of its own, and results may be "
+            f"rejected. {where}. For other jobs: {_INSTEAD_NVFLARE}"
+        )
+    if any(_NVFLARE.search(line[:_LINE]) for line in lines):
+        raise InputError(
+            "this is a log of NVFlare that does not say whose results were aggregated; the workflow FedAvg, for "
+            f"instance, counts them only. {where}. For other jobs: {_INSTEAD_NVFLARE}"
+        )
 
 
 def refuse_program_output(lines: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from coterie.auditing.logs.ambiguity import check_names
 from coterie.auditing.logs.arrays import is_npy, is_npz, read_arrays
 from coterie.auditing.logs.ledgers import is_ledger, read_ledger
 from coterie.auditing.logs.matrices import read_matrix
+from coterie.auditing.logs.nvflare import is_nvflare, read_nvflare
 from coterie.auditing.logs.options import LogOptions
 from coterie.auditing.logs.pairs import read_lists, read_pairs
 from coterie.auditing.logs.parquet import is_parquet, read_parquet
@@ -19,7 +20,7 @@ from coterie.auditing.logs.records import is_json, is_jsonl, read_json, read_jso
 from coterie.auditing.logs.table_kinds import is_table, read_csv
 from coterie.cohorts.log_size import DEFAULT_LIMIT
 from coterie.cohorts.participation import LogReading, Participation
-from coterie.errors import ConfigError, InputError
+from coterie.errors import ConfigError, InputError, Remedy
 
 if TYPE_CHECKING:
     from coterie.cohorts.ledger import Head
@@ -71,6 +72,13 @@ FORMATS: tuple[LogFormat, ...] = (
         read_jsonl,
         is_jsonl,
     ),
+    LogFormat(
+        "nvflare",
+        "the server's log of a job in NVFlare that says `Contribution from site-1 ACCEPTED by the aggregator at round "
+        "7.`, as the workflow ScatterAndGather does",
+        read_nvflare,
+        is_nvflare,
+    ),
     LogFormat("npy", "a NumPy array of 0 and 1, as in `matrix`", read_arrays, is_npy),
     LogFormat("npz", "an archive with one such array; others may name `rounds` and `clients`", read_arrays, is_npz),
     LogFormat(
@@ -101,6 +109,7 @@ def read_log(
     encoding: str | None = None,
     keep_order: bool = False,
     as_written: bool = False,
+    window: str | None = None,
     limit: int = DEFAULT_LIMIT,
     head: Head | None = None,
 ) -> Participation:
@@ -116,6 +125,7 @@ def read_log(
         keep_order: the rounds took place in the order of the log, whatever their labels are.
         as_written: clients with similar names are different clients, a name with commas is one client, and a round
             that occurs again after later ones is the same round. By default, all of these are refused.
+        window: ``round_column`` has times, and a round is all rows of one "minute", "hour", "day" or "week".
         limit: a log that takes more bytes than this after decompression, or several times as much memory, raises
             :class:`LogTooLarge`.
         head: a head of a ledger that was kept elsewhere; the ledger must contain it. A ledger is always verified; see
@@ -130,9 +140,12 @@ def read_log(
         encoding,
         keep_order=keep_order,
         as_written=as_written,
+        window=window,
         limit=limit,
         head=head,
     )
+    if window and not round_column:
+        raise ConfigError("windows of time need a column of times: use ", Remedy("round_column"))
     log = RawLog(source, options)
     found = find_format(log)
     participation = found.read(log)

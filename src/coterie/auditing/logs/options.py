@@ -23,6 +23,7 @@ class LogOptions:
     encoding: str | None = None
     keep_order: bool = False
     as_written: bool = False
+    window: str | None = None
     limit: int = DEFAULT_LIMIT
     head: Head | None = None
 

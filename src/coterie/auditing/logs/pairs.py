@@ -33,6 +33,8 @@ from coterie.reports.words import printable
 
 _A_TIME = re.compile(r"\d{9,}|(19|20)\d{6}")
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+_NAME = re.compile(r"[^][(){}]+((\([^][(){}]+\)|\[[^][(){}]+\]|\{[^][(){}]+\})[^][(){}]*)*")  # brackets only in pairs
+_UNKNOWN = {"...", "…", "None", "nan", "NaN", "null", "<NA>"}  # abbreviated lists, and clients that are not known
 _SEVERAL = re.compile(r"[\[({].*|.*[,;|].*", re.DOTALL)  # a cell that may hold several clients
 
 
@@ -111,7 +113,7 @@ class PairLog:
             fate = rows.judge({name: cells[at] for at, name in watched.items()}, many=True)
             if fate is Fate.NOT_ASKED_FOR:
                 return
-            given = cells[client_at:] if to_the_end else [cells[client_at]]
+            given = _without_padding(cells[client_at:]) if to_the_end else [cells[client_at]]
             clients = [name for cell in given for name in split_list(cell)] if fate is Fate.COUNTS else []
             self._found.add_all(self._found.label(cells[round_at]), clients)
 
@@ -241,17 +243,41 @@ def split_list(cell: str) -> list[str]:
     """Return the clients in one cell, with any separator."""
     inner = cell.strip()
     bracketed = inner[:1] in ("[", "(", "{") and inner[-1:] in ("]", ")", "}")
-    inner = inner[1:-1] if bracketed else inner
+    inner = inner[1:-1].strip() if bracketed else inner
     if bracketed and (quoted := _QUOTED.findall(inner)):
-        if rest := _QUOTED.sub("", inner).strip(", "):
+        marked = _QUOTED.sub("'", inner)
+        if rest := marked.replace("'", "").strip(", "):
             raise InputError(
                 f"not clear which clients a list has that quotes some names, but not {printable(rest, 40)}"
             )
+        if not re.fullmatch(r"'(\s*,?\s*')*\s*,?", marked):
+            raise InputError(_empty(cell))
         return [one or other for one, other in quoted]
     if re.search(r"[,;|]", inner):
-        parts = re.split(r"[,;|]", inner)
+        parts = [part.strip() for part in re.split(r"[,;|]", inner)]
+        parts = parts if parts[-1] else parts[:-1]  # one separator at the end is only an end
     else:
         parts = inner.split()
-        if len(parts) > 1 and not bracketed and not all(part.isdecimal() for part in parts):
+        if len(parts) > 1 and not bracketed and not all(part.isdecimal() or part in _UNKNOWN for part in parts):
             raise InputError("not clear whether blanks separate clients or belong to a name")
-    return [part.strip() for part in parts if part.strip()]
+    for part in parts:
+        if not part:
+            raise InputError(_empty(cell))
+        if part in _UNKNOWN:
+            raise InputError(f"the list does not name all clients: it has {part}")
+        if not _NAME.fullmatch(part):
+            raise InputError(f"not clear which clients a list with brackets inside has: {printable(cell, 70)}")
+    return parts
+
+
+def _without_padding(cells: Sequence[str]) -> list[str]:
+    """Return cells without empty ones at the end: spreadsheets give all rows the same length."""
+    last = max((at for at, cell in enumerate(cells) if cell), default=-1)
+    found = list(cells[: last + 1])
+    if "" in found:
+        raise InputError(_empty(",".join(found)))
+    return found
+
+
+def _empty(cell: str) -> str:
+    return f"a client in the list has no name: {printable(cell, 70)}"

@@ -1,8 +1,9 @@
 """Logs in Parquet files, read with pyarrow if it is installed.
 
 The unpacked size of a file is computed from the headers of all its pages before anything is unpacked
-(:mod:`coterie.auditing.logs.parquet_pages`). Its rows are then read in portions. Text columns stay dictionaries, so a
-repeated name takes its space once.
+(:mod:`coterie.auditing.logs.parquet_pages`). Its row groups are then read one after the other, each in portions. Text
+columns stay dictionaries, so a repeated name takes its space once. Beside the file itself, memory holds one portion and
+the dictionary of one row group.
 """
 
 import io
@@ -26,6 +27,7 @@ from coterie.reports.words import printable
 _MAGIC = b"PAR1"  # the first and last bytes of these files
 _CELL_BYTES = 8  # minimum memory of an unpacked cell
 _ROWS_AT_ONCE = 4096
+_VALUES_AT_ONCE = 1 << 16  # in lists of clients, of which a row may have thousands
 
 
 def is_parquet(log: RawLog) -> bool:
@@ -103,9 +105,12 @@ class _ParquetRows(NamedTuple):
 
     def rows(self) -> Iterator[tuple[object, ...]]:
         """Yield the rows; only a portion is in memory at a time."""
+        metadata = self.file.metadata
         with _Damage():
-            for batch in self.file.iter_batches(batch_size=_ROWS_AT_ONCE):
-                yield from zip(*map(self._values, batch.columns), strict=True)
+            for number in range(metadata.num_row_groups):
+                at_once = _portion(metadata.row_group(number))
+                for batch in self.file.iter_batches(batch_size=at_once, row_groups=[number]):
+                    yield from zip(*map(self._values, batch.columns), strict=True)
 
     def _values(self, column: Any) -> list[object]:  # noqa: ANN401
         """Return a column's values: equal texts as one object, times as text (Python's have no nanoseconds)."""
@@ -132,6 +137,13 @@ class _ParquetRows(NamedTuple):
 
 def _is_list(types: Any, kind: Any) -> bool:  # noqa: ANN401  (pyarrow's)
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _portion(group: Any) -> int:  # noqa: ANN401
+    """Return how many rows of a row group to read at once."""
+    rows: int = group.num_rows
+    values: int = max((group.column(number).num_values for number in range(group.num_columns)), default=0)
+    return max(1, min(_ROWS_AT_ONCE, _VALUES_AT_ONCE * rows // max(1, values)))
 
 
 def _cell(value: object) -> str:

@@ -167,6 +167,8 @@ class RecordLog:
             return
         label = self._found.label(_name(record[layout.round]))
         names = [_name(client) for client in (clients if many else [clients])]
+        if many and len(distinct := set(names)) < len(names) and len(set(clients)) > len(distinct):
+            raise InputError("not clear whether a number and the same number as a text are one client")
         if many:
             self._found.add_all(label, names if fate is Fate.COUNTS else [])
         elif fate is Fate.COUNTS:

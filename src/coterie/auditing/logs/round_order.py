@@ -40,7 +40,7 @@ def put_in_order(labels: Sequence[Label], *, keep: bool) -> tuple[list[Label], s
         return list(labels), "place in the log"
     if len(labels) < 2:
         return list(labels), ""
-    keyed = [(*_read_label(label), label) for label in labels]
+    keyed = [(*read_label(label), label) for label in labels]
     kinds: dict[_Kind, Label] = {}
     for kind, _, label in keyed:
         kinds.setdefault(kind, label)
@@ -79,7 +79,7 @@ def _check(kinds: dict[_Kind, Label], labels: Sequence[Label]) -> None:
         )
 
 
-def _read_label(label: Label) -> tuple[_Kind, Any]:
+def read_label(label: Label) -> tuple[_Kind, Any]:
     """Return the kind of a label, and its sort key among labels of this kind."""
     if isinstance(label, int):
         return ("number",), label

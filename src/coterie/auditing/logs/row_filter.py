@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import Enum, auto
 
 from coterie.auditing.logs.columns import DECISIVE, Meaning, counts, denies, list_columns, meaning_of, words_of
-from coterie.errors import InputError, Remedy
+from coterie.errors import InputError, Remedy, SeveralRuns
 from coterie.reports.words import printable
 
 _SHOWN = 8  # values of a column in a message
@@ -103,20 +103,28 @@ class RowFilter:
             if meaning is Meaning.STATUS and len(kept) > 1:  # for example completed, and later aggregated
                 self._refuse(name, "has several values that may mean aggregated")
             if meaning is Meaning.SCOPE and len(self._seen[name]) > 1:
-                self._refuse(name, "distinguishes several histories, and only one can be audited at a time")
+                why = "distinguishes several histories, and only one can be audited at a time"
+                raise SeveralRuns(name, list(self._seen[name]), *self._complaint(name, why))
             if meaning is Meaning.CHOSEN and not {Meaning.STATUS, Meaning.KEPT, Meaning.LOST} & {*left.values()}:
                 self._refuse(name, "lists selected clients, not aggregated ones")
 
     def _refuse(self, name: str, why: str) -> None:
+        raise InputError(*self._complaint(name, why))
+
+    def _complaint(self, name: str, why: str) -> list[str | Remedy]:
+        """Return a message about a column, with its values and what to do."""
         values = self._seen[name].most_common(_SHOWN)
         seen = ", ".join(f"{printable(value) or 'nothing'} ({times:,})" for value, times in values)
         more = " and others" if len(self._seen[name]) > _SHOWN else ""
         example = next((value for value, _ in values if counts(meaning_of(name), value)), values[0][0])
         column = printable(name)
-        one = (Remedy("where", {column: [printable(example)]}), " (several values may be given), or ")
-        raise InputError(
+        one: tuple[str | Remedy, ...] = (
+            Remedy("where", {column: [printable(example)]}),
+            " (several values may be given), or ",
+        )
+        return [
             f"the column {column} {why}: {seen}{more}. Choose the rows that count, as in ",
             *(() if example.startswith(LIST) else one),
             Remedy("where", {column: ["*"]}),
             " if it does not matter",
-        )
+        ]

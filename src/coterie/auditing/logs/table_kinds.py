@@ -18,7 +18,7 @@ from coterie.auditing.logs.columns import (
     meaning_of,
     remedy_for,
 )
-from coterie.auditing.logs.foreign_files import refuse_flower, refuse_program_output
+from coterie.auditing.logs.foreign_files import refuse_flower, refuse_nvflare, refuse_program_output
 from coterie.auditing.logs.matrices import collect_matrix
 from coterie.auditing.logs.options import LogOptions
 from coterie.auditing.logs.pairs import PairLog
@@ -30,14 +30,16 @@ from coterie.errors import InputError, Remedy
 from coterie.reports.words import printable
 
 _LABEL_BYTES = 150  # memory of a label
-_FLOWER_SAMPLE = 1000  # lines that are searched for those of Flower; other programs may print before it
+_SERVER_SAMPLE = 1000  # lines that are searched for those of Flower and NVFlare; other programs may print before them
 
 
 def is_table(log: RawLog) -> bool:
     """Return true for any text, but refuse the output of programs."""
     text = log.text
     if not log.options.choose:
-        refuse_flower([line for _, line in islice(text.lines, _FLOWER_SAMPLE)])
+        sample = [line for _, line in islice(text.lines, _SERVER_SAMPLE)]
+        refuse_flower(sample)
+        refuse_nvflare(sample)
         if not text.table.named:
             refuse_program_output(text.sample)
     return True

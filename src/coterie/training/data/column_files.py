@@ -17,7 +17,7 @@ import numpy.typing as npt
 from coterie.errors import ConfigError, InputError
 from coterie.training.data.client_files import ENDINGS, TEST, finish_files
 from coterie.training.data.dataset import Dataset
-from coterie.training.data.readers import read_arrays, read_columns
+from coterie.training.data.readers import read_arrays, read_columns, read_texts
 
 LABELS = "labels"
 """The name of the file with a group's labels or other targets."""
@@ -27,9 +27,10 @@ def read_column_files(folder: Path, target: str, identity: str, *, regression: b
     """Read every npz and CSV file of every subfolder: a subfolder is a group, a file in it a member.
 
     A member's npz file has its columns as ``x``. A CSV file has a header and numbers; a member has the same columns in
-    every group. Targets are in the file ``labels`` of each group (a CSV file with one column, or ``y`` of an npz file),
-    or in the column ``target`` of one member. With ``identity``, the column of this name says which row is which: it
-    must be the same in all CSV files of a group, and is no input.
+    every group, and a header names no column twice. Targets are in the file ``labels`` of each group (a CSV file with
+    one column, or ``y`` of an npz file), or in the column ``target`` of one member. With ``identity``, the column of
+    this name says which row is which: it must be the same in all CSV files of a group, and is no input. Identities are
+    compared as text, since two long numbers may be equal as floats.
     """
     groups = sorted(path for path in folder.iterdir() if path.is_dir())
     if not [group for group in groups if group.name != TEST]:
@@ -51,22 +52,20 @@ def _read_group(
         raise InputError(f"{group} has two files for {twice[0]!r}; keep one of them")
     columns: dict[str, npt.NDArray[Any]] = {}
     targets: dict[Path, npt.NDArray[Any]] = {}
-    rows: dict[Path, npt.NDArray[Any]] = {}
+    rows: dict[Path, list[str]] = {}
     for path in files:
-        header, table = _read_table(path)
         if identity and path.suffix == ".csv":
-            if identity not in header:
-                raise InputError(f"{path} has no column {identity!r}; it has {', '.join(header)}")
-            rows[path] = table[:, header.index(identity)]
-            header, table = _without(header, table, identity)
+            rows[path] = read_texts(path, identity)
+        header, table = _read_table(path, identity)
         if path.stem == LABELS:
             if len(header) > 1:
                 raise InputError(f"{path} must have one column of targets, not {', '.join(header)}")
             targets[path] = table[:, 0] if header else table
             continue
         if target in header:
-            targets[path] = table[:, header.index(target)]
-            header, table = _without(header, table, target)
+            at = header.index(target)
+            targets[path] = table[:, at]
+            header, table = header[:at] + header[at + 1 :], np.delete(table, at, axis=1)
         first, expected = headers.setdefault(path.stem, (path, header))
         if header != expected:
             raise InputError(
@@ -82,30 +81,26 @@ def _read_group(
     return columns, next(iter(targets.values())).astype(np.float64)
 
 
-def _read_table(path: Path) -> tuple[list[str], npt.NDArray[Any]]:
-    """Read a file of columns; those of an npz file have no names."""
+def _read_table(path: Path, identity: str) -> tuple[list[str], npt.NDArray[Any]]:
+    """Read a file of columns but for ``identity``; the columns of an npz file have no names."""
     if path.suffix == ".csv":
-        return read_columns(path)
+        return read_columns(path, without=identity)
     (array,) = read_arrays(path, "y" if path.stem == LABELS else "x")
     if array.dtype.kind not in "biuf":
         raise InputError(f"{path} must have numbers, not {array.dtype}")
     return [], array
 
 
-def _without(header: list[str], table: npt.NDArray[Any], name: str) -> tuple[list[str], npt.NDArray[Any]]:
-    return [other for other in header if other != name], np.delete(table, header.index(name), axis=1)
-
-
-def _check_identity(identity: str, rows: dict[Path, npt.NDArray[Any]]) -> None:
+def _check_identity(identity: str, rows: dict[Path, list[str]]) -> None:
     """Raise :class:`InputError` unless the rows of all files are about the same things, in the same order."""
     first = next(iter(rows), None)
     for path, found in rows.items():
         expected = rows[first] if first else found
         if len(found) != len(expected):
             continue  # which is reported with the names of the members
-        if different := np.flatnonzero(found != expected).tolist():
+        if different := [row for row, (one, other) in enumerate(zip(found, expected, strict=True)) if one != other]:
             row = different[0]
             raise InputError(
-                f"{path}: row {row + 2} is {identity} {found[row]:g}, and in {first} it is {expected[row]:g}: sort the "
+                f"{path}: row {row + 2} is {identity} {found[row]}, and in {first} it is {expected[row]}: sort the "
                 f"files by {identity}, and keep the rows that all members have"
             )

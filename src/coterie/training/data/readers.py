@@ -123,21 +123,52 @@ def read_hourly(path: Path, column: str) -> tuple[npt.NDArray[np.datetime64], np
     return table["time"], table["load"]
 
 
-def read_columns(path: Path) -> tuple[list[str], npt.NDArray[np.float64]]:
-    """Read a CSV file of finite numbers with a header. Return the column names and the rows."""
-    with _reading(path), _text(path) as stream:
-        names = [name.strip() for name in next(csv.reader([stream.readline().lstrip("\ufeff")]), [])]
-    if names and all(map(_is_number, names)):
-        _fail(path, f"begins with numbers ({', '.join(names)[:80]}); its first line has to name the columns")
+def read_columns(path: Path, *, without: str = "") -> tuple[list[str], npt.NDArray[np.float64]]:
+    """Read a CSV file of finite numbers with a header. Return the column names and the rows.
+
+    The column ``without``, if there is one, is left out. It may hold text: see :func:`read_texts`.
+    """
+    names = _read_header(path)
+    left_out = [at for at, name in enumerate(names) if without and name == without]
     try:
-        table = _table(path, np.dtype(np.float64), skiprows=1, quotechar='"', ndmin=2)
+        table = _table(
+            path,
+            np.dtype(np.float64),
+            skiprows=1,
+            quotechar='"',
+            ndmin=2,
+            converters={at: lambda _text: 0.0 for at in left_out},
+        )
     except InputError:
-        _blame_cell(path, names)
+        _blame_cell(path, names, without)
         raise
     if table.shape[1] != len(names):
         _fail(path, f"has {len(names)} names of columns and {table.shape[1]} columns")
     _check_rows(path, np.isfinite(table).all(axis=1), "not all are finite numbers", header=1)
-    return names, table
+    return [name for at, name in enumerate(names) if at not in left_out], np.delete(table, left_out, axis=1)
+
+
+def read_texts(path: Path, column: str) -> list[str]:
+    """Return one column of a CSV file with a header as text, as it is written but for blanks around it."""
+    names = _read_header(path)
+    if column not in names:
+        _fail(path, f"has no column {column!r}; it has {', '.join(names)}")
+    at = names.index(column)
+    with _reading(path), _text(path) as stream:
+        rows = csv.reader(stream)
+        next(rows, None)
+        return [row[at].strip() if at < len(row) else "" for row in rows if row]
+
+
+def _read_header(path: Path) -> list[str]:
+    """Return the column names of a CSV file."""
+    with _reading(path), _text(path) as stream:
+        names = [name.strip() for name in next(csv.reader([stream.readline().lstrip("\ufeff")]), [])]
+    if names and all(map(_is_number, names)):
+        _fail(path, f"begins with numbers ({', '.join(names)[:80]}); its first line has to name the columns")
+    if twice := [name for name in names if names.count(name) > 1]:
+        _fail(path, f"has two columns with the name {twice[0]!r}; rename or remove one of them")
+    return names
 
 
 def read_pair(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -244,14 +275,14 @@ def _table(path: Path, dtype: np.dtype[Any], header: str = "", **options: Any) -
     return table
 
 
-def _blame_cell(path: Path, names: list[str]) -> None:
+def _blame_cell(path: Path, names: list[str], without: str) -> None:
     """Raise an error for the first cell that is not a number, with its line in the file (numpy counts differently)."""
     with _reading(path), _text(path) as stream:
         rows = csv.reader(stream)
         next(rows, None)
         for row in rows:
             for name, cell in zip(names, row, strict=False):
-                if not _is_number(cell):
+                if name != without and not _is_number(cell):
                     _fail(path, f"is wrong in row {rows.line_num}: {cell[:40]!r} in the column {name!r} is no number")
 
 

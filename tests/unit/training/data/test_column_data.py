@@ -131,6 +131,9 @@ def test_labels_may_be_in_a_members_file_and_columns_in_npz_files(tmp_path: Path
         ({"south/shop.csv": "visits\n1\n2\n3\n"}, "has no column 'id'"),
         ({"south/bank.csv": "id,age,income\n5,1,1\n6,1,1\n7,1,1\n"}, "has the columns age, income, but"),
         ({"south/shop.csv": None}, "two members or more are needed"),
+        ({"south/shop.csv": "id,id,visits\n5,5,1\n6,6,2\n7,7,3\n"}, "has two columns with the name 'id'"),
+        ({"south/bank.csv": "id,age,age\n5,1,1\n6,1,1\n7,1,1\n"}, "has two columns with the name 'age'"),
+        ({"south/shop.csv": "id,visits\n5,1\n6,many\n7,3\n"}, "row 3: 'many' in the column 'visits' is no number"),
         ({"north/labels.csv": "id,leaves,more\n1,0,1\n2,1,1\n"}, "must have one column of targets, not leaves, more"),
         ({"south/labels.csv": "id,leaves\n5,1\n6,1\n"}, "3 rows, and there are 2 labels"),
     ],
@@ -143,6 +146,20 @@ def test_files_that_do_not_fit_are_refused_in_one_line(
         load("column-files", write(tmp_path, files), identity="id")
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_identities_are_compared_as_text(tmp_path: Path) -> None:
+    """Two long customer numbers are equal as floats; codes such as A-7 are no numbers at all."""
+    for first, second in (("9007199254740992", "9007199254740993"), ("A-7", "A-8")):
+        files = {
+            "north/bank.csv": f"id,income\n{first},1\n3,2\n",
+            "north/shop.csv": f"visits, id\n1, {first}\n2,3\n",
+            "north/labels.csv": f"id,leaves\n{first},0\n3,1\n",
+        }
+        assert load("column-files", write(tmp_path, files), identity="id").train_x.tolist() == [[1, 1], [2, 2]]
+        write(tmp_path, {"north/shop.csv": f"visits,id\n1,{second}\n2,3\n"})
+        with pytest.raises(InputError, match=f"row 2 is id {second}, and in .* it is {first}"):
+            load("column-files", tmp_path, identity="id")
 
 
 def test_other_folders_are_refused(tmp_path: Path) -> None:

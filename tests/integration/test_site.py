@@ -1,0 +1,71 @@
+"""The documentation site builds without a warning, and has what it should."""
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site as ``make docs`` does."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "docs", str(folder)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+class Page(HTMLParser):
+    """The addresses that a page needs or leads to, and the places in it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.targets: list[str] = []
+        self.loaded: list[str] = []
+        self.places: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.places.add(given.get("id") or "")
+        if tag == "a" and (href := given.get("href")):
+            self.targets.append(href)
+        elif address := given.get("src") or (given.get("href") if tag == "link" else None):
+            self.loaded.append(address)
+
+
+def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    pages = {path: Page(path) for path in site.rglob("*.html")}
+    assert len(pages) > 60
+    for path, page in pages.items():
+        for address in page.targets + page.loaded:
+            split = urlsplit(address)
+            if split.scheme or split.netloc:
+                assert address in page.targets, f"{path.name} loads {address}"
+                continue
+            target = (path.parent / unquote(split.path)).resolve() if split.path else path
+            assert target.exists(), f"{path.relative_to(site)}: {address}"
+            if split.fragment and target in pages:
+                assert unquote(split.fragment) in pages[target].places, f"{path.relative_to(site)}: {address}"
+
+
+def test_drawings_are_in_the_pages_and_can_be_read_aloud(site: Path) -> None:
+    for name in ("index", "explanation/one-sum", "explanation/layers"):
+        text = (site / f"{name}.html").read_text(encoding="utf-8")
+        assert re.search(r'<svg class="drawing"[^>]* role="img" aria-label="[^"]{20,}"', text), name
+
+
+def test_settings_and_commands_are_those_of_the_code(site: Path) -> None:
+    settings = (site / "reference/settings.html").read_text(encoding="utf-8")
+    for word in ("clip_norm", "label-shards", "most_shares", "colluders", "penalty"):
+        assert word in settings
+    commands = (site / "reference/commands.html").read_text(encoding="utf-8")
+    for word in ("coterie audit", "--keep-order", "coterie attack differencing", "coterie roster retire"):
+        assert word in commands

@@ -50,8 +50,9 @@ export class LogView implements View {
       h("strong", {}, "Drop a log here, or choose a file"),
       h("span", { class: "quiet" }, `Up to ${Math.round(context.about.most_bytes / 1e6)} MB. A row for each client in each round will do.`),
     );
-    for (const event of ["dragenter", "dragover"]) this.zone.addEventListener(event, (moved) => this.drag(moved, true));
-    for (const event of ["dragleave", "drop"]) this.zone.addEventListener(event, (moved) => this.drag(moved, false));
+    // Anywhere on the page: a browser would open a file that is dropped beside the zone, and leave the page.
+    for (const event of ["dragenter", "dragover"]) document.addEventListener(event, (moved) => this.drag(moved, true));
+    for (const event of ["dragleave", "drop"]) document.addEventListener(event, (moved) => this.drag(moved, false));
     this.element = h(
       "article",
       { class: "view log" },
@@ -114,6 +115,7 @@ export class LogView implements View {
 
   private drag(event: Event, over: boolean): void {
     event.preventDefault();
+    if (this.element.hidden) return;
     this.zone.classList.toggle("over", over);
     const file = event.type === "drop" ? (event as DragEvent).dataTransfer?.files[0] : undefined;
     if (file) void this.audit(file);

@@ -10,7 +10,7 @@ SETUP  := pyproject.toml constraints.txt
 FAST   := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist worksteal -m "not slow and not bench"
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types layers coverage unit docs bench slow vectors clean
+.PHONY: help run test lint types layers coverage unit docs bench slow vectors explorer clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -56,8 +56,11 @@ bench: $(VENV)/.rivals ## Measure speed against the machine's limits and against
 vectors: $(VENV)/.dev ## Rewrite the committed test vectors (only when the wire format changes)
 	$(BIN)/python -m tests.vectors.generate
 
+explorer: frontend/node_modules/.made ## Build the page of `coterie explore` from frontend/ (needs node)
+	cd frontend && npm run build
+
 clean: ## Remove the environment and all caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .benchmarks build/docs
+	rm -rf $(VENV) frontend/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .benchmarks build/docs
 
 $(VENV)/bin/python:
 	@command -v $(PYTHON) >/dev/null || { echo "make needs $(PYTHON); set PYTHON=... to another Python 3.11-3.13"; exit 1; }
@@ -75,6 +78,10 @@ $(VENV)/.dev: $(VENV)/bin/python $(SETUP)
 	@$(PIP) --editable '.[dev]'
 	@$(COMPILE)
 	@touch $@ $(VENV)/.run
+
+frontend/node_modules/.made: frontend/package.json frontend/package-lock.json
+	cd frontend && npm ci
+	@touch $@
 
 # pfl asks for an older dp-accounting than ours, and for any torch; it needs neither here.
 $(VENV)/.rivals: $(VENV)/.dev

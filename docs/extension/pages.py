@@ -24,6 +24,7 @@ SHOWN_FILES = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
     "examples/flower/README.md": "guides/flower-example.md",
+    "examples/nvflare/README.md": "guides/nvflare-example.md",
 }
 """Files outside this folder that are pages, each with the page that shows it."""
 

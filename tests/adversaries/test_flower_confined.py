@@ -32,13 +32,13 @@ from coterie.deployment.confined import ConfinedNode, Fix, own_place
 from coterie.deployment.contribution import NodeContribution
 from coterie.deployment.descent import Descent
 from coterie.deployment.displacement import Displacement
-from coterie.deployment.engine import AppReply, Arrays
+from coterie.deployment.engine import SHOW, AppReply, Arrays
 from coterie.deployment.first_use import configured
 from coterie.deployment.form import number_in
 from coterie.errors import CoterieError, PeerProtocolError
 from coterie.transports.flower import Confinement, PrivateStrategy, private_mod
 from coterie.transports.flower.confined import with_displacement
-from coterie.transports.flower.records import SHOW, packed
+from coterie.transports.flower.records import packed
 
 CENTRES = np.array([[0.5, -0.25, 0.125], [0.25, 0.5, -0.5]])
 FAR = np.array([-2.0, 2.0, -2.0], dtype=np.float32)

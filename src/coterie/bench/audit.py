@@ -16,7 +16,7 @@ from time import perf_counter, process_time
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.bench.fresh_process import run_alone
+from coterie.bench.machine import run_alone
 from coterie.errors import RoundAborted
 from coterie.host import peak_rss_bytes
 

@@ -1,8 +1,11 @@
-"""The limits of this machine: how fast it generates keystream, and does the cryptography of a server."""
+"""Measurements on this machine: the best of several, in a process of their own, and the limits of its cryptography."""
 
+import multiprocessing
 import os
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from time import thread_time
+from typing import ParamSpec, TypeVar
 
 from coterie.arithmetic.ring import Ring
 from coterie.crypto import signing
@@ -14,6 +17,8 @@ from coterie.secagg.messages import checksum
 
 _REPEATS = 7
 _SOME = 20  # operations of each kind that are timed, for any number of them
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def keystream_ratio(ring: Ring, length: int, degree: int) -> float:
@@ -75,3 +80,9 @@ def _seconds(work: Callable[[], None]) -> float:
     began = thread_time()
     work()
     return thread_time() - began
+
+
+def run_alone(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a function of a module in a new process, so that its peak memory is that of this work alone."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+        return executor.submit(work, *args, **kwargs).result()

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli.audit_input import LogInput, complain, format_name, plain, spell
-from coterie.cli.common import ExitStatus
+from coterie.auditing.settings import AuditSettings
+from coterie.cli.audit_input import LogInput, complain, plain, spell
+from coterie.cli.common import AsJson, ExitStatus
+from coterie.cli.derive import with_options
+from coterie.settings import declared
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,105 +30,20 @@ _TELL_SECONDS = 10.0  # between two lines on how far it is, where there is no te
 _LISTED = 100  # unreadable lines in the JSON
 
 
+@with_options
 def audit(
     log: Annotated[
         str,
         typer.Argument(metavar="LOG", help="A file, a ledger (file or database URL), a run's folder, or - for stdin."),
     ],
-    log_format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            parser=format_name,
-            help="Recognised from the content unless given.",
-            show_default=False,
-        ),
-    ] = None,
-    round_column: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The column or field with the rounds; or its number.", show_default=False),
-    ] = None,
-    client_column: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The column or field with the clients; or its number.", show_default=False),
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN=VALUE",
-            help="Read only rows with this value, or with any for *. May be given several times: values of one column "
-            "add up, several columns must all agree.",
-            show_default=False,
-        ),
-    ] = None,
-    encoding: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of a text that is not UTF-8, as in latin-1.", show_default=False)
-    ] = None,
-    keep_order: Annotated[
-        bool,
-        typer.Option(
-            "--keep-order", help="The rounds took place in the order in which LOG has them, whatever their labels are."
-        ),
-    ] = False,
-    as_written: Annotated[
-        bool,
-        typer.Option(
-            "--as-written",
-            help="Names that look alike are different clients, a name with commas is one client, and a round that "
-            "comes again after others is the same round.",
-        ),
-    ] = False,
-    require: Annotated[
-        int | None,
-        typer.Option(metavar="T", min=1, help="Fail also unless T is at least this.", show_default=False),
-    ] = None,
-    weak: Annotated[
-        bool, typer.Option("--weak/--strong", help="Which T is required. Weak T promises much less.")
-    ] = False,
-    collusion: Annotated[
-        int,
-        typer.Option(metavar="C", min=0, help="Also report, and require, the T that is left if C members collude."),
-    ] = 0,
-    report_only: Annotated[
-        bool, typer.Option("--report-only", help="Do not fail because of what is found, only because of the input.")
-    ] = False,
-    weak_seconds: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            help="Time for the exact weak T; after it, bounds. If not given: 60 if it is required, else 2.",
-            show_default=False,
-        ),
-    ] = None,
-    witnesses: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Compute how the first N exposed clients are isolated. If not given: 10 for the text and all for the "
-            "JSON, as long as that is quick.",
-            show_default=False,
-        ),
-    ] = None,
-    head: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SEQUENCE:DIGEST",
-            help="For a ledger: a head of it that was kept elsewhere, to find out whether its end was cut off.",
-            show_default=False,
-        ),
-    ] = None,
-    limit: Annotated[
-        float, typer.Option(metavar="MB", min=0, help="Refuse a log that takes more than this, unpacked.")
-    ] = 250,
+    settings: AuditSettings,
     exposed: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE", dir_okay=False, help="Write all exposed clients to a CSV file.", show_default=False
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON and nothing else.")] = False,
+    as_json: AsJson = False,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -133,32 +51,7 @@ def audit(
         ),
     ] = None,
 ) -> None:
-    """Find the clients whose updates the sums of past rounds reveal, in the log of any federated learning system.
-
-    LOG says who was aggregated in each round. It is a file, which may be packed with gzip,
-    - for standard input, the URL of a ledger's database, or the folder of a run. The formats are
-    FORMATS
-
-    An ambiguous log is refused, with the option that resolves it.
-    Rounds are put in the order of their numbers, dates or times.
-    The output begins with how the log was read.
-
-    [bold]Exit status[/]
-    0  nobody is exposed, and the required T holds if one is given; or --report-only
-    1  a client is exposed, or the required T does not hold or could not be shown to hold;
-    or the output cannot be written, which a line on stderr says
-    2  wrong usage, or the log or some of its lines could not be read: do not rely on the verdict
-    3  refused: the ledger was tampered with, or the log is above the limit
-    70  a fault in Coterie itself
-    130  interrupted: what is known by then is shown
-    141  the reader of the output stopped before its end
-    Strong T = 1 is 0 if no client is exposed; --require 2 makes it 1.
-
-    [dim]Examples[/]
-    coterie audit rounds.csv --html audit.html
-    coterie audit - --require 6 --json < rounds.csv
-    coterie audit events.csv --round-column iteration --client-column device --where event=aggregated
-    """
+    """Audit a log, and show the findings."""
     from rich.console import Console
 
     from coterie.auditing.preview import gather_evidence
@@ -167,31 +60,15 @@ def audit(
     from coterie.files import write_output
     from coterie.host import install_command
 
+    require, weak, collusion, witnesses = settings.require, settings.weak, settings.collusion, settings.witnesses
     if require is None and weak:
         raise typer.BadParameter("--weak chooses which T --require means: give --require as well")
     if weak and collusion:
         raise typer.BadParameter("--collusion is about strong T: leave out --weak or --collusion")
     if html and not all(map(find_spec, ("jinja2", "plotly"))):
         raise typer.BadParameter(f"--html needs more packages; get them with: {install_command('report')}")
-    given = {
-        "--format": log_format,
-        "--round-column": round_column,
-        "--client-column": client_column,
-        "--where": where,
-        "--encoding": encoding,
-        "--keep-order": keep_order or None,
-        "--as-written": as_written or None,
-        "--require": require,
-        "--weak": weak or None,
-        "--collusion": collusion or None,
-        "--weak-seconds": weak_seconds,
-        "--head": head,
-        "--report-only": report_only or None,
-    }
-    options = {name: value for name, value in given.items() if value is not None and value != []}
-    log_input = LogInput(
-        log, log_format, round_column, client_column, where or [], encoding, head, limit, keep_order, as_written
-    )
+    log_input = LogInput(log, settings, settings.limit, settings.head)
+    options = _given(settings)
     errors = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
     try:
         with errors.status("Reading the log ...") if errors.is_terminal else nullcontext():
@@ -206,6 +83,7 @@ def audit(
         from coterie.cli.audit_text import show, show_preview
 
         show_preview(participation)
+    weak_seconds = settings.weak_seconds
     if weak_seconds is None:
         weak_seconds = _WEAK_SECONDS if weak else _CHEAP_SECONDS
     report = _examine(participation, weak_seconds, collusion, errors)
@@ -244,8 +122,16 @@ def audit(
         raise typer.Exit(ExitStatus.INTERRUPTED)
     if participation.problems:  # a missing line can make a verdict worse as well as better
         raise typer.Exit(ExitStatus.BAD_INPUT)
-    if not report_only and (report.exposed or (requirement and not requirement.holds(report))):
+    if not settings.report_only and (report.exposed or (requirement and not requirement.holds(report))):
         raise typer.Exit(ExitStatus.NOT_MET)
+
+
+def _given(settings: AuditSettings) -> dict[str, Any]:
+    """Return the options that a user gave and that the findings depend on, as evidence."""
+    values = {setting.name: (getattr(settings, setting.name), setting.default) for setting in declared(AuditSettings)}
+    named = {f"--{name.replace('_', '-')}": pair for name, pair in values.items() if name not in ("witnesses", "limit")}
+    given = {option: value for option, (value, default) in named.items() if value != default}
+    return {option: list(value) if isinstance(value, tuple) else value for option, value in given.items()}
 
 
 def _promise(log: str) -> tuple[str, dict[str, Any]]:

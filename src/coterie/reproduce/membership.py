@@ -21,7 +21,7 @@ from coterie.attacks.membership.measure import (
     NOTHING,
     SECURE,
     SPARSE,
-    Game,
+    PassiveMembership,
     PassiveTrial,
     play_trial,
     sum_of,
@@ -41,8 +41,7 @@ from coterie.errors import ConfigError
 from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
 from coterie.reports.intervals import mean_interval
 from coterie.reports.plots import BLUE, OCHRE, QUIET, foot_legend, page
-from coterie.reproduce.experiment import Count, Experiment, Job, JobContext, Record
-from coterie.reproduce.verdicts import RULE, Scale, settle
+from coterie.reproduce.experiment import RULE, Count, Experiment, Job, JobContext, Record, Scale, settle
 from coterie.settings import read_table
 
 _PAPERS_ATTACK = "shadow"
@@ -80,7 +79,7 @@ class MembershipTable(Experiment[Trials], frozen=True, kw_only=True):
     """The experiment."""
 
     game: dict[str, Any]
-    """Settings of a :class:`~coterie.attacks.membership.measure.Game`, but for the examples of each client."""
+    """Settings of :class:`~coterie.attacks.membership.measure.PassiveMembership`, without the examples of a client."""
     totals: tuple[Count, ...]
     """How many examples all clients have together."""
     paper: tuple[PrintedRates, ...] = ()
@@ -105,13 +104,15 @@ class MembershipTable(Experiment[Trials], frozen=True, kw_only=True):
         found: Record = msgspec.to_builtins(trial)
         return found
 
-    def make_game(self, total: int, data: Path | None = None) -> Game:
+    def make_game(self, total: int, data: Path | None = None) -> PassiveMembership:
         """Return the game in which all clients have ``total`` examples together."""
         clients = self.game["cohorts"][-1]
         if total % clients:
             raise ConfigError(f"{total} examples cannot be dealt evenly to {clients} clients")
         folder = {} if data is None else {"data_dir": str(data)}
-        return read_table(Game, {**self.game, **folder, "examples": total // clients}, "settings of the game")
+        return read_table(
+            PassiveMembership, {**self.game, **folder, "examples": total // clients}, "settings of the game"
+        )
 
     def collect(self, records: Mapping[Job, Record]) -> Trials:
         """Return the trials of each number of examples."""

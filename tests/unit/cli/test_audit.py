@@ -15,6 +15,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from coterie.auditing.auditor import Auditor, AuditReport
+from coterie.auditing.settings import LogSettings
 from coterie.cli import audit as command
 from coterie.cli import main
 from coterie.cli.audit_input import LogInput
@@ -632,7 +633,7 @@ def test_the_page_is_written(log: Path, tmp_path: Path) -> None:
 
 def test_a_page_of_a_database_does_not_show_its_password(log: Path, tmp_path: Path) -> None:
     def name(source: str) -> str:
-        return LogInput(source, None, None, None, [], None, None, 1).name
+        return LogInput(source, LogSettings(), 1).name
 
     assert name("postgresql://ann:secret@host/db") == "postgresql://ann:***@host/db"
     assert name("-") == "standard input"
@@ -691,11 +692,15 @@ def test_a_url_whose_port_is_no_number_is_refused_in_words(location: str) -> Non
     assert "secret" not in result.output
 
 
-def test_a_limit_that_is_no_number_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_limit_that_is_no_number_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_pairs(tmp_path / "log.csv")
-    result = run(tmp_path / "log.csv", "--limit", "nan")
-    assert result.exit_code == 2, result.exception
-    assert "limit" in result.output
+    monkeypatch.setattr("sys.argv", ["coterie", "audit", str(tmp_path / "log.csv"), "--limit", "nan"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "limit must be a number of at least 0, not nan" in capsys.readouterr().err
 
 
 def test_a_standard_input_that_is_closed_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Set
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,7 +17,16 @@ from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.cohorts.memory import ClientMemory, MemoryFile
 from coterie.cohorts.prekey_stock import PrekeyStock
 from coterie.cohorts.roster import Client
-from coterie.errors import ConfigError, LocalProtocolError, PeerProtocolError, PrekeyRefused, ThresholdError
+from coterie.crypto import shamir
+from coterie.errors import (
+    Blame,
+    ConfigError,
+    LocalProtocolError,
+    PeerProtocolError,
+    PrekeyRefused,
+    ThresholdError,
+    WrongShares,
+)
 from coterie.graphs.topology import Complete
 from coterie.rounds import Floor, Member, Round
 from coterie.rounds.prekeys import MOST_OFFERED, OLDEST_DAYS, PrekeyStore, population_of
@@ -791,3 +801,25 @@ def test_a_member_without_memory_keeps_prekeys_for_one_session() -> None:
     assert not set(renewed.prekeys) & set(offered.prekeys)
     with pytest.raises(LocalProtocolError, match="in no session"):
         member.park()
+
+
+def test_a_result_names_a_member_that_deals_wrong_shares_to_everybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The round ends after its row is written, with the member's name in a typed error."""
+    honest, stage = shamir.split, Stage(tmp_path)
+
+    def split(secrets: list[bytes], threshold: int, points: list[int], *rest: Any) -> list[tuple[bytes, ...]]:  # noqa: ANN401
+        return honest(secrets, len(points) + 1, points, *rest)  # no set of shares opens anything
+
+    for name, message in stage.inbox.items():
+        with monkeypatch.context() as patch:
+            if name == ME:
+                patch.setattr(shamir, "split", split)
+            assert stage.round.receive(name, stage.members[name].answer(message)) is None
+    stage.inbox = stage.round.close()
+    stage.until(Step.DONE)
+    result = stage.round.result
+    assert isinstance(result.error, WrongShares)
+    assert result.blame == result.error.blame == Blame((ME,))
+    assert result.outcome is Outcome.ABORTED_AFTER_REVEAL

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from coterie.arithmetic.ring import RingVector
-from coterie.attacks.malicious_server.scenario import Attempt, Lie, Scenario
+from coterie.attacks.malicious_server.scenario import VICTIM, Attempt, Lie, Scenario
 from coterie.attacks.malicious_server.server import simulated_identity
 from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.roster import Client, Roster
@@ -20,8 +20,6 @@ from coterie.rounds import Floor, Member
 from coterie.rounds.member import ANY_TERMS, Contribute
 from coterie.secagg import Terms, ThreatMode
 from coterie.transports.memory import Answering, Carrier, Session
-
-VICTIM = 0
 
 
 def regroup(scenario: Scenario, defended: bool) -> Attempt:

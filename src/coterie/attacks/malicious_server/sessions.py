@@ -1,6 +1,6 @@
 """Lies within a session, each against one rule of the protocol (:mod:`coterie.secagg.rules`).
 
-The victim is client 0 unless a lie needs another position. In the end, the server subtracts from the victim's masked
+In the end, the server subtracts from the victim's masked
 input every mask whose seed it has reconstructed.
 """
 
@@ -9,12 +9,9 @@ from contextlib import nullcontext
 
 from coterie.arithmetic.ring import RingVector
 from coterie.attacks.malicious_server.ablation import without
-from coterie.attacks.malicious_server.actions import announce, deliver, show_book
-from coterie.attacks.malicious_server.scenario import Attempt, Lie, Play, Scenario, words
-from coterie.attacks.malicious_server.server import LyingServer, Person
+from coterie.attacks.malicious_server.scenario import VICTIM, Attempt, Lie, Play, Scenario, words
+from coterie.attacks.malicious_server.server import LyingServer, Person, announce, deliver, show_book
 from coterie.secagg import Terms
-
-VICTIM = 0
 
 
 def both_shares(scenario: Scenario) -> Attempt:

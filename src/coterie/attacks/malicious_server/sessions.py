@@ -7,7 +7,6 @@ input every mask whose seed it has reconstructed.
 from collections.abc import Callable
 from contextlib import nullcontext
 
-from coterie.arithmetic.ring import RingVector
 from coterie.attacks.malicious_server.ablation import without
 from coterie.attacks.malicious_server.scenario import VICTIM, Attempt, Lie, Play, Scenario, words
 from coterie.attacks.malicious_server.server import LyingServer, Person, announce, deliver, show_book

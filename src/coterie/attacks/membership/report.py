@@ -202,7 +202,6 @@ def _decisions(best: Mapping[str, InferenceSummary], views: Mapping[str, str], a
     )
 
 
-
 def draw_views(summaries: Mapping[str, Mapping[str, InferenceSummary]], views: Mapping[str, str]) -> Plot:
     """Draw AUC with its interval for each view, side by side for the two strongest attacks."""
     names = [text(name) for name in views.values()]

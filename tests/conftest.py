@@ -4,6 +4,7 @@ The same examples are tried every time, so that a test says the same of the same
 """
 
 import os
+import shutil
 from collections.abc import Iterator
 from functools import wraps
 from pathlib import Path
@@ -25,11 +26,21 @@ TRACED = 10
 """The number of examples of a property that are traced. The others seldom execute other lines, and tracing is slow."""
 
 
+MEMORY, ENOUGH = Path("/dev/shm"), 4 * 10**9  # noqa: S108 - pytest makes a folder of its own there
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Give each process one thread for arithmetic: the workers use all processors. Benchmarks use all threads."""
-    if config.option.markexpr != "bench":
-        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-            os.environ.setdefault(name, "1")
+    """Give each process one thread for arithmetic, and temporary files a place in memory; benchmarks have neither.
+
+    The workers use all processors, so that threads would wait for each other. On a disk every commit of a ledger is
+    waited for.
+    """
+    if config.option.markexpr == "bench":
+        return
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

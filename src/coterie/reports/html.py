@@ -11,7 +11,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def _drawing_uri(drawing: Drawing) -> str:
 
 def render(package: str, template: str, figures: dict[str, Figure], **values: object) -> str:
     """Fill a template of a package; in it ``figure(name)`` places one of ``figures``. All values are escaped."""
-    scripts, hashes = _scripts()
+    scripts, hashes = _scripts(get_plotlyjs())
     return (
         _environment(package)
         .get_template(template)
@@ -78,10 +78,10 @@ def _environment(package: str) -> jinja2.Environment:
     )
 
 
-@cache
-def _scripts() -> tuple[list[Markup], list[str]]:
-    """Return the scripts of every page, and their digests."""
-    scripts = [get_plotlyjs(), (files("coterie.reports") / "templates" / "figures.js").read_text("utf-8")]
+@lru_cache(1)
+def _scripts(library: str) -> tuple[list[Markup], list[str]]:
+    """Return the scripts of every page, of which ``library`` is the first, and their digests."""
+    scripts = [library, (files("coterie.reports") / "templates" / "figures.js").read_text("utf-8")]
     # A browser hashes what stands between the tags, and "</script" would end the tag too early.
     scripts = [script.replace("</script", "<\\/script").replace("\r", "") for script in scripts]
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]

@@ -30,6 +30,7 @@ class DrawingDirective(SphinxDirective):  # type: ignore[misc]  # its base has n
         name = self.arguments[0]
         if name not in DRAWINGS:
             raise self.error(f"there is no drawing {name!r}; known are {', '.join(DRAWINGS)}")
+        self.env.note_reread()  # a drawing depends on the code
         figure = nodes.container(classes=["figure-box"])
         figure += nodes.raw("", f'<div class="drawing-box">{DRAWINGS[name]().inline()}</div>', format="html")
         if self.content:

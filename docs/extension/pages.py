@@ -24,6 +24,7 @@ SHOWN_FILES = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
     "examples/flower/README.md": "guides/flower-example.md",
+    "examples/nvflare/README.md": "guides/nvflare-example.md",
 }
 """Files outside this folder that are pages, each with the page that shows it."""
 
@@ -47,13 +48,15 @@ _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)#\s:]+)(?P<place>#[^)\s]*
 _CODE = re.compile(r"(^ *```.*?^ *```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 
 
-def read_source(_app: "Sphinx", docname: str, source: list[str]) -> None:
+def read_source(app: "Sphinx", docname: str, source: list[str]) -> None:
     """Prepare the text of a page, in place, as the event ``source-read`` wants it."""
-    source[0] = prepare(source[0], DOCS / f"{docname}.md")
+    written, source[0] = source[0], prepare(source[0], DOCS / f"{docname}.md")
     if docname in CHILDREN:
         source[0] += f"\n\n```{{toctree}}\n:hidden:\n:glob:\n{CHILDREN[docname]}\n```\n"
     elif docname == HOME_OF_OTHERS and (others := find_unlisted()):
         source[0] += "\n\n```{toctree}\n:hidden:\n" + "".join(f"../{name}\n" for name in others) + "```\n"
+    if docname == HOME_OF_OTHERS or _FILE.search(written) or _INSERT.search(written):
+        app.env.note_reread()  # it depends on more than its own file
 
 
 def find_unlisted() -> list[str]:

@@ -7,16 +7,14 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import get_args
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from coterie.attacks.table import ATTACKS
 from coterie.deployment.settings import PrivateSettings
 from coterie.rounds.floor import Floor
-from coterie.runs.sections.base import OneOf
 from coterie.runs.settings.config import RunConfig
+from coterie.runs.settings.toml import list_choices
 from coterie.settings import Setting, declared
 
 HEAD = "| setting | default | meaning |\n|---|---|---|"
@@ -80,7 +78,7 @@ def _sections(model: type[BaseModel], path: str) -> Iterator[str]:
             inner.append((f"{path}.{name}".strip("."), field.annotation))
             continue
         meaning = flat(field.description or "")
-        if choices := _choices(field):
+        if choices := list_choices(field):
             meaning += f" ({', '.join(f'`{choice}`' for choice in choices)})"
         rows.append(f"| `{name}` | {show(field.default)} | {meaning} |")
     if rows:
@@ -90,12 +88,6 @@ def _sections(model: type[BaseModel], path: str) -> Iterator[str]:
         yield f"{heading}\n\n{_table(rows)}"
     for where, section in inner:
         yield from _sections(section, where)
-
-
-def _choices(field: FieldInfo) -> list[str]:
-    """List the values that a setting may have, if they can be listed."""
-    tables = [name for kind in field.metadata if isinstance(kind, OneOf) for name in kind.names]
-    return tables or [value for value in get_args(field.annotation) if isinstance(value, str)]
 
 
 def _row(setting: Setting) -> str:

@@ -5,15 +5,13 @@ import { lines } from "./chart";
 import type { Audit, Query } from "./source";
 import { type Context, type View, complaint, needsServer, opening } from "./view";
 
-const OPTIONS: [name: string, label: string, hint: string][] = [
-  ["round_column", "Round column", "round, server_round, …"],
-  ["client_column", "Client column", "client, cid, device, …"],
-  ["where", "Rows that count", "event=aggregated"],
-];
-const SWITCHES: [name: string, label: string][] = [
-  ["keep_order", "Keep order: rounds took place in the order of the file"],
-  ["as_written", "As written: names that look alike are different clients"],
-];
+const HINTS: Record<string, string> = {
+  round_column: "round, server_round, …",
+  client_column: "client, cid, device, …",
+  where: "event=aggregated",
+  encoding: "latin-1",
+};
+const SWITCHES = ["keep_order", "as_written"];
 
 export class LogView implements View {
   readonly name = "log";
@@ -33,7 +31,7 @@ export class LogView implements View {
   });
   private readonly zone = h("label", { class: "drop", for: "log-file" });
   private readonly result = h("div", { class: "result" });
-  private readonly options = new Map<string, HTMLInputElement>();
+  private readonly options = new Map<string, HTMLInputElement | HTMLSelectElement>();
   private readonly status = h("p", { class: "hidden", role: "status" });
 
   constructor(private readonly context: Context) {
@@ -52,8 +50,9 @@ export class LogView implements View {
       h("strong", {}, "Drop a log here, or choose a file"),
       h("span", { class: "quiet" }, `Up to ${Math.round(context.about.most_bytes / 1e6)} MB. A row for each client in each round will do.`),
     );
-    for (const event of ["dragenter", "dragover"]) this.zone.addEventListener(event, (moved) => this.drag(moved, true));
-    for (const event of ["dragleave", "drop"]) this.zone.addEventListener(event, (moved) => this.drag(moved, false));
+    // Anywhere on the page: a browser would open a file that is dropped beside the zone, and leave the page.
+    for (const event of ["dragenter", "dragover"]) document.addEventListener(event, (moved) => this.drag(moved, true));
+    for (const event of ["dragleave", "drop"]) document.addEventListener(event, (moved) => this.drag(moved, false));
     this.element = h(
       "article",
       { class: "view log" },
@@ -80,16 +79,19 @@ export class LogView implements View {
   }
 
   private optionForm(): HTMLElement {
-    const field = ([name, label, hint]: [string, string, string]) => {
-      const input = h("input", { type: "text", id: `log-${name}`, placeholder: hint, maxlength: "200", autocomplete: "off", spellcheck: "false" });
+    const settings = this.context.about.settings.audit;
+    const field = (name: string) => {
+      const input = h("input", { type: "text", id: `log-${name}`, placeholder: HINTS[name], maxlength: "200", autocomplete: "off", spellcheck: "false" });
       this.options.set(name, input);
-      return h("label", { class: "field" }, h("span", {}, label), input);
+      return h("label", { class: "field" }, h("span", {}, settings[name]!.label), input);
     };
-    const toggle = ([name, label]: [string, string]) => {
+    const toggle = (name: string) => {
       const input = h("input", { type: "checkbox", id: `log-${name}` });
       this.options.set(name, input);
-      return h("label", { class: "switch" }, input, h("span", {}, label));
+      return h("label", { class: "switch" }, input, h("span", {}, settings[name]!.label, h("span", { class: "quiet" }, settings[name]!.help)));
     };
+    const format = h("select", { id: "log-format" }, h("option", { value: "" }, "from the content"), this.context.about.formats.map((name) => h("option", { value: name }, name)));
+    this.options.set("format", format);
     return h(
       "details",
       { class: "fold" },
@@ -103,7 +105,8 @@ export class LogView implements View {
             if (this.file) void this.audit(this.file);
           },
         },
-        OPTIONS.map(field),
+        h("label", { class: "field" }, h("span", {}, settings.format!.label), format),
+        Object.keys(HINTS).map(field),
         SWITCHES.map(toggle),
         h("button", { class: "plain" }, "Read it again"),
       ),
@@ -112,6 +115,7 @@ export class LogView implements View {
 
   private drag(event: Event, over: boolean): void {
     event.preventDefault();
+    if (this.element.hidden) return;
     this.zone.classList.toggle("over", over);
     const file = event.type === "drop" ? (event as DragEvent).dataTransfer?.files[0] : undefined;
     if (file) void this.audit(file);
@@ -130,7 +134,8 @@ export class LogView implements View {
   private query(file: File): Query {
     const query: Query = { name: file.name.slice(0, 200) || "log" };
     for (const [name, input] of this.options) {
-      if (input.type === "checkbox" ? input.checked : input.value.trim()) query[name] = input.type === "checkbox" ? true : input.value.trim();
+      const value = input instanceof HTMLInputElement && input.type === "checkbox" ? input.checked : input.value.trim();
+      if (value) query[name] = value;
     }
     return query;
   }

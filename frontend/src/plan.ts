@@ -7,7 +7,6 @@ import { type Context, type View, complaint, needsServer, opening } from "./view
 
 interface Knob {
   name: string;
-  label: string;
   symbol: string;
   /** How a value is written. */
   show: (value: number) => string;
@@ -20,14 +19,14 @@ const count = (value: number): string => value.toLocaleString("en");
 const percent = (value: number): string => `${+(100 * value).toFixed(1)}%`;
 
 const KNOBS: Knob[] = [
-  { name: "clients", label: "Clients in all", symbol: "N", show: count, log: true, step: 1 },
-  { name: "cohort", label: "Selected for a round", symbol: "K", show: count, log: true, step: 1 },
-  { name: "privacy", label: "Clients in a circle", symbol: "T", show: count, step: 1 },
-  { name: "absent", label: "Away when a round begins", symbol: "", show: percent, step: 0.01 },
-  { name: "lost", label: "Lost during a round", symbol: "", show: percent, step: 0.005 },
-  { name: "collusion", label: "Work with the server", symbol: "", show: percent, step: 0.005 },
-  { name: "rounds", label: "Rounds of training", symbol: "", show: count, log: true, step: 1 },
-  { name: "epsilon", label: "Epsilon over all rounds", symbol: "ε", show: (value) => String(value), log: true, step: 0.1 },
+  { name: "clients", symbol: "N", show: count, log: true, step: 1 },
+  { name: "cohort", symbol: "K", show: count, log: true, step: 1 },
+  { name: "privacy", symbol: "T", show: count, step: 1 },
+  { name: "absent", symbol: "", show: percent, step: 0.01 },
+  { name: "lost", symbol: "", show: percent, step: 0.005 },
+  { name: "collusion", symbol: "", show: percent, step: 0.005 },
+  { name: "rounds", symbol: "", show: count, log: true, step: 1 },
+  { name: "epsilon", symbol: "ε", show: (value) => String(value), log: true, step: 0.1 },
 ];
 const FINE = 1000; // positions of a logarithmic slider
 
@@ -84,7 +83,7 @@ export class PlanView implements View {
           "form",
           { class: "card knobs", "aria-label": "Your deployment", submit: (event: Event) => event.preventDefault() },
           KNOBS.map((knob) => this.knob(knob)),
-          h("label", { class: "switch" }, this.active, h("span", {}, "The server may lie", h("span", { class: "quiet" }, "It may invite whom it likes and make people drop out."))),
+          h("label", { class: "switch" }, this.active, h("span", {}, context.about.settings.plan.active!.label, h("span", { class: "quiet" }, "It may invite whom it likes and make people drop out."))),
           h("div", { class: "row" }, h("button", { type: "button", class: "plain", click: () => void this.copy() }, icon("link"), h("span", {}, "Copy the link")), h("button", { type: "button", class: "plain", click: () => this.reset() }, icon("again"), h("span", {}, "Start over")), this.copied),
         ),
         h("div", {}, this.trouble, this.result),
@@ -114,6 +113,7 @@ export class PlanView implements View {
 
   private knob(knob: Knob): HTMLElement {
     const [least, most] = this.bounds(knob.name);
+    const setting = this.context.about.settings.plan[knob.name]!;
     const id = `plan-${knob.name}`;
     const slider = h("input", {
       type: "range",
@@ -133,7 +133,7 @@ export class PlanView implements View {
     this.sliders.set(knob.name, slider);
     this.outputs.set(knob.name, output);
     this.set(knob.name, this.values[knob.name]!);
-    return h("div", { class: "knob" }, h("label", { for: id }, knob.label, knob.symbol ? h("span", { class: "symbol" }, knob.symbol) : null), output, slider, h("span", { class: "hidden", id: `${id}-help` }, this.context.about.settings.plan[knob.name]!.help));
+    return h("div", { class: "knob" }, h("label", { for: id }, setting.label, knob.symbol ? h("span", { class: "symbol" }, knob.symbol) : null), output, slider, h("span", { class: "hidden", id: `${id}-help` }, setting.help));
   }
 
   /** Set a value, as near as the slider allows, and show it. */

@@ -1,6 +1,7 @@
 // Where answers come from: this page's server, or what was recorded when the page was exported.
 
 export interface Setting {
+  label: string;
   help: string;
   default: string | number | boolean;
   least: number | null;
@@ -15,6 +16,7 @@ export interface About {
   length: number;
   delta: number;
   most_bytes: number;
+  formats: string[];
   stories: { name: string; title: string; summary: string; circles: boolean; losses: boolean }[];
   settings: Record<"leak" | "plan" | "audit" | "session", Record<string, Setting>>;
 }

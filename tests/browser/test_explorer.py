@@ -72,12 +72,12 @@ def press(page: "Page", key: str, code: int, text: str = "") -> None:
         page.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text)
 
 
-def drop(page: "Page", name: str, content: str) -> None:
+def drop(page: "Page", name: str, content: str, onto: str = ".drop") -> None:
     """Drop a file onto the page."""
     page.evaluate(
         "(() => { const data = new DataTransfer();"
         f" data.items.add(new File([{json.dumps(content)}], {json.dumps(name)}));"
-        " document.querySelector('.drop').dispatchEvent("
+        f" document.querySelector({onto!r}).dispatchEvent("
         "new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true })); })()"
     )
 
@@ -233,6 +233,17 @@ def test_a_dropped_log_gets_a_certificate(page: "Page", explorer: ExplorerServer
     page.call("Emulation.setEmulatedMedia", media="")
     assert printed.startswith(b"%PDF")
     assert page.complaints == []
+
+
+def test_a_log_that_is_dropped_beside_the_zone_is_audited_and_not_opened(
+    page: "Page", explorer: ExplorerServer
+) -> None:
+    show(page, explorer.url, "log")
+    drop(page, "mine.csv", "round,client\n1,ada\n1,ben\n", "h1")
+    page.wait_for("document.querySelector('.certificate') !== null")
+    show(page, explorer.url, "plan")
+    drop(page, "mine.csv", "round,client\n1,ada\n1,ben\n", "h1")
+    assert page.evaluate("document.querySelector('.certificate')") is None
 
 
 def test_the_example_is_the_story_of_naive_dropout(page: "Page", explorer: ExplorerServer) -> None:

@@ -1,9 +1,15 @@
 """Every command and every code block of the site's pages and of README.md is run, and does what the page shows."""
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
+import typer.main
+from tests.support.commands import understand
 from tests.support.page_blocks import PageRun, find_faults, read_blocks
+
+from coterie.cli import app
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("guides", "explanation")
@@ -16,6 +22,13 @@ PAGES = {
         ROOT / "README.md",
     ]
 }
+TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in PAGES}
+COMMANDS = {
+    command
+    for text in TEXTS.values()
+    for command in re.findall(r"(?<!`)`(coterie [a-z][^`\n]*)`(?!`)", text)
+    if not re.search(r"\b[A-Z]+\b", command)  # NAME stands for something of the reader's
+}
 QUICK = {name: blocks for name, blocks in PAGES.items() if blocks and not blocks[0].slow}
 SLOW = {name: blocks for name, blocks in PAGES.items() if any(block.slow for block in blocks)}
 
@@ -23,6 +36,15 @@ SLOW = {name: blocks for name, blocks in PAGES.items() if any(block.slow for blo
 @pytest.mark.parametrize("name", PAGES)
 def test_every_block_of_a_page_is_checked(name: str) -> None:
     assert find_faults(PAGES[name]) == []
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_a_command_in_a_sentence_is_one(command: str) -> None:
+    words = shlex.split(command)[1:]
+    if len(words) == 1:  # the name of a command, without its arguments
+        assert words[0] in vars(typer.main.get_command(app))["commands"]
+    else:
+        understand(words)
 
 
 @pytest.mark.parametrize("name", QUICK)

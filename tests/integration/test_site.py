@@ -7,19 +7,17 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the site as ``make docs`` does."""
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "docs", str(folder)]
+def test_the_site_builds_without_a_warning_and_is_whole(tmp_path: Path) -> None:
+    """One test, because the build takes a while and tests of one module may run in several processes."""
+    command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "docs", str(tmp_path)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
-    return folder
+    check_links(tmp_path)
+    check_drawings(tmp_path)
+    check_reference(tmp_path)
 
 
 class Page(HTMLParser):
@@ -41,7 +39,8 @@ class Page(HTMLParser):
             self.loaded.append(address)
 
 
-def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+def check_links(site: Path) -> None:
+    """Every link leads somewhere, and nothing is loaded from elsewhere."""
     pages = {path: Page(path) for path in site.rglob("*.html")}
     assert len(pages) > 60
     for path, page in pages.items():
@@ -56,13 +55,15 @@ def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site: P
                 assert unquote(split.fragment) in pages[target].places, f"{path.relative_to(site)}: {address}"
 
 
-def test_drawings_are_in_the_pages_and_can_be_read_aloud(site: Path) -> None:
+def check_drawings(site: Path) -> None:
+    """Drawings are in the pages and can be read aloud."""
     for name in ("index", "explanation/one-sum", "explanation/layers"):
         text = (site / f"{name}.html").read_text(encoding="utf-8")
         assert re.search(r'<svg class="drawing"[^>]* role="img" aria-label="[^"]{20,}"', text), name
 
 
-def test_settings_and_commands_are_those_of_the_code(site: Path) -> None:
+def check_reference(site: Path) -> None:
+    """Settings and commands are those of the code."""
     settings = (site / "reference/settings.html").read_text(encoding="utf-8")
     for word in ("clip_norm", "label-shards", "most_shares", "colluders", "penalty"):
         assert word in settings

@@ -78,6 +78,13 @@ def test_each_check_and_the_tests_decide_whether_a_change_passes(failing: str, t
     assert f"{failing or 'pytest'} ran" in ended.stdout
 
 
+def test_a_warning_ends_the_build_of_the_site() -> None:
+    (only,) = commands("docs")
+    assert "--fail-on-warning" in only
+    assert only.endswith(" docs build/docs")
+    assert "build/" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+
+
 def test_a_commit_is_checked_as_make_does_it() -> None:
     (repository,) = read(".pre-commit-config.yaml")["repos"]
     assert repository["repo"] == "local"

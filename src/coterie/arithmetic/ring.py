@@ -6,6 +6,7 @@ use its spare bits and are reduced once at the end: 2^k divides 2^word, so the r
 each addition. On the wire an element takes exactly k bits.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -53,6 +54,14 @@ class Ring:
         """Reduce every word modulo ``2 ** bits``, in place, after sums that used the spare bits."""
         if self.bits < 8 * self.dtype.itemsize:
             np.bitwise_and(vector, self.dtype.type(self.modulus - 1), out=vector)
+
+    def sum(self, vectors: Iterable[RingVector], length: int) -> RingVector:
+        """Return the sum of vectors of this length; zeros if there are none."""
+        total = self.zeros(length)
+        for vector in vectors:
+            total += vector
+        self.reduce(total)
+        return total
 
     def lift(self, vector: RingVector) -> npt.NDArray[np.signedinteger[Any]]:
         """Return the integers in [-h, h), h = 2^(bits-1), that the elements stand for: ((x + h) mod 2h) - h.

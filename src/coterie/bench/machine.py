@@ -52,22 +52,31 @@ def server_limit(ring: Ring, length: int, *, survivors: int, agreements: int, si
     """
     entropy = SystemEntropy()
     key, peer = (PrivateKey.generate(entropy, "key") for _ in range(2))
-    identity = signing.Identity.generate(entropy)
-    signature = identity.sign(b"")
     vector, packed = ring.zeros(length), bytes(ring.packed_size(length))
     seeds = [os.urandom(SEED_BYTES) for _ in range(_SOME)]
 
-    def several(work: Callable[[], object]) -> Callable[[], None]:
-        return lambda: [work() for _ in seeds].clear()
-
-    seconds = best_seconds(
-        several(lambda: checksum(packed)),
-        several(lambda: key.agree(peer.public, b"", SEED_BYTES)),
-        several(lambda: signing.verify(identity.public, signature, b"")),
+    checking, agreeing, expanding = best_seconds(
+        _several(lambda: checksum(packed)),
+        _several(lambda: key.agree(peer.public, b"", SEED_BYTES)),
         lambda: mask_vector(vector, seeds, ()),
     )
-    counts = survivors, agreements, signatures, survivors + agreements
-    return sum(count * spent for count, spent in zip(counts, seconds, strict=True)) / _SOME
+    spent = survivors * checking + agreements * agreeing + (survivors + agreements) * expanding
+    return spent / _SOME + signatures * verification_seconds()
+
+
+def verification_seconds() -> float:
+    """Return the seconds that it takes to verify one signature."""
+    identity = signing.Identity.generate(SystemEntropy())
+    signature = identity.sign(b"")
+    return best_seconds(_several(lambda: signing.verify(identity.public, signature, b"")))[0] / _SOME
+
+
+def _several(work: Callable[[], object]) -> Callable[[], None]:
+    def repeat() -> None:
+        for _ in range(_SOME):
+            work()
+
+    return repeat
 
 
 def best_seconds(*works: Callable[[], None]) -> list[float]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from coterie.arithmetic.quantize import Layout
 from coterie.arithmetic.ring import RingVector
-from coterie.bench.machine import keystream_ratio, server_limit
+from coterie.bench.machine import keystream_ratio, server_limit, verification_seconds
 from coterie.bench.rivals import flower_secagg as flower
 from coterie.bench.workload import Workload
 from coterie.errors import ConfigError, RoundAborted
@@ -80,6 +80,10 @@ class Measurement:
     keystream_ratio: float
     server_processor_ms: float
     server_limit_ms: float
+    signatures: Mapping[str, int]
+    """How many signatures a client verifies in each step in which it verifies any."""
+    signatures_ms: float
+    """What verifying all of them takes by itself."""
 
     @property
     def server_ratio(self) -> float | None:
@@ -132,6 +136,7 @@ def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -
     vector_bytes = int(statistics.median(report.steps[Step.MASK].upload_bytes))
     graph = terms.graph(graph_seed(terms, ()))
     degree = statistics.mean(graph.degree(client) for client in range(workload.clients))
+    signatures = client_signatures(workload, degree)
     return Measurement(
         costs=SessionCosts(
             client_ms={str(step): 1e3 * seconds for step, seconds in client_s.items()},
@@ -151,7 +156,26 @@ def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -
         keystream_ratio=keystream_ratio(terms.ring, terms.length, round(degree)),
         server_processor_ms=1e3 * report.server_processor_seconds,
         server_limit_ms=1e3 * _server_limit(workload, graph),
+        signatures=signatures,
+        signatures_ms=1e3 * sum(signatures.values()) * verification_seconds() if signatures else 0.0,
     )
+
+
+def client_signatures(workload: Workload, degree: float) -> dict[str, int]:
+    """Return how many signatures a typical client verifies in each step: against an active server, otherwise none.
+
+    They are of everybody else's keys, of the statements of its neighbours that are aggregated, and of a quorum that
+    confirms the survivors, without its own.
+    """
+    if not workload.active:
+        return {}
+    others = workload.clients - 1
+    lost = len(workload.vanishing)
+    return {
+        str(Step.SHARE): others,
+        str(Step.CONFIRM): round(degree * (others - lost) / others),
+        str(Step.REVEAL): workload.terms.quorum - 1,
+    }
 
 
 def _server_limit(workload: Workload, graph: Graph) -> float:

@@ -3,11 +3,11 @@
 import json
 import sys
 import time
-from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
@@ -54,6 +54,7 @@ def audit(
     """Audit a log, and show the findings."""
     from rich.console import Console
 
+    from coterie.auditing.auditor import audit as audit_log
     from coterie.auditing.preview import gather_evidence
     from coterie.auditing.verdict import Requirement
     from coterie.errors import ConfigError, CoterieError, LedgerTampered, LogTooLarge
@@ -70,9 +71,12 @@ def audit(
     log_input = LogInput(log, settings, settings.limit, settings.head)
     options = _given(settings)
     errors = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
+    weak_seconds = settings.weak_seconds
+    if weak_seconds is None:
+        weak_seconds = _WEAK_SECONDS if weak else _CHEAP_SECONDS
     try:
-        with errors.status("Reading the log ...") if errors.is_terminal else nullcontext():
-            participation = log_input.read()
+        with _Meter(errors, weak_seconds) as meter:
+            participation = log_input.read(partial(meter.show, "Reading"))
             promise, promised = _promise(log)
     except CoterieError as error:
         errors.print(f"coterie: {plain(spell(error))}", style="red", markup=False)
@@ -83,10 +87,8 @@ def audit(
         from coterie.cli.audit_text import show, show_preview
 
         show_preview(participation)
-    weak_seconds = settings.weak_seconds
-    if weak_seconds is None:
-        weak_seconds = _WEAK_SECONDS if weak else _CHEAP_SECONDS
-    report = _examine(participation, weak_seconds, collusion, errors)
+    with _Meter(errors, weak_seconds) as meter:
+        report = audit_log(participation, weak_budget_seconds=weak_seconds, collusion=collusion, progress=meter.show)
     requirement = None if require is None else Requirement(require, weak, max(1, len(participation.recipes)))
 
     if as_json:
@@ -162,29 +164,41 @@ def _promise(log: str) -> tuple[str, dict[str, Any]]:
     }
 
 
-def _examine(participation: "Participation", weak_seconds: float, collusion: int, errors: "Console") -> "AuditReport":
-    from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
+class _Meter:
+    """Shows how far each step is: with bars on a terminal, elsewhere with a line now and then."""
 
-    from coterie.auditing.auditor import audit as audit_log
+    def __init__(self, errors: "Console", weak_seconds: float) -> None:
+        from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), *Progress.get_default_columns(), TimeElapsedColumn())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
-        tasks: dict[str, TaskID] = {}
-        began = told = time.monotonic()
+        columns = (SpinnerColumn(), *Progress.get_default_columns(), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal)
+        self._errors, self._weak_seconds = errors, weak_seconds
+        self._tasks: dict[str, TaskID] = {}
+        self._began: dict[str, float] = {}
+        self._first = self._told = time.monotonic()
 
-        def show_progress(step: str, part: float) -> None:
-            nonlocal told
-            if step not in tasks:
-                tasks[step] = bar.add_task(step, total=None if step == "Weak T" else 1.0)
-            bar.update(tasks[step], completed=part)
-            now = time.monotonic()
-            if not errors.is_terminal and now - told >= _TELL_SECONDS:
-                told = now
-                errors.print(f"{step}: {part:.0%} after {now - began:.0f} s", markup=False)
-            if step == "Weak T" and not errors.is_terminal and weak_seconds >= _TELL_SECONDS:
-                errors.print(f"Weak T takes at most {weak_seconds:.0f} s more", markup=False)
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
 
-        return audit_log(participation, weak_budget_seconds=weak_seconds, collusion=collusion, progress=show_progress)
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def show(self, step: str, part: float) -> None:
+        """Show that this part of a step is done."""
+        now = time.monotonic()
+        if step not in self._tasks:
+            self._tasks[step] = self._bar.add_task(step, total=None if step == "Weak T" else 1.0)
+            self._began[step] = now
+        self._bar.update(self._tasks[step], completed=part)
+        if self._errors.is_terminal:
+            return
+        if now - self._told >= _TELL_SECONDS:
+            self._told = now
+            left = f", about {(now - self._began[step]) * (1 - part) / part:.0f} s left" if part else ""
+            self._errors.print(f"{step}: {part:.0%} after {now - self._first:.0f} s{left}", markup=False)
+        if step == "Weak T" and self._weak_seconds >= _TELL_SECONDS:
+            self._errors.print(f"Weak T takes at most {self._weak_seconds:.0f} s more", markup=False)
 
 
 def _write_exposed(path: Path, report: "AuditReport") -> None:

@@ -12,7 +12,7 @@ from coterie.errors import CoterieError, ErrorText, Remedy
 from coterie.settings import declared
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.console import Console
 
@@ -66,11 +66,11 @@ class LogInput(NamedTuple):
     """In megabytes."""
     head: str | None = None
 
-    def read(self) -> "Participation":
+    def read(self, progress: "Callable[[float], None]" = lambda _: None) -> "Participation":
         """Read the log; what is said of its lines names options."""
         from coterie.auditing.logs import read_log
 
-        participation = read_log(self.source, **self.options)
+        participation = read_log(self.source, **self.options, progress=progress)
         problems = [replace(problem, reason=spell(problem.reason)) for problem in participation.problems]
         return replace(participation, problems=tuple(problems))
 

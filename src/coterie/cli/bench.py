@@ -119,6 +119,8 @@ def _secagg_record(workload: "Workload", measured: "Measurement", rival: "Sessio
         "keystream_ratio": measured.keystream_ratio,
         "server_limit_ms": measured.server_limit_ms,
         "server_ratio": measured.server_ratio,
+        "signatures": measured.signatures,
+        "signatures_ms": measured.signatures_ms,
     }
     if rival:
         record |= {"flower": asdict(rival), "speedup": measured.costs.speedup_over(rival)}
@@ -176,6 +178,13 @@ def _show_secagg(workload: "Workload", measured: "Measurement", rival: "SessionC
         console.print(
             f"The server needs {measured.server_ratio:.2f}x the {limit} of processor time that its key agreements, "
             "keystreams, checksums and signatures take by themselves."
+        )
+    if measured.signatures:
+        verified = " + ".join(f"{number:,} ({step})" for step, number in measured.signatures.items())
+        whole = sum(measured.costs.client_ms.values())
+        console.print(
+            f"A client verifies {verified} signatures, which by themselves take "
+            f"{duration(1e-3 * measured.signatures_ms)} of its {duration(1e-3 * whole)}."
         )
     if rival:
         console.print(

@@ -23,8 +23,8 @@ def explore(
 ) -> None:
     """Open a local page: watch sums leak, plan a deployment, audit a log, see what the server saw.
 
-    The page is served on 127.0.0.1 by this process, and by nothing else. It loads nothing from elsewhere, and what you
-    drop onto it does not leave this machine. Ctrl-C stops it.
+    The page is served on 127.0.0.1 by this process. It loads nothing from elsewhere.
+    What you drop onto it does not leave this machine. Ctrl-C stops it.
 
     [dim]Examples[/]
     coterie explore

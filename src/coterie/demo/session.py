@@ -122,10 +122,7 @@ class Demo(Watch):
         finally:
             self._over = True
         clients, length, ring, report = aggregate.clients, self.settings.length, self.terms.ring, self.session.report
-        expected = ring.zeros(self.terms.length)
-        for name in clients:
-            expected += self._encode(name)
-        ring.reduce(expected)
+        expected = ring.sum(map(self._encode, clients), self.terms.length)
         wrong = int(np.count_nonzero(aggregate.total != expected))
         if wrong:
             raise VerificationError(f"the sum is wrong in {wrong} of {expected.size} entries; this is a bug in Coterie")

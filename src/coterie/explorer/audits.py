@@ -33,9 +33,11 @@ class AuditSettings(Settings):
     """How a log is to be read; the same as the options of ``coterie audit``."""
 
     name: Annotated[str, Option("Name of the file, for the certificate.")] = "log"
+    format: Annotated[str, Option("Format of the log, if it is not clear from the content.")] = ""
     round_column: Annotated[str, Option("Column of the rounds.")] = ""
     client_column: Annotated[str, Option("Column of the clients.")] = ""
     where: Annotated[str, Option("Rows that count, as column=value.")] = ""
+    encoding: Annotated[str, Option("Encoding of a text that is not UTF-8, such as latin-1.")] = ""
     keep_order: Annotated[bool, Option("The rounds are in order, whatever their labels are.")] = False
     as_written: Annotated[bool, Option("Names that look alike are different clients.")] = False
     collusion: Annotated[int, Option("Members of a group that may work with the server.", least=0, most=1000)] = 0
@@ -53,9 +55,11 @@ def audit_content(settings: AuditSettings, content: bytes, *, seconds: float = _
         raise InputError("a ledger is verified as well as audited, which needs its file: coterie audit LEDGER")
     participation = read_log(
         io.BytesIO(content),
+        settings.format or None,
         round_column=settings.round_column or None,
         client_column=settings.client_column or None,
         where=_conditions(settings.where),
+        encoding=settings.encoding or None,
         keep_order=settings.keep_order,
         as_written=settings.as_written,
         limit=_MOST_UNPACKED,
@@ -148,9 +152,11 @@ def _conditions(text: str) -> dict[str, list[str]]:
 def _options(settings: AuditSettings) -> Mapping[str, Any]:
     """Return the settings by the options of ``coterie audit`` that say the same."""
     return {
+        "--format": settings.format,
         "--round-column": settings.round_column,
         "--client-column": settings.client_column,
         "--where": [part.strip() for part in settings.where.split(",") if part.strip()],
+        "--encoding": settings.encoding,
         "--keep-order": settings.keep_order,
         "--as-written": settings.as_written,
         "--collusion": settings.collusion,

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, get_args
 from urllib.parse import parse_qsl
 
+from coterie.auditing.logs import FORMATS
 from coterie.errors import CoterieError, ErrorText, InputError, Remedy
 from coterie.explorer.audits import MOST_BYTES, AuditSettings, audit_content
 from coterie.explorer.leaks import STORIES, LeakSettings, play_story
@@ -24,6 +25,26 @@ _MOST_FIELDS, _MOST_TEXT = 16, 200
 _SWITCH = {"true": True, "1": True, "false": False, "0": False}
 
 S = TypeVar("S", bound=Settings)
+
+LABELS = {
+    "clients": "Clients in all",
+    "cohort": "Selected for a round",
+    "privacy": "Clients in a circle",
+    "absent": "Away when a round begins",
+    "lost": "Lost during a round",
+    "collusion": "Work with the server",
+    "rounds": "Rounds of training",
+    "epsilon": "Epsilon over all rounds",
+    "active": "The server may lie",
+    "format": "Format",
+    "round_column": "Round column",
+    "client_column": "Client column",
+    "where": "Rows that count",
+    "encoding": "Encoding",
+    "keep_order": "Keep order",
+    "as_written": "As written",
+}
+"""What the page calls its settings; errors call them the same."""
 
 PANELS: dict[str, type[Settings]] = {
     "leak": LeakSettings,
@@ -56,6 +77,7 @@ def describe(_query: str = "", _body: bytes = b"") -> dict[str, Any]:
         "length": LENGTH,
         "delta": DELTA,
         "most_bytes": MOST_BYTES,
+        "formats": [row.name for row in FORMATS if not row.has_head],
         "stories": [{"name": name, **asdict(story), "circles": story.circles} for name, story in STORIES.items()],
         "settings": {panel: describe_settings(kind) for panel, kind in PANELS.items()},
     }
@@ -65,6 +87,7 @@ def describe_settings(kind: type[Settings]) -> dict[str, Any]:
     """Return for each setting its help, default and bounds."""
     return {
         setting.name: {
+            "label": LABELS.get(setting.name, ""),
             "help": setting.option.help,
             "default": setting.default,
             "least": setting.option.least,
@@ -99,7 +122,7 @@ def explain(error: CoterieError) -> str:
 
 
 def _spell(remedy: Remedy) -> str:
-    words = remedy.parameter.replace("_", " ")
+    words = LABELS.get(remedy.parameter, remedy.parameter.replace("_", " "))
     if remedy.mention or remedy.value is None:
         return f"“{words}”"
     match remedy.value:

@@ -117,10 +117,7 @@ def _terms(settings: SessionSettings, quantizer: Quantizer) -> tuple[Terms, Mapp
 
 def _sum(terms: Terms, quantizer: Quantizer, inputs: Mapping[str, RingVector], aggregate: Aggregate) -> dict[str, Any]:
     """Return the sum, after a comparison with plain summation."""
-    expected = terms.ring.zeros(terms.length)
-    for name in aggregate.clients:
-        expected += inputs[name]
-    terms.ring.reduce(expected)
+    expected = terms.ring.sum((inputs[name] for name in aggregate.clients), terms.length)
     if np.any(aggregate.total != expected):
         raise VerificationError("the sum is wrong; this is a bug in Coterie")
     decoded = quantizer.decode(aggregate.total, Layout(((LENGTH,),), ("float64",)), len(aggregate.clients))

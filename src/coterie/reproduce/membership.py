@@ -268,8 +268,7 @@ def _draw(views: Mapping[str, str], summaries: Summaries, path: Path) -> None:
         for number, (one, found) in enumerate(zip(axes, summaries.values(), strict=True)):
             for shift, (attack, color) in zip((-0.12, 0.12), (("lira", BLUE), ("rmia", OCHRE)), strict=True):
                 shown = [found[view][attack] for view in views]
-                reach = [0.0 if some.auc_interval is None else some.auc_interval[1] - some.auc for some in shown]
-                values = [some.auc for some in shown]
+                values, reach = [some.auc for some in shown], [some.auc_reach for some in shown]
                 one.errorbar(values, places + shift, xerr=reach, fmt="o", color=color, label=ATTACKS[attack])
             one.axvline(GUESSING, color=QUIET, linewidth=1, linestyle="--")
             one.set(xlim=(0.3, 1.0), xlabel="AUC", ylim=(len(views) - 0.5, -0.5))

@@ -22,6 +22,7 @@ from coterie.errors import PeerProtocolError, ThresholdError
 from coterie.secagg import messages, rules, steps
 from coterie.secagg.base_server import Aggregate, BaseServer, Outgoing, Rejected, Stage
 from coterie.secagg.masking import Map
+from coterie.secagg.members import Members
 from coterie.secagg.steps import Step
 from coterie.secagg.terms import Terms
 from coterie.secagg.unmasking import View, remove_masks, wrong_shares
@@ -51,6 +52,7 @@ class Server(BaseServer):
         self._shared: dict[int, messages.SharedKeys] = {}
         self._seed_marks: dict[int, bytes] = {}
         self._share_marks: dict[int, dict[int, messages.Fingerprints]] = {}  # by holder, then by dealer
+        self._sharers = Members.of((), len(terms.clients))
         self._survivors: set[int] = set()
         self._statements: dict[int, bytes] = {}
         self._confirmations: dict[int, messages.Confirmation] = {}
@@ -144,6 +146,7 @@ class Server(BaseServer):
 
     def _close_shares(self) -> Outgoing:
         self._check_remaining(self._shared, "shared their keys")
+        self._sharers = Members.of(self._shared, len(self.terms.clients))
         addressed: dict[int, list[messages.Envelope]] = {client: [] for client in self._shared}
         for dealer, shared in sorted(self._shared.items()):
             for envelope in shared.envelopes:
@@ -164,7 +167,7 @@ class Server(BaseServer):
         vector = self.terms.ring.unpack(masked.payload, self.terms.length)
         if self.terms.active:
             self._statements[client] = rules.check_statement(
-                self.terms, self._seed, client, self._seed_marks, masked.statement
+                self.terms, self._seed, client, self._sharers, masked.statement
             )
         self._add(client, vector)
         self._survivors.add(client)
@@ -177,14 +180,13 @@ class Server(BaseServer):
         survivors = messages.encode_members(self._survivors, len(terms.clients))
         if not terms.active:
             return dict.fromkeys(self._survivors, messages.Announcement(terms.digest, survivors))
-        sharers = messages.encode_members(self._seed_marks, len(terms.clients))
         graph = terms.graph(self._seed)
         statements = {client: messages.Statement(client, self._statements[client]) for client in self._aggregated}
         return {
             client: messages.Announcement(
                 terms.digest,
                 survivors,
-                sharers,
+                self._sharers.bits,
                 tuple(statements[dealer] for dealer in graph.neighbours(client) if dealer in statements),
             )
             for client in self._survivors

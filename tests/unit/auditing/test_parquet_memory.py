@@ -46,6 +46,15 @@ def read(content: bytes) -> tuple[int, int]:
         arrow.set_memory_pool(usual)
 
 
+def test_the_share_of_rows_that_were_read_is_reported() -> None:
+    shown: list[float] = []
+    rows = _ParquetRows.open(arrow, parquet, pairs(groups=2), 1 << 30, shown.append)
+    assert sum(1 for _ in rows.rows()) == 40_000
+    assert shown == sorted(shown)
+    assert 0 < shown[0] < 0.2
+    assert shown[-1] == 1
+
+
 def test_row_groups_are_read_one_at_a_time() -> None:
     few, least = read(pairs(groups=2))
     many, most = read(pairs(groups=10))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -322,8 +323,20 @@ def test_progress_is_told_where_there_is_no_terminal(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(command, "_TELL_SECONDS", 0.0)
     result = run("-", "--json", stdin=SAFE)
     json.loads(result.stdout)
-    assert "Rounds: 50% after" in result.stderr
+    assert re.search(r"Rounds: 50% after \d+ s, about \d+ s left", result.stderr)
     assert "Weak T takes at most 2 s more" in result.stderr
+
+
+def test_reading_a_long_log_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_TELL_SECONDS", 0.0)
+    monkeypatch.setattr("coterie.auditing.logs.lines._BETWEEN", 2000)
+    rows = "".join(f"{number // 100},client-{number % 100:04}\n" for number in range(10_000))
+    result = run("-", "--json", "--format", "pairs", stdin="round,client\n" + rows)
+    json.loads(result.stdout)
+    shown = [int(part) for part in re.findall(r"Reading: (\d+)% after \d+ s, about \d+ s left", result.stderr)]
+    assert len(shown) == 5
+    assert shown == sorted(shown)
+    assert 15 < shown[0] < 30
 
 
 def test_an_interrupted_audit_says_so_and_promises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Text of pages that comes from elsewhere: files of the repository, links, settings and commands."""
 
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from docs.extension import pages
@@ -89,13 +90,24 @@ def test_text_for_a_cell_is_one_line() -> None:
     assert flat("One of\n:data:`~coterie.x.NAMES` | ``auto``") == "One of `NAMES` \\| `auto`"
 
 
+def read_page(name: str, text: str) -> tuple[str, bool]:
+    """Return a page as Sphinx gets it, and whether it is read again in every build."""
+    app, source = mock.Mock(), [text]
+    pages.read_source(app, name, source)
+    return source[0], app.env.note_reread.called
+
+
 def test_pages_are_prepared_in_place() -> None:
-    source = ["[a](../SECURITY.md)"]
-    pages.read_source(None, "index", source)
-    assert source == ["[a](security.md)"]
-    lists = [""]
-    pages.read_source(None, "results/README", lists)
-    assert "*/README" in lists[0]
+    assert read_page("index", "[a](../SECURITY.md)") == ("[a](security.md)", False)
+    assert "*/README" in read_page("results/README", "")[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("changelog", "<!-- file: CHANGELOG.md -->"), ("a", "<!-- insert: commands -->"), ("guides/index", "")],
+)
+def test_a_page_that_depends_on_other_files_is_read_again_in_every_build(name: str, text: str) -> None:
+    assert read_page(name, text)[1]
 
 
 def test_a_page_that_no_list_has_is_in_the_navigation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,9 +118,7 @@ def test_a_page_that_no_list_has_is_in_the_navigation(tmp_path: Path, monkeypatc
         (tmp_path / f"{name}.md").touch()
     monkeypatch.setattr(pages, "DOCS", tmp_path)
     assert pages.find_unlisted() == ["new-guide"]
-    source = [""]
-    pages.read_source(None, "guides/index", source)
-    assert "../new-guide\n" in source[0]
+    assert "../new-guide\n" in read_page("guides/index", "")[0]
 
 
 def test_no_page_shows_what_is_not_there() -> None:

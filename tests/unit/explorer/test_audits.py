@@ -58,6 +58,9 @@ def test_options_choose_columns_and_rows() -> None:
         audit_content(AuditSettings(), log)
     chosen = AuditSettings(round_column="fl", client_column="who", where="event=done")
     assert [row["client"] for row in audit_content(chosen, log)["exposed"]] == ["a", "b"]
+    lists = b"1,a,b\n2,a\n"
+    assert audit_content(AuditSettings(format="lists"), lists)["exposed_count"] == 2
+    assert audit_content(AuditSettings(encoding="utf-16-le"), LOG.decode().encode("utf-16-le"))["exposed_count"] == 1
     with pytest.raises(InputError, match="column=value"):
         audit_content(AuditSettings(where="done"), LOG)
 

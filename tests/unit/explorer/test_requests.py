@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coterie.auditing.logs import FORMATS
+from coterie.cli.audit_input import OPTIONS
 from coterie.errors import CoterieError, InputError, Remedy
 from coterie.explorer.audits import AuditSettings
 from coterie.explorer.leaks import LeakSettings
@@ -75,7 +77,7 @@ def test_what_is_wrong_is_said(kind: type[Settings], query: str, words: str) -> 
 def test_errors_name_what_the_page_has() -> None:
     where = Remedy("where", {"event": ["aggregated", "done"]})
     error = InputError("set ", where, ", ", Remedy("keep_order", True), " or ", Remedy("round_column"))
-    assert explain(error) == "set “where” event=aggregated, event=done, “keep order” or “round column”"
+    assert explain(error) == "set “Rows that count” event=aggregated, event=done, “Keep order” or “Round column”"
     assert explain(InputError("limit ", Remedy("limit", 5))) == "limit “limit” 5"
 
 
@@ -88,3 +90,6 @@ def test_the_page_knows_the_bounds_that_are_checked() -> None:
         for setting in declared(kind):
             assert shown[setting.name]["default"] == setting.default
             assert shown[setting.name]["most"] == setting.option.most
+    assert all(shown["label"] for shown in about["settings"]["plan"].values())
+    assert {name for name, shown in about["settings"]["audit"].items() if shown["label"]} >= set(OPTIONS) - {"limit"}
+    assert set(about["formats"]) == {row.name for row in FORMATS} - {"ledger"}

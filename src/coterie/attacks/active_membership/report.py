@@ -14,6 +14,14 @@ from coterie.reports.words import Level, count
 _CONFINED: tuple[MethodName, ...] = ("confined", "confined-checked", "confined-anchored")
 _STANDS_STILL = 0.9  # the share of refused steps from which on participants learn nothing
 _NOTABLE = 0.05
+_COLORS: Mapping[MethodName, str] = {
+    "fedavg": "@danger",
+    "ditto": "@muted",
+    "confined": "@accent",
+    "confined-checked": "@safe",
+    "confined-anchored": "@caution",
+}
+_PLAIN = {"showgrid": False}
 
 
 def report(attack: ActiveMembership, measured: AttackResults) -> Findings:
@@ -234,16 +242,6 @@ _AREAS = (
 )
 
 _UTILITIES = "{} on test examples, mean over honest participants and trials; dotted if only watched."
-
-
-_COLORS: Mapping[MethodName, str] = {
-    "fedavg": "@danger",
-    "ditto": "@muted",
-    "confined": "@accent",
-    "confined-checked": "@safe",
-    "confined-anchored": "@caution",
-}
-_PLAIN = {"showgrid": False}
 
 
 def areas(summaries: Mapping[MethodName, MethodSummary]) -> Figure:

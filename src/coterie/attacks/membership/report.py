@@ -31,6 +31,7 @@ _FEW = (
     "that is, over all trials. Where that is 0, no other example of a trial scores as high as those found. The first "
     "row is chance. Model's accuracy: on examples that no one trained on."
 )
+_COLORS = {"lira": "@accent", "rmia": "@caution"}
 _REMARKS = (
     "A masked upload is uniformly distributed, whatever it hides: an attack on it is guessing by construction, and "
     "shows only that the masks work. Secure aggregation reveals the sum; no protocol of this kind makes the sum reveal "
@@ -188,20 +189,17 @@ def views_table(
 
 
 def _decisions(best: Mapping[str, InferenceSummary], views: Mapping[str, str], attack: str) -> Table:
-    rows = [
-        (
-            name,
-            f"{best[view].balanced_accuracy:.1%}",
-            "–" if best[view].precision is None else f"{best[view].precision:.1%}",
-            f"{best[view].recall:.1%}",
-        )
-        for view, name in views.items()
-    ]
-    note = "Accuracy is balanced. The threshold is the best one on the attacker's own models."
-    return Table(f"What {attack} decides", ("seen", "accuracy", "precision", "recall"), rows, note)
-
-
-_COLORS = {"lira": "@accent", "rmia": "@caution"}
+    return Table.of(
+        f"What {attack} decides",
+        [(name, best[view]) for view, name in views.items()],
+        [
+            ("seen", lambda row: row[0]),
+            ("accuracy", lambda row: f"{row[1].balanced_accuracy:.1%}"),
+            ("precision", lambda row: "–" if row[1].precision is None else f"{row[1].precision:.1%}"),
+            ("recall", lambda row: f"{row[1].recall:.1%}"),
+        ],
+        "Accuracy is balanced. The threshold is the best one on the attacker's own models.",
+    )
 
 
 def draw_views(summaries: Mapping[str, Mapping[str, InferenceSummary]], views: Mapping[str, str]) -> Plot:
@@ -210,7 +208,7 @@ def draw_views(summaries: Mapping[str, Mapping[str, InferenceSummary]], views: M
     traces: list[Trace] = []
     for attack in BUDGETED:
         shown = [summaries[view][attack] for view in views]
-        reach = [0.0 if one.auc_interval is None else one.auc_interval[1] - one.auc for one in shown]
+        reach = [one.auc_reach for one in shown]
         traces.append(
             {
                 "type": "bar",

@@ -68,6 +68,11 @@ class InferenceSummary:
         """Whether trials show, with 95% confidence, that members score above others."""
         return self.auc_interval is not None and self.auc_interval[0] > GUESSING
 
+    @property
+    def auc_reach(self) -> float:
+        """Half of the interval of the AUC; 0 if it has none."""
+        return 0.0 if self.auc_interval is None else self.auc_interval[1] - self.auc
+
     def record(self) -> dict[str, Any]:
         """All of it for JSON."""
         return asdict(self)

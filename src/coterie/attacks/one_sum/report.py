@@ -143,20 +143,20 @@ def _setting(attack: OneSum, most: float, gap: float) -> str:
 
 
 def _plain_table(plain: PlainAudits, most: float) -> Table:
-    rows = [
-        (
-            f"{clients} clients, {PAIRS[pair]}",
-            f"{shown.distance:.2f}" if shown.distance < _FAR else f"over {_FAR:,}",
-            f"{shown.bounds[0].hits:,} / {shown.bounds[0].false_alarms:,} of {shown.bounds[0].tries:,}",
-            f"{shown.epsilon:.2f} ({shown.least:.2f} to {shown.most:.2f})",
-            "none",
-        )
-        for (clients, pair), shown in plain.items()
-    ]
-    return Table(
+    def calls(shown: Shown) -> str:
+        first = shown.bounds[0]
+        return f"{first.hits:,} / {first.false_alarms:,} of {first.tries:,}"
+
+    return Table.of(
         "One sum, without noise",
-        ("sum", "distance μ", "right / wrong (first trial)", "ε at least", "ε at most"),
-        rows,
+        [(f"{clients} clients, {PAIRS[pair]}", shown) for (clients, pair), shown in plain.items()],
+        [
+            ("sum", lambda row: row[0]),
+            ("distance μ", lambda row: f"{row[1].distance:.2f}" if row[1].distance < _FAR else f"over {_FAR:,}"),
+            ("right / wrong (first trial)", lambda row: calls(row[1])),
+            ("ε at least", lambda row: f"{row[1].epsilon:.2f} ({row[1].least:.2f} to {row[1].most:.2f})"),
+            ("ε at most", lambda _: "none"),
+        ],
         "μ is how many deviations of the others' sum lie between the two updates, by the normal approximation. "
         f"The most that could be shown is {most:.2f}.",
     )

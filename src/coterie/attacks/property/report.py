@@ -122,20 +122,20 @@ def _numbers(trials: Sequence[PropertyTrial]) -> dict[str, Any]:
 def _table(
     attack: PropertyInference, selections: Sequence[Selection], results: Mapping[str, Mapping[str, Any]]
 ) -> Table:
-    return Table(
+    return Table.of(
         "How well clients with the property are found",
-        ("selection", "AUC", "± over trials", "by chance", "among mates", "by circles' counts", "accuracy"),
+        [(selection, results[selection.name]) for selection in selections],
         [
+            ("selection", lambda row: row[0].words),
+            ("AUC", lambda row: f"{row[1]['auc']:.2f}"),
+            ("± over trials", lambda row: spread_cell(row[1]["auc_spread"], ".2f")),
+            ("by chance", lambda row: f"{row[1]['chance_of_such_ranking']:.1g}"),
+            ("among mates", lambda row: _share(row[1]["auc_among_mates"])),
             (
-                selection.words,
-                f"{one['auc']:.2f}",
-                spread_cell(one["auc_spread"], ".2f"),
-                f"{one['chance_of_such_ranking']:.1g}",
-                _share(one["auc_among_mates"]),
-                f"{one['auc_by_circle_counts']:.2f}" if selection.circles and selection.aligned else "",
-                f"{one['accuracy']:.0%}",
-            )
-            for selection, one in ((selection, results[selection.name]) for selection in selections)
+                "by circles' counts",
+                lambda row: f"{row[1]['auc_by_circle_counts']:.2f}" if row[0].circles and row[0].aligned else "",
+            ),
+            ("accuracy", lambda row: f"{row[1]['accuracy']:.0%}"),
         ],
         "AUC: how often a client that has the property is ranked above one that has not; 0.5 is guessing. By chance: "
         "how likely guessing ranks so well (Mann and Whitney, over all trials). Among mates: the AUC over pairs within "

@@ -7,7 +7,7 @@ the dictionary of one row group.
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -43,7 +43,7 @@ def read_parquet(log: RawLog) -> Participation:
     except ModuleNotFoundError as error:
         raise InputError("Parquet files need pyarrow: pip install 'coterie[parquet]'") from error
     with _Damage():
-        rows = _ParquetRows.open(*modules, content, options.limit)
+        rows = _ParquetRows.open(*modules, content, options.limit, options.progress)
     if not rows.file.metadata.num_rows:
         raise InputError("nothing in the log is readable: the table has no rows")
     found = Collector(options)
@@ -80,10 +80,18 @@ class _ParquetRows(NamedTuple):
     """Whether a column holds lists."""
     structures: tuple[str, ...]
     """The columns that hold something else than values and lists; they may be there, but not be used."""
+    progress: Callable[[float], None]
 
     @classmethod
-    def open(cls, arrow: Any, parquet: Any, content: bytes, limit: int) -> "_ParquetRows":  # noqa: ANN401
-        """Open a file that takes at most ``limit`` bytes."""
+    def open(
+        cls,
+        arrow: Any,  # noqa: ANN401
+        parquet: Any,  # noqa: ANN401
+        content: bytes,
+        limit: int,
+        progress: Callable[[float], None] = lambda _: None,
+    ) -> "_ParquetRows":
+        """Open a file that takes at most ``limit`` bytes; ``progress`` is called with the share of rows read."""
         metadata = parquet.read_metadata(io.BytesIO(content))
         check_size(_CELL_BYTES * metadata.num_rows * metadata.num_columns, limit)
         check_pages(content, metadata, limit)
@@ -95,7 +103,7 @@ class _ParquetRows(NamedTuple):
             raise InputError(f"two columns have the same name: {list_columns(schema.names)}")
         nested = {field.name for field in schema if _is_list(arrow.types, field.type)}
         structures = [field.name for field in schema if arrow.types.is_nested(field.type) and field.name not in nested]
-        return cls(arrow, file, tuple(schema.names), bool(nested), tuple(structures))
+        return cls(arrow, file, tuple(schema.names), bool(nested), tuple(structures), progress)
 
     def lines(self) -> Iterator[tuple[int, tuple[str, ...]]]:
         """Yield the names of the columns and all rows, as cells."""
@@ -105,12 +113,14 @@ class _ParquetRows(NamedTuple):
 
     def rows(self) -> Iterator[tuple[object, ...]]:
         """Yield the rows; only a portion is in memory at a time."""
-        metadata = self.file.metadata
+        metadata, read = self.file.metadata, 0
         with _Damage():
             for number in range(metadata.num_row_groups):
                 at_once = _portion(metadata.row_group(number))
                 for batch in self.file.iter_batches(batch_size=at_once, row_groups=[number]):
                     yield from zip(*map(self._values, batch.columns), strict=True)
+                    read += batch.num_rows
+                    self.progress(read / metadata.num_rows)
 
     def _values(self, column: Any) -> list[object]:  # noqa: ANN401
         """Return a column's values: equal texts as one object, times as text (Python's have no nanoseconds)."""

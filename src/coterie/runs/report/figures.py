@@ -31,10 +31,12 @@ _BESIDE = ("@caution", "@safe", "@muted", "@danger", "@ink")
 _LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"}
 
 
-def learning(records: Sequence[RoundRecord], yardstick: Yardstick, beside: Mapping[str, str]) -> Figure:
+def learning(
+    records: Sequence[RoundRecord], yardstick: Yardstick, beside: Mapping[str, str], *, personal: bool = False
+) -> Figure:
     """Draw what models are judged by over the rounds, and mark rounds without a result.
 
-    Columns ``beside`` it are drawn under the names given; what is drawn is the mean then.
+    If clients have ``personal`` models, it is the mean over them. Columns ``beside`` it have the names given.
     """
     beside = {
         column: what for column, what in beside.items() if any(_value(record, column) is not None for record in records)
@@ -50,7 +52,8 @@ def learning(records: Sequence[RoundRecord], yardstick: Yardstick, beside: Mappi
         drawn = draw_line(what, [one.round for one in scored], values, hover=hover, color=color, width=width)
         return drawn | {"showlegend": bool(beside)}
 
-    lines = [line(yardstick.column, "mean of all", f"{name} on the test examples", "@accent", 2.5)]
+    what = "mean of all" if personal else name
+    lines = [line(yardstick.column, what, f"{name} on the test examples", "@accent", 2.5)]
     for (column, what), color in zip(beside.items(), _BESIDE, strict=False):
         lines.append(line(column, what, f"{text(what)}:", color, 1.5))
     failed = [record for record in records if not record.completed]
@@ -244,14 +247,15 @@ def _learning(page: PageContents) -> Captioned | None:
         return None
     yardstick, config = page.summary.yardstick, page.summary.config
     shares = [name for name in config.training.metrics if METRICS[name].share and yardstick.share]
-    curves = {**algorithm_of(config).curves, **{name: name.replace("_", " ") for name in shares}}
+    algorithm = algorithm_of(config)
+    curves = {**algorithm.curves, **{name: name.replace("_", " ") for name in shares}}
     caption = "On test examples that no client has."
     if yardstick.rules:
         caption += " The dashed line is the best forecast that learns nothing."
     if failures(page.records):
         caption += " A cross marks a round without a result: the model did not change."
     caption += " Drag over any plot to zoom in; double-click to zoom out."
-    return Captioned(learning(page.records, yardstick, curves), caption)
+    return Captioned(learning(page.records, yardstick, curves, personal=algorithm.personal), caption)
 
 
 def _forecasts(page: PageContents) -> Captioned | None:

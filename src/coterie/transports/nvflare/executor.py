@@ -41,6 +41,12 @@ join_log(LOG)
 _OUT, _IN = "out", "in"
 _CONFIG = "config_fed_client.json"  # or another of the formats that NVFlare reads
 
+_STREAMER = "JobLogStreamer"
+_STREAMED = (
+    "NVFlare sends a log of this site to the server, and errors of an app may quote data: set allow_log_streaming to "
+    "false in local/resources.json"
+)
+
 
 class PrivateExecutor(Executor):
     """Answers for this node in sessions of secure aggregation, with an app's executor behind it."""
@@ -148,6 +154,11 @@ def read_app(config: Path, custom: Path) -> SiteApp:
     loaded = ConfigFactory.load_config(_CONFIG, search_dirs=[str(config)])
     if loaded is None:
         raise ConfigError(f"{config} has no {_CONFIG}: the app of this job cannot be read")
+    described: dict[str, Any] = json.loads(json.dumps(loaded.to_dict()))
+    components = described.get("components", [])
+    described["components"] = [one for one in components if _STREAMER not in one.get("path", "")]
+    if len(described["components"]) < len(components):  # each site decides on it, so it is no part of the app
+        LOGGER.warning(_STREAMED)
     files = sorted(path for path in custom.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     code = {str(path.relative_to(custom)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-    return SiteApp(json.loads(json.dumps(loaded.to_dict())), code)
+    return SiteApp(described, code)

@@ -22,7 +22,6 @@ from nvflare.apis.signal import Signal
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.app_common.workflows.model_controller import ModelController
-from nvflare.fuel.utils.config_factory import ConfigFactory
 from nvflare.job_config.api import FedJob
 from nvflare.job_config.script_runner import ScriptRunner
 from nvflare.private.event import fire_event
@@ -307,5 +306,23 @@ def test_a_job_description_has_coteries_components_and_none_of_its_code(
     assert inner["path"].endswith("ClientAPIExecutor")
     assert inner["args"]["task_script_args"] == "--rate 0.1"
     assert sorted(path.name for path in (app / "custom").rglob("*.py")) == ["client.py"]
-    config = ConfigFactory.load_config("config_fed_client.json", search_dirs=[str(app / "config")]).to_dict()
-    assert read_app(app / "config", app / "custom").config == config
+
+
+def test_a_site_whose_log_is_sent_to_the_server_has_the_same_app_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    described: dict[str, Any] = {"executors": [{"args": {"rate": 0.1}}], "components": [{"id": "a", "path": "b.C"}]}
+    file = tmp_path / "config_fed_client.json"
+    file.write_text(json.dumps(described))
+    plain = read_app(tmp_path, tmp_path / "custom")
+    assert plain.config == described
+    assert "allow_log_streaming" not in caplog.text
+    streamer = {"id": "auto_log_streamer", "path": "nvflare.app_common.logging.job_log_streamer.JobLogStreamer"}
+    file.write_text(json.dumps({**described, "components": [*described["components"], streamer]}))
+    assert read_app(tmp_path, tmp_path / "custom").digest == plain.digest
+    assert "set allow_log_streaming to false" in caplog.text
+    file.write_text(json.dumps({**described, "executors": []}))
+    assert read_app(tmp_path, tmp_path / "custom").digest != plain.digest
+    file.unlink()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_app(tmp_path, tmp_path / "custom")

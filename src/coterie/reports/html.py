@@ -11,6 +11,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Sequence
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -52,23 +53,39 @@ def _drawing_uri(drawing: Drawing) -> str:
 
 def render(package: str, template: str, figures: dict[str, Figure], **values: object) -> str:
     """Fill a template of a package; in it ``figure(name)`` places one of ``figures``. All values are escaped."""
-    environment = jinja2.Environment(
+    scripts, hashes = _scripts(get_plotlyjs())
+    return (
+        _environment(package)
+        .get_template(template)
+        .render(
+            figure=lambda name: _place(name, figures[name]),
+            scripts=scripts,
+            hashes=hashes,
+            version=__version__,
+            **values,
+        )
+    )
+
+
+@cache
+def _environment(package: str) -> jinja2.Environment:
+    return jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(package), jinja2.PackageLoader("coterie.reports")]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    scripts = [get_plotlyjs(), (files("coterie.reports") / "templates" / "figures.js").read_text("utf-8")]
+
+
+@lru_cache(1)
+def _scripts(library: str) -> tuple[list[Markup], list[str]]:
+    """Return the scripts of every page, of which ``library`` is the first, and their digests."""
+    scripts = [library, (files("coterie.reports") / "templates" / "figures.js").read_text("utf-8")]
     # A browser hashes what stands between the tags, and "</script" would end the tag too early.
     scripts = [script.replace("</script", "<\\/script").replace("\r", "") for script in scripts]
-    return environment.get_template(template).render(
-        figure=lambda name: _place(name, figures[name]),
-        scripts=[Markup(script) for script in scripts],  # noqa: S704 - our own
-        hashes=[base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts],
-        version=__version__,
-        **values,
-    )
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    return [Markup(script) for script in scripts], hashes  # noqa: S704 - our own
 
 
 def _place(name: str, figure: Figure) -> Markup:

@@ -101,8 +101,9 @@ def _open(view: PrekeyView, client: int, place: int, held: Held, good: Sequence[
 
 
 def _best(held: Held, good: Sequence[int]) -> list[int]:
-    first = [holder for holder in good if holder in held]
-    return first + [holder for holder in sorted(held) if holder not in set(first)]
+    """Return all holders, those that are known to be good first."""
+    first = dict.fromkeys(holder for holder in good if holder in held)
+    return [*first, *(holder for holder in sorted(held) if holder not in first)]
 
 
 def _candidates(held: Held, threshold: int, good: Sequence[int]) -> Iterator[list[int]]:

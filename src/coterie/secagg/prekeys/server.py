@@ -53,6 +53,8 @@ class PrekeyServer(BaseServer):
         self._contributions: dict[int, MaskedContribution] = {}
         self._signatures: dict[int, bytes] = {}
         self._asked: frozenset[int] = frozenset()
+        self._opened: dict[int, tuple[int, ...]] = {}
+        """Which secrets of each aggregated client are opened."""
         self._shares: dict[int, dict[int, dict[int, bytes]]] = {}
         everybody = range(len(book.terms.clients))
         self._stages = {
@@ -125,6 +127,7 @@ class PrekeyServer(BaseServer):
         self._aggregated = terms.aggregated(self._contributions)
         if len(self._aggregated) < terms.fewest:
             raise ThresholdError(f"{len(self._aggregated)} clients would be aggregated; the minimum is {terms.fewest}")
+        self._opened = {dealer: rules.opened_secrets(book, dealer, self._aggregated) for dealer in self._aggregated}
         self._asked = frozenset(self._contributions)
         if len(self._asked) < book.threshold:
             raise ThresholdError(
@@ -174,19 +177,18 @@ class PrekeyServer(BaseServer):
     # The last trip.
 
     def _take_shares(self, holder: int, opened: OpenedShares) -> None:
-        book, name = self.book, self.terms.clients[holder]
+        name = self.terms.clients[holder]
         wire.check_order([entry.dealer for entry in opened.dealers], name)
         for entry in opened.dealers:
             if entry.dealer not in self._aggregated:
                 raise PeerProtocolError(name, f"revealed shares of client {entry.dealer}, who is not aggregated")
-            places = rules.opened_secrets(book, entry.dealer, self._aggregated)
-            if len(entry.shares) != SHARE_BYTES * len(places):
+            if len(entry.shares) != SHARE_BYTES * len(self._opened[entry.dealer]):
                 raise PeerProtocolError(name, f"revealed other shares of client {entry.dealer} than were asked for")
         if opened.signature is not None and self.terms.active:
             self._keep_signature(holder, opened.signature)
         for entry in opened.dealers:
             secrets = self._shares.setdefault(entry.dealer, {})
-            for at, place in enumerate(rules.opened_secrets(book, entry.dealer, self._aggregated)):
+            for at, place in enumerate(self._opened[entry.dealer]):
                 secrets.setdefault(place, {})[holder] = entry.shares[SHARE_BYTES * at : SHARE_BYTES * (at + 1)]
         self._revealers.add(holder)
 

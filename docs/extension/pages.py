@@ -28,7 +28,7 @@ SHOWN_FILES = {
 }
 """Files outside this folder that are pages, each with the page that shows it."""
 
-CHILDREN = {"attacks/README": "*", "results/README": "*/README"}
+CHILDREN = {"attacks/README": "*", "results/README": "*/README", "security": "security/*"}
 """Pages that are lists of others, each with the pattern of those, which the navigation shows below it."""
 
 HOME_OF_OTHERS = "guides/index"

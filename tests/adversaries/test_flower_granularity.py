@@ -1,4 +1,4 @@
-"""A limit that SECURITY.md states: a lying Flower server reads single updates by models with large weights.
+"""A limit that hardening.md states: a lying Flower server reads single updates by models with large weights.
 
 An app stores its reply in float32. Around a weight of 2^k the steps of float32 are 2^(k - 23), so the server decides in
 which steps updates are rounded, on the node and before anything is masked. In coarse steps an update is one of a few

@@ -1,4 +1,4 @@
-"""A limit that SECURITY.md states: a node that stands still in confined descent hides the others of its circle less.
+"""A limit that hardening.md states: a node that stands still in confined descent hides the others of its circle less.
 
 Of two nodes one refuses all moves. Its change is constant, so the difference of two sums is about the other node alone.
 After ``tau`` moves it contributes zeros, and the sum is the other's change.

@@ -1,6 +1,6 @@
 """Attacks on grids of confined descent: what members of a group, and whoever carries their messages, can compute.
 
-Each attack succeeds where its defence is off, or where there is none: then SECURITY.md says so.
+Each attack succeeds where its defence is off, or where there is none: then threat-model.md says so.
 """
 
 from itertools import pairwise
@@ -83,7 +83,7 @@ def solve(sums: list[FloatArray], displacements: list[Parameters]) -> FloatArray
 
 
 def test_sums_of_several_iterations_give_a_group_away_to_its_members() -> None:
-    """There is no defence inside a group: its members trust each other, as SECURITY.md says."""
+    """There is no defence inside a group: its members trust each other, as threat-model.md says."""
     watched, displacements, data = play(12, secure=True)
     found = solve(watched.sums, displacements)
     assert np.corrcoef(found.ravel(), data.ravel())[0, 1] > 0.99  # the columns of all members, of every example
@@ -122,7 +122,7 @@ def test_of_two_members_each_finds_the_part_of_the_other() -> None:
 def test_a_relay_needs_the_published_sums_of_all_members(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shares are sealed, and published sums are not: whoever reads all of them has the sum of the group.
 
-    So channels between members must be encrypted, as SECURITY.md says. One sum that is missing hides everything.
+    So channels between members must be encrypted, as threat-model.md says. One sum that is missing hides everything.
     """
     published: list[npt.NDArray[np.uint32]] = []
 

@@ -183,7 +183,7 @@ def test_what_may_change_makes_no_other_update(key: str) -> None:
 def test_clients_commit_what_they_answer_a_few_times_a_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...], commits: int, offers: int
 ) -> None:
-    """SECURITY.md says how often; forcing each of them to disk would cost as many waits for the disk.
+    """threat-model.md says how often; forcing each of them to disk would cost as many waits for the disk.
 
     In the first of its rounds in two trips a client also keeps the prekeys that it offers.
     """

@@ -163,7 +163,7 @@ def test_citation_is_of_this_version_and_well_formed() -> None:
 
 
 def test_papers_are_cited_as_the_documents_name_them() -> None:
-    documents = [ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").glob("*.md")]
+    documents = [ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")]
     paragraphs = [part for file in documents for part in file.read_text(encoding="utf-8").split("\n\n")]
     for reference in read("CITATION.cff")["references"]:
         names = [author["family-names"] for author in reference["authors"] if "family-names" in author]

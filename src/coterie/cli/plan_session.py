@@ -117,7 +117,7 @@ def _show(found: "Plan", protocols: "ProtocolPlan") -> None:
     if found.active and protocols.protocol == "two-trips":
         console.print(
             "Revealed at once, a sum in two trips is over whole circles, but clients do not know which ones; the "
-            "quorum is the threshold. SECURITY.md states both.",
+            "quorum is the threshold. docs/security/protocol.md states both.",
             style="dim",
         )
     console.print("\nSettings for [bold]coterie run[/]:\n", style="dim")

@@ -1,30 +1,25 @@
 """``coterie audit``: what a participation log gives away about single clients."""
 
-import json
-import sys
-import time
 from contextlib import nullcontext
-from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from coterie.cli.audit_input import LogInput, complain, format_name, plain, spell
+from coterie.cli.audit_input import (
+    LogInput,
+    check_outputs,
+    complain,
+    format_name,
+    plain,
+    several_runs_hint,
+    spell,
+)
+from coterie.cli.audit_output import Examination, Outputs
 from coterie.cli.common import ExitStatus
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import TaskID
-
-    from coterie.auditing.auditor import AuditReport
-    from coterie.auditing.logs import Participation
-    from coterie.auditing.verdict import Requirement
-
 _CHEAP_SECONDS, _WEAK_SECONDS = 2.0, 60.0  # for weak T: by the way, and where it is required
-_TELL_SECONDS = 10.0  # between two lines on how far it is, where there is no terminal
-_LISTED = 100  # unreadable lines in the JSON
 
 
 def audit(
@@ -68,6 +63,18 @@ def audit(
             "--keep-order", help="The rounds took place in the order in which LOG has them, whatever their labels are."
         ),
     ] = False,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            metavar="minute|hour|day|week",
+            help="A round is all rows of one such window; --round-column has their times.",
+            show_default=False,
+        ),
+    ] = None,
+    all_runs: Annotated[
+        bool,
+        typer.Option("--all-runs", help="Audit each run in LOG by itself. The exit status is that of the worst."),
+    ] = False,
     as_written: Annotated[
         bool,
         typer.Option(
@@ -87,6 +94,31 @@ def audit(
         int,
         typer.Option(metavar="C", min=0, help="Also report, and require, the T that is left if C members collude."),
     ] = 0,
+    colluders: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Also report what these clients, separated by commas, and the server learn together about the others; "
+            "or, for 'any 5', whether any 5 clients could isolate another one. Fail if somebody is exposed to them.",
+            show_default=False,
+        ),
+    ] = None,
+    forecast: Annotated[
+        bool,
+        typer.Option(
+            "--forecast",
+            help="Also simulate how many rounds are left until the first, and the last, client is exposed.",
+        ),
+    ] = False,
+    what_if: Annotated[
+        str | None,
+        typer.Option(
+            metavar="circles=N",
+            help="Also report T and exposures if only whole circles of N clients had been summed in the same rounds.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="For the random draws of --forecast and --what-if.")] = 0,
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Do not fail because of what is found, only because of the input.")
     ] = False,
@@ -125,6 +157,15 @@ def audit(
             metavar="FILE", dir_okay=False, help="Write all exposed clients to a CSV file.", show_default=False
         ),
     ] = None,
+    summary: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            dir_okay=False,
+            help="Write a page in plain words that fits on one sheet of paper.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON and nothing else.")] = False,
     html: Annotated[
         Path | None,
@@ -158,21 +199,30 @@ def audit(
     coterie audit rounds.csv --html audit.html
     coterie audit - --require 6 --json < rounds.csv
     coterie audit events.csv --round-column iteration --client-column device --where event=aggregated
+    coterie audit events.csv --round-column time --window day --summary board.html
+    coterie audit rounds.csv --forecast --what-if circles=4 --colluders ann,bob
+    coterie audit sweep.csv --all-runs --exposed exposed.csv
     """
     from rich.console import Console
 
-    from coterie.auditing.preview import gather_evidence
-    from coterie.auditing.verdict import Requirement
+    from coterie.auditing.answers import Questions
     from coterie.errors import ConfigError, CoterieError, LedgerTampered, LogTooLarge
-    from coterie.files import write_output
     from coterie.host import install_command
 
     if require is None and weak:
         raise typer.BadParameter("--weak chooses which T --require means: give --require as well")
     if weak and collusion:
         raise typer.BadParameter("--collusion is about strong T: leave out --weak or --collusion")
-    if html and not all(map(find_spec, ("jinja2", "plotly"))):
-        raise typer.BadParameter(f"--html needs more packages; get them with: {install_command('report')}")
+    if (html and not all(map(find_spec, ("jinja2", "plotly")))) or (summary and not find_spec("jinja2")):
+        option = "--html" if html else "--summary"
+        raise typer.BadParameter(f"{option} needs more packages; get them with: {install_command('report')}")
+    if all_runs and (html or summary or head):
+        raise typer.BadParameter("--html, --summary and --head are about one run: choose it with --where")
+    check_outputs({"--exposed": exposed, "--html": html, "--summary": summary}, log)
+    try:
+        questions = Questions.parse(colluders or (), what_if, forecast=forecast, seed=seed)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from None
     given = {
         "--format": log_format,
         "--round-column": round_column,
@@ -180,72 +230,49 @@ def audit(
         "--where": where,
         "--encoding": encoding,
         "--keep-order": keep_order or None,
+        "--window": window,
+        "--all-runs": all_runs or None,
         "--as-written": as_written or None,
         "--require": require,
         "--weak": weak or None,
         "--collusion": collusion or None,
+        "--colluders": colluders,
+        "--forecast": forecast or None,
+        "--what-if": what_if,
+        "--seed": seed or None,
         "--weak-seconds": weak_seconds,
         "--head": head,
         "--report-only": report_only or None,
     }
     options = {name: value for name, value in given.items() if value is not None and value != []}
     log_input = LogInput(
-        log, log_format, round_column, client_column, where or [], encoding, head, limit, keep_order, as_written
+        log, log_format, round_column, client_column, where or [], encoding, head, limit, keep_order, as_written, window
     )
     errors = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
-    try:
-        with errors.status("Reading the log ...") if errors.is_terminal else nullcontext():
-            participation = log_input.read()
-            promise, promised = _promise(log)
-    except CoterieError as error:
-        errors.print(f"coterie: {plain(spell(error))}", style="red", markup=False)
-        refused = isinstance(error, LedgerTampered | LogTooLarge)
-        raise typer.Exit(ExitStatus.REFUSED if refused else ExitStatus.BAD_INPUT) from None
-    complain(participation, errors, notes=as_json)
-    if not as_json:
-        from coterie.cli.audit_text import show, show_preview
-
-        show_preview(participation)
     if weak_seconds is None:
         weak_seconds = _WEAK_SECONDS if weak else _CHEAP_SECONDS
-    report = _examine(participation, weak_seconds, collusion, errors)
-    requirement = None if require is None else Requirement(require, weak, max(1, len(participation.recipes)))
-
-    if as_json:
-        found = _as_dict(report, participation, requirement, witnesses)
-        if promise:
-            found["promise"] = {"words": promise, **promised}
-        found["evidence"] = asdict(gather_evidence(participation, log_input.name, options))
-        typer.echo(json.dumps(found, indent=2))
-    else:
-        show(report, participation, requirement, witnesses, promise)
+    examination = Examination(questions, require, weak, collusion, weak_seconds, report_only, errors)
+    outputs = Outputs(log_input.name, options, as_json, witnesses, exposed, html, summary, errors)
     try:
-        if exposed:
-            _write_exposed(exposed, report)
-            errors.print(f"The exposed clients are in {exposed}", markup=False)
-        if html:
-            from coterie.auditing.page import audit_page
+        with errors.status("Reading the log ...") if errors.is_terminal else nullcontext():
+            runs = log_input.read_runs() if all_runs else {(): log_input.read()}
+            promise, promised = _promise(log)
+        if all_runs:
+            raise typer.Exit(outputs.write_runs({run: examination.examine(found) for run, found in runs.items()}))
+        participation = runs[()]
+        complain(participation, errors, notes=as_json)
+        if not as_json:
+            from coterie.cli.audit_text import show_preview
 
-            page = audit_page(
-                report,
-                participation,
-                log_input.name,
-                requirement=requirement,
-                witnesses=witnesses,
-                options=options,
-                promise=promise,
-            )
-            write_output(html, page.encode())
-            errors.print(f"The page is in {html}", markup=False)
-    except ConfigError as error:
-        errors.print(f"coterie: {error}", style="red", markup=False)
-        raise typer.Exit(ExitStatus.BAD_INPUT) from None
-    if not report.complete:
-        raise typer.Exit(ExitStatus.INTERRUPTED)
-    if participation.problems:  # a missing line can make a verdict worse as well as better
-        raise typer.Exit(ExitStatus.BAD_INPUT)
-    if not report_only and (report.exposed or (requirement and not requirement.holds(report))):
-        raise typer.Exit(ExitStatus.NOT_MET)
+            show_preview(participation)
+        audited = examination.examine(participation)
+        outputs.write(audited, promise, promised)
+    except CoterieError as error:
+        errors.print(f"coterie: {plain(spell(error))}{several_runs_hint(error)}", style="red", markup=False)
+        refused = isinstance(error, LedgerTampered | LogTooLarge)
+        raise typer.Exit(ExitStatus.REFUSED if refused else ExitStatus.BAD_INPUT) from None
+    if audited.status:
+        raise typer.Exit(audited.status)
 
 
 def _promise(log: str) -> tuple[str, dict[str, Any]]:
@@ -274,61 +301,3 @@ def _promise(log: str) -> tuple[str, dict[str, Any]]:
         "honest": found.honest,
         "holds": found.holds,
     }
-
-
-def _examine(participation: "Participation", weak_seconds: float, collusion: int, errors: "Console") -> "AuditReport":
-    from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
-
-    from coterie.auditing.auditor import audit as audit_log
-
-    columns = (SpinnerColumn(), *Progress.get_default_columns(), TimeElapsedColumn())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
-        tasks: dict[str, TaskID] = {}
-        began = told = time.monotonic()
-
-        def show_progress(step: str, part: float) -> None:
-            nonlocal told
-            if step not in tasks:
-                tasks[step] = bar.add_task(step, total=None if step == "Weak T" else 1.0)
-            bar.update(tasks[step], completed=part)
-            now = time.monotonic()
-            if not errors.is_terminal and now - told >= _TELL_SECONDS:
-                told = now
-                errors.print(f"{step}: {part:.0%} after {now - began:.0f} s", markup=False)
-            if step == "Weak T" and not errors.is_terminal and weak_seconds >= _TELL_SECONDS:
-                errors.print(f"Weak T takes at most {weak_seconds:.0f} s more", markup=False)
-
-        return audit_log(participation, weak_budget_seconds=weak_seconds, collusion=collusion, progress=show_progress)
-
-
-def _write_exposed(path: Path, report: "AuditReport") -> None:
-    import csv
-    import io
-
-    from coterie.files import write_output
-
-    table = io.StringIO()
-    rows = csv.writer(table, lineterminator="\n")
-    rows.writerow(["client", "since_round"])
-    rows.writerows((exposure.client, exposure.round) for exposure in report.exposed)
-    write_output(path, table.getvalue().encode())
-
-
-def _as_dict(
-    report: "AuditReport", participation: "Participation", requirement: "Requirement | None", witnesses: int | None
-) -> dict[str, Any]:
-    from coterie.auditing.preview import preview_values
-    from coterie.auditing.verdict import affordable, judge
-
-    # Coefficients over thousands of rounds outgrow Python's limit, which guards the parsing of strangers' numbers.
-    sys.set_int_max_str_digits(0)
-    verdict, problems = judge(report), participation.problems
-    found: dict[str, Any] = {"verdict": verdict.headline, "level": verdict.level}
-    found |= report.as_dict(affordable(report.exposed, witnesses))
-    found["series"] = {"round": report.rounds, **asdict(report.series)}
-    found["unreadable"] = {"lines": participation.unread, "first": [asdict(problem) for problem in problems[:_LISTED]]}
-    found["notes"] = participation.notes
-    found["read"] = preview_values(participation)
-    if requirement:
-        found["required"] = {**asdict(requirement), "holds": requirement.holds(report)}
-    return found

@@ -1,5 +1,6 @@
 """The input of ``coterie audit``: which log it is, how it is to be read, and what is said of how that went."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -7,14 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 from typer.core import TyperCommand
 
-from coterie.errors import CoterieError, ErrorText, Remedy
+from coterie.errors import CoterieError, ErrorText, Remedy, SeveralRuns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.console import Console
 
     from coterie.auditing.logs import LogFormat, Participation
+    from coterie.auditing.logs.runs import Run
 
 _COMPLAINTS = 5  # unreadable lines that are shown
 
@@ -26,6 +28,7 @@ OPTIONS = {
     "encoding": ("--encoding", ""),
     "keep_order": ("--keep-order", ""),
     "as_written": ("--as-written", ""),
+    "window": ("--window", ""),
     "limit": ("--limit", "MB"),
 }
 """For each parameter of a log that an error may name, the option and what stands for its value."""
@@ -75,14 +78,19 @@ class LogInput(NamedTuple):
     limit: float
     keep_order: bool = False
     as_written: bool = False
+    window: str | None = None
 
     def read(self) -> "Participation":
         """Read the log; what is said of its lines names options."""
         from coterie.auditing.logs import read_log
 
-        participation = read_log(self.source, **self.options)
-        problems = [replace(problem, reason=spell(problem.reason)) for problem in participation.problems]
-        return replace(participation, problems=tuple(problems))
+        return _spell_problems(read_log(self.source, **self.options))
+
+    def read_runs(self) -> "dict[Run, Participation]":
+        """Read every run of the log."""
+        from coterie.auditing.logs import read_runs
+
+        return {run: _spell_problems(found) for run, found in read_runs(self.source, **self.options).items()}
 
     @property
     def options(self) -> dict[str, Any]:
@@ -105,6 +113,7 @@ class LogInput(NamedTuple):
             "encoding": self.encoding,
             "keep_order": self.keep_order,
             "as_written": self.as_written,
+            "window": self.window,
             "limit": int(self.limit * MEGABYTE),
             "head": kept,
         }
@@ -146,6 +155,33 @@ def _option(remedy: Remedy) -> str:
             return " ".join(f"{option} '{column}={value}'" for column, values in conditions.items() for value in values)
         case value:
             return f"{option} {value}"
+
+
+def _spell_problems(participation: "Participation") -> "Participation":
+    problems = [replace(problem, reason=spell(problem.reason)) for problem in participation.problems]
+    return replace(participation, problems=tuple(problems))
+
+
+def several_runs_hint(error: CoterieError) -> str:
+    """Return what else can be done about a log with several runs."""
+    return "; or audit each run with --all-runs" if isinstance(error, SeveralRuns) else ""
+
+
+def check_outputs(outputs: "Mapping[str, Path | None]", log: str) -> None:
+    """Refuse output files that cannot be written, before the work begins."""
+    taken = {Path(log).resolve(): "the log"} if log != "-" and "://" not in log else {}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        folder = path.absolute().parent
+        if not folder.is_dir():
+            raise typer.BadParameter(f"{option}: there is no folder {folder}")
+        if not os.access(path if path.exists() else folder, os.W_OK):
+            raise typer.BadParameter(f"{option}: {path} cannot be written: permission denied")
+        if other := taken.get(path.resolve()):
+            raise typer.BadParameter(f"{option}: {path} is also {other}")
+        if path.is_file() or not path.exists():  # a device may take several outputs
+            taken[path.resolve()] = f"the file of {option}"
 
 
 def plain(text: str) -> str:

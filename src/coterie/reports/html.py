@@ -19,8 +19,11 @@ from coterie.reports.charts import Figure
 from coterie.version import __version__
 
 
-def render(package: str, template: str, figures: dict[str, Figure], **values: object) -> str:
-    """Fill a template of a package; in it ``figure(name)`` places one of ``figures``. All values are escaped."""
+def render(package: str, template: str, figures: dict[str, Figure], *, plots: bool = True, **values: object) -> str:
+    """Fill a template of a package; in it ``figure(name)`` places one of ``figures``. All values are escaped.
+
+    A page without ``plots`` has no script at all.
+    """
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(package), jinja2.PackageLoader("coterie.reports")]),
         autoescape=True,
@@ -28,7 +31,7 @@ def render(package: str, template: str, figures: dict[str, Figure], **values: ob
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    scripts = [get_plotlyjs(), (files("coterie.reports") / "templates" / "figures.js").read_text("utf-8")]
+    scripts = [get_plotlyjs(), (files("coterie.reports") / "templates" / "figures.js").read_text("utf-8")] * plots
     # A browser hashes what stands between the tags, and "</script" would end the tag too early.
     scripts = [script.replace("</script", "<\\/script").replace("\r", "") for script in scripts]
     return environment.get_template(template).render(

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from coterie.auditing.auditor import Auditor, AuditReport
 from coterie.cli import audit as command
-from coterie.cli import main
+from coterie.cli import audit_output, main
 from coterie.cli.audit_input import LogInput
 from coterie.cohorts.ledger import EntryKind, Head, Ledger
 from coterie.cohorts.ledger_entry import StoredEntry, encode
@@ -365,7 +365,7 @@ def test_weak_t_is_given_time_only_where_it_is_asked_for(monkeypatch: pytest.Mon
 
 
 def test_progress_is_told_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_TELL_SECONDS", 0.0)
+    monkeypatch.setattr(audit_output, "_TELL_SECONDS", 0.0)
     result = run("-", "--json", stdin=SAFE)
     json.loads(result.stdout)
     assert "Rounds: 50% after" in result.stderr

@@ -36,6 +36,10 @@ class NamedColluders:
         them = count(len(self.names), "colluder")
         if self.strong_privacy is None:
             return f"With {them}, there is nothing to learn: no sum has another client."
+        if not self.exposed and self.strong_privacy == 1:
+            return (
+                f"With {them}, no other client is exposed, but some have a unique history: strong T of the others is 1."
+            )
         if not self.exposed:
             return f"With {them}, every other client still hides among {self.strong_privacy:,} or more."
         named = ", ".join(whose(found.client) for found in self.exposed[:_NAMED])

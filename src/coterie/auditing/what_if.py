@@ -67,7 +67,8 @@ class WholeCircles:
         )
         if self.strong_privacy is None:
             return f"{circles}, nothing would have been revealed: no circle was ever complete."
-        hides = f"strong T would be {self.strong_privacy:,}, and {count(len(self.exposed), 'client')} exposed"
+        exposed = count(len(self.exposed), "client") if self.exposed else "nobody"
+        hides = f"strong T would be {self.strong_privacy:,}, and {exposed} would be exposed"
         return f"{circles}, {hides}. {cost}. A system with circles selects whole ones, and loses less."
 
 

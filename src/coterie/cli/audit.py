@@ -252,11 +252,11 @@ def audit(
     if weak_seconds is None:
         weak_seconds = _WEAK_SECONDS if weak else _CHEAP_SECONDS
     examination = Examination(questions, require, weak, collusion, weak_seconds, report_only, errors)
-    outputs = Outputs(log_input.name, options, as_json, witnesses, exposed, html, summary, errors)
     try:
         with errors.status("Reading the log ...") if errors.is_terminal else nullcontext():
             runs = log_input.read_runs() if all_runs else {(): log_input.read()}
             promise, promised = _promise(log)
+        outputs = Outputs(log_input.name, options, as_json, witnesses, exposed, html, summary, errors)
         if all_runs:
             raise typer.Exit(outputs.write_runs({run: examination.examine(found) for run, found in runs.items()}))
         participation = runs[()]

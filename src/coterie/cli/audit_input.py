@@ -28,7 +28,6 @@ OPTIONS = {
     "encoding": ("--encoding", ""),
     "keep_order": ("--keep-order", ""),
     "as_written": ("--as-written", ""),
-    "window": ("--window", ""),
     "limit": ("--limit", "MB"),
 }
 """For each parameter of a log that an error may name, the option and what stands for its value."""

@@ -20,6 +20,7 @@ from coterie.cli import audit_output, main
 from coterie.cli.audit_input import LogInput
 from coterie.cohorts.ledger import EntryKind, Head, Ledger
 from coterie.cohorts.ledger_entry import StoredEntry, encode
+from coterie.errors import ConfigError
 from coterie.version import __version__
 
 ROUNDS = {1: ["ann", "bob", "cyd", "dan"], 2: ["ann", "bob"], 3: ["cyd", "dan", "eve"]}
@@ -638,8 +639,16 @@ def test_a_page_of_a_database_does_not_show_its_password(log: Path, tmp_path: Pa
     assert name("-") == "standard input"
 
 
-def test_a_page_that_cannot_be_written_does_not_cost_the_verdict(log: Path, tmp_path: Path) -> None:
-    result = run(log, "--html", tmp_path / "missing" / "page.html")
+def test_a_page_that_cannot_be_written_does_not_cost_the_verdict(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path is checked before the log is read. Writing may still fail, as on a disk that is full by then."""
+
+    def fail(path: Path, content: bytes) -> None:
+        raise ConfigError(f"cannot write {path}: no space left on device")
+
+    monkeypatch.setattr("coterie.files.write_output", fail)
+    result = run(log, "--html", tmp_path / "page.html")
     assert result.exit_code == 2
     assert "1 of 5 clients" in result.stdout
     assert "cannot write" in result.stderr

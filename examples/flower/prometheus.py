@@ -18,6 +18,7 @@ HELP = {
     "coterie_round_aggregated": ("gauge", "Nodes in the last sum; 0 if there was none."),
     "coterie_last_sum": ("gauge", "Number of the last sum in the ledger."),
     "coterie_departures_total": ("counter", "Nodes that left a round, by step."),
+    "coterie_blamed_total": ("counter", "Nodes that are proven to have dealt or sent wrong shares."),
     "coterie_step_seconds_total": ("counter", "Time spent in each step."),
     "coterie_sent_bytes_total": ("counter", "Bytes of the protocol's messages sent to nodes, by step."),
     "coterie_received_bytes_total": ("counter", "Bytes of the protocol's messages received from nodes, by step."),
@@ -42,6 +43,7 @@ class PrometheusFile:
             values["coterie_received_bytes_total", label] += event.received
         else:
             values["coterie_rounds_total", f'{{outcome="{event.outcome}"}}'] += 1
+            values["coterie_blamed_total", ""] += len(event.blamed)
             values["coterie_round_seconds", ""] = event.seconds
             values["coterie_round_selected", ""] = event.selected
             values["coterie_round_aggregated", ""] = event.aggregated

@@ -224,7 +224,7 @@ def train(
         ignore_stop: with ``resume``, continue although early stopping or an observer ended the run.
         progress: show the run on the console; without it, notes on the run are Python warnings.
         observers: objects that are called after each round. A :class:`~coterie.runs.report.observers.Observer` may end
-            the run by a :class:`~coterie.runs.records.stop.Stop` with a reason. A resumed run respects that.
+            the run by a :class:`~coterie.runs.records.record.Stop` with a reason. A resumed run respects that.
 
     """
     from coterie.runs.engine.federation import make_federation

@@ -19,6 +19,7 @@
     │   ├── ThresholdError      too few clients are left
     │   ├── PartialSumRisk      the survivors' graph is not connected
     │   ├── SeparationRisk      the sum would isolate too few clients
+    │   ├── WrongShares         revealed shares do not fit together; the error says who is at fault, if it can be proven
     │   └── TooFewHonest        colluders could subtract themselves from the sum and isolate one honest member
     ├── TrainingError           a client's training failed, or a worker process was lost
     │   ├── NotSendable         the model or its data cannot be sent to a worker; train in this process
@@ -219,6 +220,39 @@ class SeparationRisk(RoundAborted):
             f"this sum would isolate fewer than the promised {promised} clients: {groups}"
             + (f"; and {more} more groups" if more > 0 else "")
         )
+
+
+class Blame(NamedTuple):
+    """Who dealt or sent wrong shares, as far as the server can prove it.
+
+    A share that does not fit, or is missing from an answer, is a dispute: its dealer or its holder broke the protocol.
+    """
+
+    proven: tuple[str, ...] = ()
+    """Clients that broke the protocol, if no more did than the session allows for."""
+    disputes: tuple[tuple[str, str], ...] = ()
+    """Pairs of a dealer and a holder, of which one broke the protocol at least and neither is proven to have."""
+
+    def __str__(self) -> str:
+        parts = []
+        if self.proven:
+            parts.append(f"{_listed(self.proven)} dealt or sent wrong shares: leave out of later rounds")
+        if self.disputes:
+            pairs = _listed([f"{dealer} / {holder}" for dealer, holder in self.disputes])
+            parts.append(f"one of each pair (dealer / holder) dealt or sent a wrong share: {pairs}")
+        return "; ".join(parts) or "too few shares are left to prove who dealt or sent wrong ones"
+
+
+class WrongShares(RoundAborted):
+    """Masks of some clients cannot be removed, because revealed shares do not fit together or are missing.
+
+    ``clients`` are those whose masks stay, and ``blame`` says who is at fault.
+    """
+
+    def __init__(self, clients: Sequence[str], blame: Blame) -> None:
+        super().__init__(f"the shares of {_listed(clients)} do not open their secrets: {blame}")
+        self.clients = tuple(clients)
+        self.blame = blame
 
 
 class TooFewHonest(RoundAborted):

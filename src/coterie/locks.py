@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from coterie.errors import ConfigError
+
 try:
     import fcntl
 except ImportError:  # no such locks on this platform: the user must run one process at a time
@@ -22,7 +24,7 @@ def lock(path: Path, *, wait: bool) -> Iterator[bool]:
     """
     while True:
         with path.open("a") as file:
-            if not _locked(file, wait=wait):
+            if not _take(file, wait=wait):
                 yield False
                 return
             if fcntl is None or _is_at(path, file):
@@ -33,7 +35,16 @@ def lock(path: Path, *, wait: bool) -> Iterator[bool]:
                 return
 
 
-def _locked(file: IO[str], *, wait: bool) -> bool:
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a folder; raise :class:`~coterie.errors.ConfigError` if one is working in it."""
+    with lock(folder / ".lock", wait=False) as held:
+        if not held:
+            raise ConfigError(f"another process is working on {folder}")
+        yield
+
+
+def _take(file: IO[str], *, wait: bool) -> bool:
     if fcntl is not None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -44,6 +44,10 @@ class Option:
     """A mapping whose keys are the choices, or a function that returns one, as ``module:name``; the help lists them."""
     values: Mapping[str, object] | None = None
     """The values by the words that stand for them on the command line."""
+    panel: str = ""
+    """The heading under which the help shows the option, if not with all others."""
+    hidden: bool = False
+    """Whether the help leaves it out, as an old name that scripts still use."""
 
 
 @dataclass(frozen=True)

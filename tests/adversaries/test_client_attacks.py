@@ -2,6 +2,8 @@
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.support.cast import Cast, flip, identity_for, make_terms, names, ring_sum
 
 from coterie.errors import PeerProtocolError, ThresholdError
@@ -128,14 +130,37 @@ def garbage(cast: Cast, revelation: bytes, kind: str) -> bytes:
 def test_garbage_shares_are_named_and_the_round_survives(kind: str) -> None:
     cast = Cast(make_terms(7)).play_until(Step.REVEAL, {Step.MASK: ["client-06"]})
     replies = cast.replies()
-    rejected = cast.server.receive(VILLAIN, garbage(cast, replies.pop(VILLAIN), kind))
-    assert rejected is not None
-    assert rejected.sender == VILLAIN
-    assert "wrong" in rejected.reason
+    replies[VILLAIN] = garbage(cast, replies[VILLAIN], kind)
     cast.deliver(replies)
     result = cast.unmask()
+    (rejected,) = cast.server.rejected
+    assert rejected.sender == VILLAIN
+    assert rejected.step is Step.REVEAL
+    assert "wrong" in rejected.reason
+    assert VILLAIN not in cast.server.revealers
     assert VILLAIN in result.clients  # its input was fine; only its shares were not
     assert (result.total == ring_sum(cast.terms, cast.inputs, names(7)[:6])).all()
+
+
+@given(liars=st.sets(st.integers(0, 5), min_size=1), kind=st.sampled_from(["self_shares", "key_shares"]))
+@settings(max_examples=20)
+def test_liars_are_outvoted_until_too_few_others_are_left(liars: set[int], kind: str) -> None:
+    """Four of six revealed shares open a secret; nobody else is named, and all liars are if any of them is."""
+    cast = Cast(make_terms(7)).play_until(Step.REVEAL, {Step.MASK: ["client-06"]})
+    villains = {cast.terms.clients[liar] for liar in liars}
+    cast.deliver(
+        {name: garbage(cast, reply, kind) if name in villains else reply for name, reply in cast.replies().items()}
+    )
+    if len(liars) > 2:
+        with pytest.raises(ThresholdError, match="too few shares"):
+            cast.unmask()
+    else:
+        result = cast.unmask()
+        assert (result.total == ring_sum(cast.terms, cast.inputs, names(7)[:6])).all()
+    used = liars & {0, 1, 2, 3}  # of the holders that revealed, the first four are taken
+    named = {rejected.sender for rejected in cast.server.rejected}
+    assert named == (villains if used else set())
+    assert cast.server.revealers == tuple(name for name in names(7)[:6] if name not in named)
 
 
 @pytest.mark.parametrize("kind", ["self_shares", "key_shares"])

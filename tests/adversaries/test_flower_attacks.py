@@ -21,7 +21,7 @@ from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.signing import Identity
 from coterie.deployment import responder
 from coterie.deployment.credentials import introduce
-from coterie.deployment.engine import Arrays
+from coterie.deployment.engine import STEP, Arrays
 from coterie.deployment.node import NodeSettings
 from coterie.deployment.roster_folder import RosterFolder
 from coterie.errors import PeerProtocolError
@@ -31,7 +31,7 @@ from coterie.secagg import Terms, ThreatMode, messages
 from coterie.secagg.prekeys import book
 from coterie.secagg.prekeys.messages import BookInvitation
 from coterie.transports.flower import PrivateStrategy, private_mod
-from coterie.transports.flower.records import STEP, header_of, packed, payload_of, without_ours
+from coterie.transports.flower.records import header_of, packed, payload_of, without_ours
 
 Answer = Callable[[Message], Message]
 VICTIM = 102

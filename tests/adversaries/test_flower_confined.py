@@ -7,9 +7,12 @@ A chain of models prevents it: nodes that have judged different models are never
 
 Another way to the same end is one chain that two functions of the app judge, each on one node. Own models are then
 evaluated together only if the same function judged them. A third is a chain that one node judges under a configuration
-which it refuses afterwards, because a second run was faster with another one: it keeps no such model.
+which it refuses afterwards, because a second run was faster with another one: it keeps no such model. A fourth is one
+configuration for each node, in training that is given up: then they are not evaluated together either.
 """
 
+import contextlib
+import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,21 +23,22 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
-from tests.support.flower import make_grid
+from tests.support.flower import FakeGrid, FakeNode, make_grid
 from tests.support.homes import home as home
 
 from coterie.cohorts.memory import ClientMemory
 from coterie.deployment import confined, contribution
 from coterie.deployment.confined import ConfinedNode, Fix, own_place
+from coterie.deployment.contribution import NodeContribution
 from coterie.deployment.descent import Descent
 from coterie.deployment.displacement import Displacement
-from coterie.deployment.engine import AppReply, Arrays
+from coterie.deployment.engine import SHOW, AppReply, Arrays
 from coterie.deployment.first_use import configured
 from coterie.deployment.form import number_in
-from coterie.errors import PeerProtocolError
+from coterie.errors import CoterieError, PeerProtocolError
 from coterie.transports.flower import Confinement, PrivateStrategy, private_mod
 from coterie.transports.flower.confined import with_displacement
-from coterie.transports.flower.records import SHOW, packed
+from coterie.transports.flower.records import packed
 
 CENTRES = np.array([[0.5, -0.25, 0.125], [0.25, 0.5, -0.5]])
 FAR = np.array([-2.0, 2.0, -2.0], dtype=np.float32)
@@ -232,3 +236,132 @@ def test_a_model_that_a_refused_configuration_judged_is_not_kept(
     assert attack(home) == {}
     kept = list(home.glob("nodes/*/confined/*.model"))
     assert len(kept) == (0 if early else len(CENTRES))
+
+
+def gated(message: Message, context: Context) -> Message:
+    """Take no step; the configuration says how far open a gate should be."""
+    (arrays,) = message.content.array_records.values()
+    gate = max(float(arrays["gate"].numpy()[0]), 0.0)
+    wish = message.content.config_records["config"]["wish"]
+    assert isinstance(wish, float)
+    measured = MetricRecord({"num-examples": 1, "train_loss": abs(gate - wish)})
+    return Message(RecordDict({"arrays": arrays.copy(), "metrics": measured}), reply_to=message)
+
+
+def worth(message: Message, context: Context) -> Message:
+    """Be worth something only where the gate is open."""
+    arrays = message.content["arrays"]
+    assert isinstance(arrays, ArrayRecord)
+    gate = max(float(arrays["gate"].numpy()[0]), 0.0)
+    error = arrays["w"].numpy() - CENTRES[int(context.node_config["partition-id"])]
+    measured = MetricRecord({"num-examples": 1, "quality": gate * float(error @ error)})
+    return Message(RecordDict({"metrics": measured}), reply_to=message)
+
+
+class Decoy(FedAvg):
+    """Evaluates with a second model beside the first, which is the one that the app reads."""
+
+    def configure_evaluate(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:  # noqa: ANN401
+        messages = list(super().configure_evaluate(server_round, arrays, config, grid))
+        for message in messages:
+            message.content = RecordDict({"first": arrays, **dict(message.content.items())})
+        return messages
+
+
+class Waiting(FedAvg):
+    """Evaluates without training."""
+
+    def configure_train(self, *_: Any, **__: Any) -> Any:  # noqa: ANN401
+        return []
+
+
+def evaluated(home: Path, strategy: FedAvg, wishes: tuple[float, float]) -> float | None:
+    """Train each node alone under its own wish in one chain, then evaluate both; return the sum of their worths."""
+    app = ClientApp(mods=[private_mod])
+    app.train()(gated)
+    app.evaluate()(worth)
+
+    def play(run: int, wish: float, strategy: FedAvg, only: int | None = None) -> PrivateStrategy:
+        def deliver(message: Message, answer: Callable[[Message], Message]) -> Message | None:
+            kept_from = only is not None and message.metadata.dst_node_id - 100 != only
+            return None if kept_from and "coterie-descent" in message.content else answer(message)
+
+        private = PrivateStrategy(
+            strategy,
+            confined=EXACT,
+            deadline=1,
+            grace=0.1,
+            most_examples=1,
+            clip=8.0,
+            empty_rounds=9,
+            resume=False,
+            evaluate_metrics={"quality": (0.0, 32.0)},
+        )
+        nodes = {100 + node: FakeNode(app, {"partition-id": node}) for node in range(len(CENTRES))}
+        initial = ArrayRecord({"w": Array(FAR.copy()), "gate": Array(OPEN.copy())})
+        with contextlib.suppress(CoterieError):
+            private.start(
+                FakeGrid(nodes, deliver, run_id=run), initial, 1, timeout=1, train_config=ConfigRecord({"wish": wish})
+            )
+        return private
+
+    for node, wish in enumerate(wishes):
+        play(5 + node, wish, FedAvg(fraction_evaluate=0.0), only=node)
+    found = play(9, wishes[VICTIM], strategy).grid
+    mean = found.results[-1].value if found and found.results else None
+    return None if mean is None else len(CENTRES) * mean.metrics["quality"]
+
+
+@pytest.fixture
+def one_chain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every training shows an open gate, a closed one and the open one; evaluation is at the end of that."""
+    name = bytes(range(32))
+    models: list[Arrays] = [{"w": FAR, "gate": gate} for gate in (OPEN, CLOSED, OPEN)]
+    chain = Displacement(name, 0, name, tuple(models))
+    monkeypatch.setattr(Descent, "show", lambda *_: chain)
+    honest = Descent.place
+
+    def place(self: Descent) -> Displacement:
+        end = dataclasses.replace(honest(self), descent=name, first=len(models), before=chain.links()[-1])
+        task, configuration = KNOWN.get("task", (end.task, end.configuration))
+        return dataclasses.replace(end, task=task or "task train.default", configuration=configuration)
+
+    monkeypatch.setattr(Descent, "place", place)
+    noting = Descent.note_task
+
+    def note_task(self: Descent, task: str, configuration: bytes) -> None:
+        KNOWN["task"] = task, configuration
+        noting(self, task, configuration)
+
+    monkeypatch.setattr(Descent, "note_task", note_task)
+    KNOWN.clear()
+
+
+KNOWN: dict[str, tuple[str, bytes]] = {}
+"""What the lying server last trained, over its runs."""
+
+
+def squared(node: int) -> float:
+    error = FAR - CENTRES[node]
+    return float(error @ error)
+
+
+def test_two_configurations_that_judge_one_chain_would_give_an_evaluation_away(
+    home: Path, one_chain: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NodeContribution, "_check_judging", lambda *_: None)
+    found = evaluated(home, Waiting(), (1.0, 0.0))
+    assert found == pytest.approx(squared(VICTIM), abs=1e-4), "the other node closed its gate, and is worth nothing"
+
+
+def test_own_models_that_two_configurations_judged_are_not_evaluated_together(home: Path, one_chain: None) -> None:
+    assert evaluated(home, Waiting(), (1.0, 0.0)) is None
+
+
+def test_own_models_that_one_configuration_judged_are_evaluated_together(home: Path, one_chain: None) -> None:
+    found = evaluated(home, Waiting(), (1.0, 1.0))
+    assert found == pytest.approx(squared(VICTIM) + squared(SHOWN), abs=1e-4)
+
+
+def test_an_evaluation_with_two_models_is_refused(home: Path, one_chain: None) -> None:
+    assert evaluated(home, Decoy(), (1.0, 1.0)) is None

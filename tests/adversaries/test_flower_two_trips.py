@@ -16,6 +16,7 @@ from tests.support.flower import MEMORY, FakeGrid, initial_arrays, make_app, mak
 from coterie.cohorts.memory import ClientMemory
 from coterie.cohorts.roster import Client, Roster
 from coterie.deployment import responder
+from coterie.deployment.engine import HELLO, STEP
 from coterie.deployment.node import Node, NodeSettings
 from coterie.deployment.roster_folder import RosterFolder
 from coterie.secagg import messages
@@ -23,7 +24,7 @@ from coterie.secagg.prekeys import PrekeyBook
 from coterie.secagg.prekeys.book import is_book, is_book_message
 from coterie.secagg.prekeys.messages import PrekeyOffer, SurvivorList
 from coterie.transports.flower import PrivateStrategy, private_mod
-from coterie.transports.flower.records import HELLO, STEP, packed, payload_of, without_ours
+from coterie.transports.flower.records import packed, payload_of, without_ours
 
 Answer = Callable[[Message], Message]
 VICTIM, NAME, NODES = 102, "partition-2", 6

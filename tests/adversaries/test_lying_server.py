@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from tests.support.cast import make_terms
 
-from coterie.attacks.malicious_server.actions import announce, deliver, show_book
 from coterie.attacks.malicious_server.knowledge import exposes, leaks, learned
-from coterie.attacks.malicious_server.server import LyingServer
+from coterie.attacks.malicious_server.server import LyingServer, announce, deliver, show_book
 from coterie.crypto.context import bind
 from coterie.graphs.table import TOPOLOGIES, TopologyKind
 from coterie.graphs.topology import Graph, Harary

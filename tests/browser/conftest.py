@@ -54,19 +54,36 @@ class Page:
 
     def open(self, path: Path, plots: int, *, dark: bool = False, width: int = 1300) -> None:
         """Open a report and wait until its plots are drawn."""
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self._navigate(path.as_uri(), dark=dark, still=False, width=width)
+        self.wait_for(f"document.documentElement?.dataset.plots === '{plots}'")
+
+    def visit(self, url: str, *, dark: bool = False, still: bool = False, width: int = 1300) -> None:
+        """Open the explorer anew and wait until it has begun; ``still`` is for readers who want no motion."""
+        self.call("Page.navigate", url="about:blank")  # otherwise only the end of the address may change
+        self._navigate(url, dark=dark, still=still, width=width)
+        self.wait_for("document.documentElement?.dataset.ready === 'true'")
+
+    def open_plainly(self, url: str) -> None:
+        """Open a page that is not ours."""
+        self._navigate(url, dark=False, still=False, width=1300)
+        self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
+
+    def _navigate(self, url: str, *, dark: bool, still: bool, width: int) -> None:
+        features = [
+            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
+            {"name": "prefers-reduced-motion", "value": "reduce" if still else "no-preference"},
+        ]
+        self.call("Emulation.setEmulatedMedia", features=features)
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         self.complaints.clear()
         self.requests.clear()
-        self.call("Page.navigate", url=path.as_uri())
-        self.wait_for(f"document.documentElement?.dataset.plots === '{plots}'")
+        self.call("Page.navigate", url=url)
 
-    def wait_for(self, condition: str) -> None:
-        """Wait until a JavaScript expression is true."""
+    def wait_for(self, condition: str, *, complaints: bool = False) -> None:
+        """Wait until a JavaScript expression is true; ``complaints`` of the browser may be expected meanwhile."""
         give_up = time.monotonic() + _PATIENCE
         while not self.evaluate(condition):
-            if self.complaints or time.monotonic() > give_up:
+            if (self.complaints and not complaints) or time.monotonic() > give_up:
                 pytest.fail(f"never true: {condition}; the browser says: {self.complaints}")
             time.sleep(0.05)
 

@@ -7,7 +7,7 @@ import pytest
 
 from coterie.attacks.attack import run_attack
 from coterie.attacks.demo.measure import AttackDemo
-from coterie.reports.page import findings_page
+from coterie.reports.html import findings_page
 
 if TYPE_CHECKING:
     from tests.browser.conftest import Page

@@ -16,8 +16,7 @@ from coterie.cohorts.ledger import Ledger
 from coterie.runs.engine.federation import find_federation
 from coterie.runs.engine.run import TrainingRun
 from coterie.runs.engine.updates import LocalUpdates
-from coterie.runs.storage.folder import RunFolder
-from coterie.runs.storage.journal import Journal
+from coterie.runs.storage.folder import Journal, RunFolder
 
 
 class Moments:

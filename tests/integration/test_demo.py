@@ -13,9 +13,11 @@ from matplotlib.image import imread
 from typer.testing import CliRunner
 
 from coterie.cli import app, main
-from coterie.demo import Demo, Settings, StepView
 from coterie.demo.fingerprint import Pixels, fingerprint, shape_of
-from coterie.errors import VerificationError
+from coterie.demo.report import StepView
+from coterie.demo.session import Demo
+from coterie.demo.settings import DemoSettings
+from coterie.errors import ConfigError, VerificationError
 from coterie.graphs import Complete, ErdosRenyi, Harary, Topology
 from coterie.host import install_command
 from coterie.secagg import Step
@@ -74,7 +76,7 @@ def test_in_a_terminal_the_table_is_redrawn_with_bars(tmp_path: Path) -> None:
     ("topology", "graph"), [("harary", Harary), ("complete", Complete), ("erdos-renyi", ErdosRenyi)]
 )
 def test_every_topology_and_threat_mode(topology: str, graph: type[Topology], active: bool) -> None:
-    report, _ = Demo(Settings(clients=12, length=400, dropout=0.1, topology=topology, active=active)).run()
+    report, _ = Demo(DemoSettings(clients=12, length=400, dropout=0.1, topology=topology, active=active)).run()
     assert isinstance(report.plan.topology, graph)
     assert report.plan.shortcoming is None
     steps = [row.step for row in report.steps]
@@ -122,7 +124,9 @@ def test_against_a_lying_server_the_demonstration_takes_two_trips(tmp_path: Path
 
 
 def test_where_many_are_lost_the_demonstration_confirms() -> None:
-    settings = Settings(clients=20, length=400, dropout=0.3, topology="complete", active=True, circle_size=4, seed=1)
+    settings = DemoSettings(
+        clients=20, length=400, dropout=0.3, topology="complete", active=True, circle_size=4, seed=1
+    )
     report, _ = Demo(settings).run()
     assert [row.step for row in report.steps] == ["contribute", "confirm", "reveal", "unmask"]
     assert report.exact
@@ -161,12 +165,12 @@ def test_a_round_that_is_given_up_is_explained(tmp_path: Path, options: tuple[st
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (("--clients", "2"), "at least 3 clients"),
-        (("--length", "5"), "at least 64 pixels"),
-        (("--dropout", "1.5"), "from 0 to 1, not 1.5"),
-        (("--circles", "1"), "a circle has from 2 to 12 clients"),
+        (("--clients", "2"), "2 is not in the range 3<=x<=65536"),
+        (("--length", "5"), "5 is not in the range 64<=x<="),
+        (("--dropout", "1.5"), "1.5 is not in the range 0<=x<=1"),
+        (("--circles", "1"), "1 is not in the range x>=2"),
         (("--circles", "13"), "a circle has from 2 to 12 clients"),
-        (("--seed", "-1"), "a seed is 0 or more"),
+        (("--seed", "-1"), "Invalid value for '--seed': -1 is not in the range"),
         (("--topology", "star"), "the topology is one of complete, erdos-renyi, harary, not 'star'"),
     ],
 )
@@ -203,13 +207,19 @@ def run_main(
     return left.value.code, " ".join(capsys.readouterr().err.split())
 
 
+def test_sizes_that_are_impossible_are_refused_by_the_library_too() -> None:
+    for wrong in {"clients": 2}, {"length": 5}, {"dropout": 1.5}, {"circle_size": 101}, {"seed": -1}:
+        with pytest.raises(ConfigError):
+            DemoSettings(**wrong)
+
+
 def test_an_unknown_topology_is_refused_by_the_library_too() -> None:
     with pytest.raises(ValueError, match="one of complete, erdos-renyi, harary"):
-        Demo(Settings(topology="star", length=400))
+        Demo(DemoSettings(topology="star", length=400))
 
 
 def test_the_seed_repeats_inputs_and_dropouts_but_never_secrets() -> None:
-    settings = Settings(clients=12, length=400, dropout=0.34, seed=3)
+    settings = DemoSettings(clients=12, length=400, dropout=0.34, seed=3)
     (first, before), (second, after) = Demo(settings).run(), Demo(settings).run()
     assert [step.dropped for step in first.steps] == [step.dropped for step in second.steps]
     assert np.array_equal(before.quantised, after.quantised)
@@ -218,7 +228,7 @@ def test_the_seed_repeats_inputs_and_dropouts_but_never_secrets() -> None:
 
 
 def test_what_the_server_received_is_the_input_under_masks() -> None:
-    report, vectors = Demo(Settings(clients=5, length=5000, dropout=0)).run()
+    report, vectors = Demo(DemoSettings(clients=5, length=5000, dropout=0)).run()
     assert abs(report.view.correlation) < 6 * report.view.chance
     counts = np.bincount(vectors.received >> np.uint32(report.ring_bits - 3), minlength=8)
     assert counts.min() > 500  # 625 expected in each, give or take 25
@@ -243,7 +253,7 @@ class Tampered(dict[str, Pixels]):
     [(2, "the sum is wrong in"), (4, "the mean is off by")],  # 1: sent, 2: sum checked, 3: timed, 4: mean checked
 )
 def test_a_wrong_result_is_an_error(reading: int, complaint: str) -> None:
-    demo = Demo(Settings(clients=5, length=100, dropout=0))
+    demo = Demo(DemoSettings(clients=5, length=100, dropout=0))
     demo.pixels = Tampered(demo.pixels, reading)
     with pytest.raises(VerificationError, match=complaint):
         demo.run()
@@ -262,7 +272,7 @@ class Watched(dict[str, Pixels]):
 
 
 def test_rows_tell_how_far_it_has_come() -> None:
-    demo = Demo(Settings(clients=12, length=100, dropout=0.34))
+    demo = Demo(DemoSettings(clients=12, length=100, dropout=0.34))
     assert not any(row.done or row.asked for row in demo.rows())
     seen: list[tuple[StepView, ...]] = []
     demo.pixels = Watched(demo.pixels, lambda: seen.append(demo.rows()))

@@ -14,7 +14,10 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 DECLARED: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
 OLDEST = [requirement.replace(">=", "==") for requirement in DECLARED]
-COMMANDS = ["run", "resume", "init", "demo", "plan", "audit", "reproduce", "bench", "bench secagg", "bench topologies"]
+COMMANDS = [
+    *("run", "resume", "init", "demo", "plan", "audit", "explore", "reproduce"),
+    *("bench", "bench secagg", "bench topologies"),
+]
 
 
 def install(python: Path, *what: str) -> None:
@@ -60,6 +63,7 @@ def test_the_command_line_works(python: Path, tmp_path: Path) -> None:
     assert "No client can be singled out" in coterie(python, tmp_path, "audit", "log.csv")
     assert json.loads(coterie(python, tmp_path, "bench", "secagg", "--clients=10", "--length=100", "--json"))
     assert "[cohort]" in coterie(python, tmp_path, "init", "-")
+    assert "Written: site/index.html" in coterie(python, tmp_path, "explore", "--export=site")
     assert f"pip install '{ROOT}[train]'" in coterie(python, tmp_path, "run", status=2)
 
 

@@ -39,8 +39,7 @@ from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
 from coterie.runs.algorithms import ALGORITHMS
 from coterie.runs.algorithms.fedavg import FederatedAveraging
 from coterie.runs.engine.run import TrainingRun
-from coterie.runs.records.record import RoundRecord
-from coterie.runs.records.stop import Stop
+from coterie.runs.records.record import RoundRecord, Stop
 from coterie.runs.records.summary import Summary
 from coterie.runs.report.figures import FIGURES, Captioned, PageContents, PageFigure
 from coterie.runs.report.observers import Observer
@@ -51,6 +50,7 @@ from coterie.settings import Option, Settings
 from coterie.training.data.dataset import Dataset
 from coterie.training.data.datasets import DATASETS, Source
 from coterie.training.evaluate import Score
+from coterie.training.metrics import METRICS, Metric
 from coterie.training.models import MODELS
 
 SMALL = (
@@ -106,6 +106,29 @@ def run(coterie: Command) -> Callable[..., Output]:
         return coterie("run", "--out", "run", "--json", *changes)
 
     return play
+
+
+# A metric, which is the same for all models.
+
+
+@pytest.mark.usefixtures("metric")
+def test_a_metric_is_recorded_shown_and_can_end_a_run(coterie: Command, run: Command) -> None:
+    played = run('training.metrics=["hope"]', "stopping.metric=hope", "stopping.patience=1")
+    assert played.status == 0, played.text
+    assert played.record["extras"] == {"hope": 0.25}
+    assert "hope has not improved" in played.record["stopped"]
+    page = Path("run/report.html").read_text()
+    assert "On the test examples: hope 25.0%." in page
+    assert "<br>hope: %{y:.1%}" in page.replace("\\u003c", "<")
+    with Path("run/metrics.csv").open(newline="") as file:
+        assert [row["hope"] for row in csv.DictReader(file)] == ["0.25", "0.25"]
+    assert "top3_accuracy | absolute_error | hope" in coterie("init", "-").text
+    assert "'hope'" in coterie("run", "--set", 'training.metrics=["despair"]').text
+
+
+@pytest.fixture
+def metric(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METRICS, "hope", Metric(lambda _outputs, _labels: 0.25))
 
 
 # A policy, which keeps clients together in threes.

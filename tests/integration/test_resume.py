@@ -21,6 +21,7 @@ from coterie.cohorts.ledger import Entry, Ledger
 from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.roster import Client
 from coterie.errors import ConfigError, InputError, LedgerTampered, TrainingError
+from coterie.locks import locked
 from coterie.runs.engine.build import build_run
 from coterie.runs.engine.federation import find_federation
 from coterie.runs.engine.promise import read_promise
@@ -30,7 +31,6 @@ from coterie.runs.report.observers import Observer
 from coterie.runs.sections.collusion import session_colluders
 from coterie.runs.settings.toml import load_config
 from coterie.runs.storage.folder import SECRET_BYTES, Checkpoint, RunFolder
-from coterie.runs.storage.lock import locked
 
 RESUME = "import typer; from coterie.cli.run import resume; typer.run(resume)"
 PROGRAM = Path(__file__).with_name("run_crashes.py")

@@ -29,8 +29,7 @@ from coterie.errors import ConfigError, TrainingError
 from coterie.host import install_command
 from coterie.rounds import Member
 from coterie.runs.engine import cohort_rounds
-from coterie.runs.engine.curriculum import make_schedule
-from coterie.runs.engine.federation import find_federation
+from coterie.runs.engine.federation import find_federation, make_schedule
 from coterie.runs.engine.lazy_map import LazyMap
 from coterie.runs.engine.run import RunResult, TrainingRun
 from coterie.runs.records.record import CLOCKS, RoundRecord

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from coterie.attacks.active_membership.inference import infer
-from coterie.attacks.active_membership.methods import COMMON, AttackedDescent, Recipe
+from coterie.attacks.active_membership.methods import COMMON, AttackedDescent
 from coterie.attacks.active_membership.records import DealtRecords
+from coterie.attacks.active_membership.settings import ActiveMembershipSettings
 from coterie.attacks.active_membership.statistics import InferenceSuccess
-from coterie.attacks.active_membership.tasks import Classification
-from coterie.attacks.active_membership.trial import AttackSchedule, infer_without_targets, play
+from coterie.attacks.active_membership.tasks import Classification, infer
+from coterie.attacks.active_membership.trial import infer_without_targets, play
 from coterie.reports.intervals import share_interval
 
 SEEDS = range(4)
@@ -20,7 +20,9 @@ def all_dealt() -> list[DealtRecords]:
 
 
 def test_a_model_that_saw_no_target_is_right_half_the_time(all_dealt: list[DealtRecords]) -> None:
-    found = InferenceSuccess([infer_without_targets(dealt, Recipe(), 100) for dealt in all_dealt])
+    found = InferenceSuccess(
+        [infer_without_targets(dealt, ActiveMembershipSettings(rounds=100)) for dealt in all_dealt]
+    )
     low, high = found.interval
     assert low < 0.5 < high
     assert not found.beats_guess
@@ -35,8 +37,10 @@ def test_a_random_model_is_right_half_the_time() -> None:
 
 
 def test_the_attack_beats_a_guess_on_fedavg_and_watching_tells_less(all_dealt: list[DealtRecords]) -> None:
-    schedule = AttackSchedule(threshold=0.9, patience=200, rounds=300, looks=1)
-    played = [play("fedavg", dealt, Recipe(), schedule, (0.0, 0.75)) for dealt in all_dealt]
+    played = [
+        play("fedavg", dealt, ActiveMembershipSettings(threshold=0.9, patience=200, rounds=300), (0.0, 0.75), looks=1)
+        for dealt in all_dealt
+    ]
     watched, attacked = (
         InferenceSuccess([trial.courses[number].last.inferred[COMMON] for trial in played]) for number in (0, 1)
     )
@@ -55,7 +59,7 @@ def test_members_learnt_by_heart_are_recovered_exactly() -> None:
     for number, row in enumerate(dealt.targets.x):
         other = (dealt.targets.y[number] + rng.integers(1, 10)) % 10
         dealt.targets.y[number] = known.get(row.tobytes(), other)
-    descent = AttackedDescent("fedavg", dealt, Recipe())
+    descent = AttackedDescent("fedavg", dealt, ActiveMembershipSettings())
     for _ in range(1500):
         descent.train()
     found = infer(dealt.task, descent.answers()[COMMON], dealt.targets.y, dealt.members)
@@ -72,14 +76,24 @@ class TestForecasts:
     """The same for numbers: errors in place of wrong classes."""
 
     def test_a_model_that_saw_no_target_is_right_half_the_time(self, forecasts: list[DealtRecords]) -> None:
-        found = InferenceSuccess([infer_without_targets(dealt, Recipe(step=0.02), 300) for dealt in forecasts])
+        found = InferenceSuccess(
+            [infer_without_targets(dealt, ActiveMembershipSettings(step=0.02, rounds=300)) for dealt in forecasts]
+        )
         low, high = found.interval
         assert low < 0.5 < high
         assert not found.beats_guess
 
     def test_the_attack_beats_a_guess_on_fedavg(self, forecasts: list[DealtRecords]) -> None:
-        schedule = AttackSchedule(threshold=0.9, patience=100, rounds=1000, looks=1)
-        played = [play("fedavg", dealt, Recipe(step=0.02), schedule, (0.75,)) for dealt in forecasts]
+        played = [
+            play(
+                "fedavg",
+                dealt,
+                ActiveMembershipSettings(step=0.02, threshold=0.9, patience=100, rounds=1000),
+                (0.75,),
+                looks=1,
+            )
+            for dealt in forecasts
+        ]
         assert InferenceSuccess([trial.courses[0].last.inferred[COMMON] for trial in played]).beats_guess
 
     def test_members_learnt_by_heart_are_recovered_exactly(self) -> None:
@@ -90,7 +104,7 @@ class TestForecasts:
         known = {row.tobytes(): number for row, number in zip(dealt.honest.x, dealt.honest.y, strict=True)}
         for number, row in enumerate(dealt.targets.x):
             dealt.targets.y[number] = known.get(row.tobytes(), 3 * rng.choice([-1, 1]))
-        descent = AttackedDescent("fedavg", dealt, Recipe(step=0.02))
+        descent = AttackedDescent("fedavg", dealt, ActiveMembershipSettings(step=0.02))
         for _ in range(4000):
             descent.train()
         found = infer(dealt.task, descent.answers()[COMMON], dealt.targets.y, dealt.members)

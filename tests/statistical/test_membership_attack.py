@@ -5,10 +5,18 @@ from functools import cache
 import numpy as np
 import pytest
 
-from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, Game, PassiveTrial, play_trial
+from coterie.attacks.membership.measure import (
+    CLIENT,
+    NOTHING,
+    SECURE,
+    SPARSE,
+    PassiveMembership,
+    PassiveTrial,
+    play_trial,
+)
 from coterie.reports.intervals import mean_interval
 
-GAME = Game(
+GAME = PassiveMembership(
     model="softmax-regression",
     examples=10,
     cohorts=(5,),

@@ -7,7 +7,7 @@ from coterie.attacks.faces.measure import CCESA, GLOBAL, GUESS, PLAIN, SA, Faces
 from coterie.attacks.federation import Federation
 from coterie.attacks.imprint.layer import Imprinter
 from coterie.attacks.inversion.descent import Budget
-from coterie.attacks.inversion.target import ALONE, MEAN, InversionTarget, Origin
+from coterie.attacks.inversion.measure import ALONE, MEAN, InversionTarget, Origin
 
 
 def test_an_update_of_noise_gives_no_more_than_guessing_by_label() -> None:

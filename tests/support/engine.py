@@ -10,13 +10,23 @@ import numpy as np
 
 from coterie.cohorts.ledger import Ledger
 from coterie.deployment.aggregator import Aggregator
-from coterie.deployment.engine import AppReply, Arrays, Assignment, Hello, NodeRequest, Task, Trip, TripReply
+from coterie.deployment.engine import (
+    HELLO,
+    STEP,
+    AppReply,
+    Arrays,
+    Assignment,
+    Delivery,
+    Hello,
+    NodeRequest,
+    Task,
+    Trip,
+    TripReply,
+)
 from coterie.deployment.enrolment import Enrolment
-from coterie.deployment.node import Node, NodeSettings, run_config_digest
-from coterie.deployment.reasons import word_for
-from coterie.deployment.responder import Responder
+from coterie.deployment.node import run_config_digest
+from coterie.deployment.reception import Reception
 from coterie.deployment.settings import PrivateSettings
-from coterie.errors import CoterieError
 
 App = Callable[[int, Arrays], AppReply]
 """Trains on the node of this number."""
@@ -52,6 +62,36 @@ class DirectRequest(NodeRequest):
         return self._app(self._node, self._model if model is None else model)
 
 
+class DirectDelivery(Delivery[TripReply]):
+    """A trip that was handed to a node as it is."""
+
+    def __init__(self, trip: Trip, node: int, app: App) -> None:
+        self._trip, self._node, self._app = trip, node, app
+        self.function = trip.function
+
+    def kind(self) -> str | None:
+        return HELLO if self._trip.hello else STEP
+
+    def about(self) -> str:
+        return self._trip.about
+
+    def hello(self) -> Hello:
+        trip, shown = self._trip, self._trip.rosters.get(self._node, ())
+        return Hello(RUN, self._node, RUN_CONFIG, trip.prekeys, trip.renew, shown, trip.vouchers)
+
+    def request(self) -> NodeRequest:
+        return DirectRequest(self._trip, self._node, self._app)
+
+    def pass_on(self) -> TripReply:
+        return TripReply(self._node, b"the app's own reply")
+
+    def reply(self, payload: bytes) -> TripReply:
+        return TripReply(self._node, payload)
+
+    def refuse(self, word: str) -> TripReply:
+        return TripReply(self._node, reason=self._trip.asked.refusal(word))
+
+
 class DirectCarrier:
     """Calls the nodes one after the other; those in ``away`` do not answer."""
 
@@ -72,20 +112,7 @@ class DirectCarrier:
             if node in self.away and not trip.hello:
                 yield TripReply(node, reason="went away")
                 continue
-            responder = Responder(Node(NodeSettings.read({"partition-id": node})))
-            try:
-                if trip.hello:
-                    payload = responder.introduce(
-                        Hello(
-                            RUN, node, RUN_CONFIG, trip.prekeys, trip.renew, trip.rosters.get(node, ()), trip.vouchers
-                        )
-                    )
-                else:
-                    payload = responder.answer(DirectRequest(trip, node, self._app))
-            except CoterieError as error:
-                yield TripReply(node, reason=trip.asked.refusal(word_for(error)))
-            else:
-                yield TripReply(node, payload)
+            yield Reception().receive({"partition-id": node}, DirectDelivery(trip, node, self._app))
 
 
 def name_of(arrays: Arrays) -> bytes:

@@ -12,8 +12,7 @@ import msgspec
 from tests.support.cast import make_terms
 from tests.support.world import Scene, flipped, robbed
 
-from coterie.attacks.malicious_server.actions import announce, deliver, show_book
-from coterie.attacks.malicious_server.server import Person
+from coterie.attacks.malicious_server.server import Person, announce, deliver, show_book
 from coterie.crypto.signing import each_signature_once
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
 from coterie.secagg import Terms

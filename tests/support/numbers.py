@@ -40,7 +40,7 @@ _NO_CLAIM = re.compile(
 )
 _NOTE = re.compile(r"<!-- numbers: (?P<body>.*?)-->", re.DOTALL)
 _HEAD = re.compile(r"(?P<minutes>[\d.]+) minutes?(?:; (?P<why>.+))?")
-_FENCE = re.compile(r"^ *```(\w*)")
+_FENCE = re.compile(r"^ *```([\w{]*)")
 _COMMAND = re.compile(r"^(?:\$ )?(?:coterie|pytest|make|pip|flwr|python)\b")
 
 

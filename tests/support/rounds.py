@@ -10,18 +10,20 @@ from tests.support.cast import identity_for, names
 from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.circles import random_circles
 from coterie.cohorts.ledger import Ledger
-from coterie.cohorts.memory import MemoryFile
+from coterie.cohorts.memory import ClientMemory, MemoryFile
 from coterie.cohorts.policies import MultiRound, Policy
 from coterie.cohorts.prekey_stock import PrekeyStock
 from coterie.cohorts.roster import Client, Roster
-from coterie.rounds import Coordinator, Floor, Member, RoundResult, SessionSettings
+from coterie.rounds import Coordinator, Floor, Member, Round, RoundResult, SessionSettings
 from coterie.rounds.coordinator import SessionShape
-from coterie.secagg import Aggregate, ThreatMode
+from coterie.secagg import Aggregate, Step, ThreatMode
 from coterie.secagg.protocols import SessionProtocol
 from coterie.transports.faults import Faults
 from coterie.transports.memory import Carrier, OfferedPrekeys
 
 BITS, LENGTH = 16, 4
+ME = "client-02"
+"""Whose memory a :class:`Stage` shows."""
 
 
 def make_roster(size: int = 24, privacy: int = 3, seed: int = 1) -> Roster:
@@ -112,3 +114,39 @@ class Population:
         self.carrier.faults = faults or Faults()
         self.carrier.play(opened, self.members)
         return opened.result
+
+
+class Stage:
+    """A round that a test moves step by step; clients keep their memories on disk, as nodes do."""
+
+    def __init__(self, folder: Path, mode: ThreatMode = ThreatMode.ACTIVE_SERVER, size: int = 6) -> None:
+        self.ledger = Ledger.open(folder / "ledger.db")
+        self.path, self.mode, self.size = folder / "clients.db", mode, size
+        self.population = self.processes()
+        self.members = self.population.members
+        self.round = self.open(1)
+        self.inbox = self.round.invite()
+
+    def processes(self) -> Population:
+        """Everybody in a process that starts anew, with its memory and nothing else."""
+        roster = make_roster(self.size)
+        return Population(
+            roster, self.ledger, self.size, memories=self.path, mode=self.mode, two_trips=True, durable=True
+        )
+
+    def open(self, number: int) -> Round[Aggregate]:
+        return self.population.coordinator.open(number, np.ones(self.size, bool), np.random.default_rng(0))
+
+    def until(self, step: Step, gone: tuple[str, ...] = ()) -> "Stage":
+        while self.round.step is not step:
+            for name, message in self.inbox.items():
+                if name not in gone:
+                    assert self.round.receive(name, self.members[name].answer(message)) is None
+            self.inbox = self.round.close()
+        return self
+
+    @property
+    def memory(self) -> ClientMemory:
+        memory = self.members[ME]._memory
+        assert memory is not None
+        return memory

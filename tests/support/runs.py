@@ -9,10 +9,9 @@ from coterie.arithmetic.quantize import Layout
 from coterie.auditing.auditor import Auditor
 from coterie.cohorts.ledger import Outcome
 from coterie.cohorts.policies import PolicySettings, largest_cohort
-from coterie.runs.engine.cohorts import Cohorts
+from coterie.runs.engine.cohorts import Cohorts, make_selection
 from coterie.runs.engine.promise import make_promise
 from coterie.runs.engine.protection import make_protection
-from coterie.runs.engine.selection import make_selection
 from coterie.runs.records.promise import Promise
 from coterie.runs.records.record import RoundRecord
 from coterie.runs.records.summary import Summary
@@ -75,11 +74,8 @@ def summarised(records: list[RoundRecord], yardstick: Yardstick = ACCURACY, /, *
     """Sum the records up, for a run with these settings, written with __ for the dot."""
     keys = {key.replace("__", "."): value for key, value in settings.items()}
     config: RunConfig = make_config({"rounds": max(1, len(records)), "clients.count": CLIENTS, **keys})
-    return Summary.of(
-        config,
-        client_names(),
-        1234,
-        records,
+    return replace(
+        Summary.of(config, client_names(), 1234, records),
         promise=promised(config),
         protocol="a graph",
         assumptions=("Nobody lies.",),

@@ -11,8 +11,7 @@ import msgspec
 from tests.support.cast import make_terms
 from tests.support.world import Scene
 
-from coterie.attacks.malicious_server.actions import announce, deliver, show_book
-from coterie.attacks.malicious_server.server import Person
+from coterie.attacks.malicious_server.server import Person, announce, deliver, show_book
 from coterie.graphs.topology import Harary
 from coterie.secagg.messages import Advertisement, Confirmation
 

@@ -25,7 +25,7 @@ from coterie.planning.session import recommend
 MATRICES = st.integers(1, 5).flatmap(
     lambda width: st.lists(st.lists(st.integers(0, 1), min_size=width, max_size=width), min_size=1, max_size=6)
 )
-PACKAGES = ("arithmetic", "cohorts", "demo", "graphs", "privacy", "secagg", "training")
+PACKAGES = ("arithmetic", "cohorts", "graphs", "privacy", "secagg", "training")
 
 
 def loaded_after(statement: str) -> set[str]:

@@ -34,12 +34,16 @@ def read(name: str) -> Any:  # noqa: ANN401 - a document has no one type
     return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
 
 
-def commands(*arguments: str) -> list[str]:
-    """List what make would run, as if everything was installed."""
+def make(*arguments: str) -> "subprocess.CompletedProcess[str]":
     inherited = {"ARGS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}  # of the make that runs these tests
     environment = {name: value for name, value in os.environ.items() if name not in inherited}
-    asked = ["make", "--dry-run", "--old-file=.venv/.dev", *arguments]
-    result = subprocess.run(asked, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    return subprocess.run(["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def commands(*arguments: str) -> list[str]:
+    """List what make would run, as if everything was installed."""
+    result = make("--dry-run", "--old-file=.venv/.dev", *arguments)
+    assert result.returncode == 0, result.stderr
     return [line.strip() for line in result.stdout.splitlines()]
 
 
@@ -50,16 +54,35 @@ def test_one_package_is_tested_without_the_coverage_gate() -> None:
     assert "--cov" not in only
 
 
-def test_everything_a_change_must_pass_is_the_checks_and_the_whole_suite() -> None:
-    assert commands("test") == [*commands("lint", "types", "layers"), *commands("unit")]
-    assert (ROOT / ".ci/run").read_text(encoding="utf-8").rstrip().endswith("\nmake test")
-
-
-def test_coverage_is_that_of_the_whole_suite_and_has_a_least_share() -> None:
+def test_everything_a_change_must_pass_is_the_checks_the_whole_suite_and_its_coverage() -> None:
     suite, gate = commands("coverage")
     assert suite.split(" --cov", 1)[0] == commands("unit")[0]
     assert "coverage report" in gate
     assert "--fail-under=95" in gate
+    parts = [*commands("lint"), suite, gate, *commands("types", "layers")]
+    assert [line for line in commands("test") if line in parts] == parts
+    assert (ROOT / ".ci/run").read_text(encoding="utf-8").rstrip().endswith("\nmake test")
+
+
+@pytest.mark.parametrize("failing", ["", "ruff", "mypy", "lint-imports", "pytest", "python"])
+def test_each_check_and_the_tests_decide_whether_a_change_passes(failing: str, tmp_path: Path) -> None:
+    """Programs that say their name stand for the real ones; that of Python judges the coverage."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("ruff", "mypy", "lint-imports", "pytest", "python"):
+        (programs / name).write_text(f"#!/bin/sh\necho {name} ran\nexit {int(name == failing)}\n")
+        (programs / name).chmod(0o700)
+    (tmp_path / ".dev").touch()
+    ended = make("test", f"VENV={tmp_path}")
+    assert (ended.returncode == 0) is (not failing)
+    assert f"{failing or 'pytest'} ran" in ended.stdout
+
+
+def test_a_warning_ends_the_build_of_the_site() -> None:
+    (only,) = commands("docs")
+    assert "--fail-on-warning" in only
+    assert only.endswith(" docs build/docs")
+    assert "build/" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
 
 
 def test_a_commit_is_checked_as_make_does_it() -> None:

@@ -16,6 +16,7 @@ from coterie.privacy.distributions import DISTRIBUTIONS
 from coterie.reproduce.declarations import KINDS
 from coterie.runs.algorithms import ALGORITHMS
 from coterie.training.data.datasets import DATASETS
+from coterie.training.metrics import METRICS
 from coterie.training.models import MODELS
 
 SOURCE = Path(coterie.__file__).parent
@@ -26,6 +27,7 @@ NAMES = {
     *ALGORITHMS,
     *DATASETS,
     *MODELS,
+    *METRICS,
     *ATTACKS,
     *KINDS,
     *(row.name for row in FORMATS),

@@ -6,6 +6,7 @@ use its spare bits and are reduced once at the end: 2^k divides 2^word, so the r
 each addition. On the wire an element takes exactly k bits.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -53,6 +54,14 @@ class Ring:
         """Reduce every word modulo ``2 ** bits``, in place, after sums that used the spare bits."""
         if self.bits < 8 * self.dtype.itemsize:
             np.bitwise_and(vector, self.dtype.type(self.modulus - 1), out=vector)
+
+    def sum(self, vectors: Iterable[RingVector], length: int) -> RingVector:
+        """Return the sum of vectors of this length; zeros if there are none."""
+        total = self.zeros(length)
+        for vector in vectors:
+            total += vector
+        self.reduce(total)
+        return total
 
     def lift(self, vector: RingVector) -> npt.NDArray[np.signedinteger[Any]]:
         """Return the integers in [-h, h), h = 2^(bits-1), that the elements stand for: ((x + h) mod 2h) - h.
@@ -113,12 +122,13 @@ class Ring:
         if len(packed) != size:
             raise InputError(f"{length} elements of {self.bits} bits take {size} bytes, not {len(packed)}")
         whole, rest = divmod(self.bits, 8)
-        vector = self.zeros(length)
+        vector, word = self.zeros(length), np.empty(length, self.dtype)
         if rest:
-            vector |= _join_bit_planes(packed[whole * length :].reshape(rest, -1), length)
+            vector[:] = _join_bit_planes(packed[whole * length :].reshape(rest, -1), length)
         for plane in packed[: whole * length].reshape(whole, length)[::-1]:
             vector <<= 8
-            vector |= plane
+            word[:] = plane  # a cast by itself is vectorised, one within the next line is not
+            vector |= word
         return vector
 
 

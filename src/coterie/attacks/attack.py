@@ -16,6 +16,8 @@ from coterie.reports.findings import Findings
 
 OnProgress: TypeAlias = Callable[[str, float], None]
 """Called with what is being done and which share of everything is done, from 0 to 1."""
+OnShare: TypeAlias = Callable[[float], None]
+"""Called with the share of one computation that is done."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,15 @@ class Attack(Protocol):
     def measure(self, watch: OnProgress) -> Any:  # noqa: ANN401  (results of its own, which its report takes)
         """Run the attack with and without its defence; the results depend on the settings alone."""
         ...
+
+
+def ignore_progress(_share: float) -> None:
+    """Do nothing: for callers that do not show progress."""
+
+
+def within(watch: OnShare, start: float, length: float) -> OnShare:
+    """Return a callback for one part of a computation, which begins at ``start`` and takes ``length`` of the whole."""
+    return lambda share: watch(start + share * length)
 
 
 def run_attack(attack: Attack, watch: OnProgress) -> Findings:

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.arithmetic import FloatArray
-from coterie.attacks.progress import OnShare, ignore_progress
+from coterie.attacks.attack import OnShare, ignore_progress
 from coterie.cohorts.circles import Circles, Indices, Mask, random_circles
 from coterie.cohorts.policies import POLICIES, Policy, PolicySettings
 from coterie.errors import ConfigError

@@ -12,6 +12,7 @@ from coterie.reports.findings import Strip, Table
 from coterie.reports.intervals import mean_and_spread, mean_interval
 
 ORIGINAL = "original"
+_SHOWN = 10  # pictures of a trial on a page
 
 
 class Reading(NamedTuple):
@@ -46,9 +47,9 @@ class Trial:
             float(np.mean(nearest(guesses, self.crowd, self.crowd_names) == self.names)),
         )
 
-    def strip(self, title: str, caption: str, most: int = 10) -> Strip:
+    def strip(self, title: str, caption: str) -> Strip:
         """Return some of the pictures for a page, the originals first."""
-        rows = [(ORIGINAL, self.originals[:most]), *((row, drawn[:most]) for row, drawn in self.drawn.items())]
+        rows = [(row, pictures[:_SHOWN]) for row, pictures in {ORIGINAL: self.originals, **self.drawn}.items()]
         return Strip(title, rows, caption)
 
 

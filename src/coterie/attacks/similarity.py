@@ -34,21 +34,21 @@ def psnr(originals: Pictures, guesses: Pictures) -> Reals:
     return np.asarray(-10 * np.log10(np.maximum(squared_error(originals, guesses), least)))
 
 
-def ssim(originals: Pictures, guesses: Pictures, window: int = WINDOW) -> Reals:
+def ssim(originals: Pictures, guesses: Pictures) -> Reals:
     """Return the structural similarity (Wang et al. 2004): 1 for the same picture, about 0 for unrelated ones.
 
-    For x and y within a square of ``window`` x ``window`` pixels, with the constants c1 = 0.01^2 and c2 = 0.03^2,
+    For x and y within a square of 7 x 7 pixels (:data:`WINDOW`), with the constants c1 = 0.01^2 and c2 = 0.03^2,
 
         (2 mean(x) mean(y) + c1) (2 cov(x, y) + c2) / ((mean(x)^2 + mean(y)^2 + c1) (var(x) + var(y) + c2)),
 
     averaged over all such squares, and over the colours. Pixels of a square count alike, without Gaussian weights.
     """
     _check(originals, guesses)
-    if min(originals.shape[1:3]) < window:
-        raise InputError(f"pictures of {originals.shape[1]} x {originals.shape[2]} hold no square of {window} pixels")
-    x, y = (_squares(pictures, window) for pictures in (originals, guesses))
+    if min(originals.shape[1:3]) < WINDOW:
+        raise InputError(f"pictures of {originals.shape[1]} x {originals.shape[2]} hold no square of {WINDOW} pixels")
+    x, y = (_squares(pictures) for pictures in (originals, guesses))
     mean_x, mean_y = x.mean(-1), y.mean(-1)
-    pixels = window * window
+    pixels = WINDOW * WINDOW
     unbiased = pixels / (pixels - 1)
     var_x, var_y = unbiased * x.var(-1), unbiased * y.var(-1)
     covariance = unbiased * ((x * y).mean(-1) - mean_x * mean_y)
@@ -95,10 +95,10 @@ class PixelScale:
         return scaled[:, 0] if scaled.shape[1] == 1 else np.moveaxis(scaled, 1, -1)
 
 
-def _squares(pictures: Pictures, window: int) -> npt.NDArray[np.float64]:
+def _squares(pictures: Pictures) -> npt.NDArray[np.float64]:
     """Return the pixels of every square of the pictures, along the last axis."""
-    squares = np.lib.stride_tricks.sliding_window_view(pictures, (window, window), (1, 2))
-    return squares.reshape(*squares.shape[:-2], window * window)
+    squares = np.lib.stride_tricks.sliding_window_view(pictures, (WINDOW, WINDOW), (1, 2))
+    return squares.reshape(*squares.shape[:-2], WINDOW * WINDOW)
 
 
 def _check(originals: Pictures, guesses: Pictures) -> None:

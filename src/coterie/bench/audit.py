@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
@@ -16,12 +18,13 @@ from time import perf_counter, process_time
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.bench.fresh_process import run_alone
-from coterie.errors import RoundAborted
-from coterie.host import peak_rss_bytes
+from coterie.bench.machine import run_alone
+from coterie.errors import ConfigError, RoundAborted
+from coterie.host import install_command, peak_rss_bytes
 
 CIRCLE = 10
 _LIMIT = 4_000_000_000  # bytes of a log, unpacked: these logs are known
+_ROUNDS_IN_GROUP = 1_000  # in a row group of a Parquet file
 
 
 class LogKind(StrEnum):
@@ -168,4 +171,19 @@ def _write_jsonl(path: Path, rounds: Iterator[NDArray[np.int64]]) -> None:
             file.write(json.dumps({"round": number, "clients": [f"c{client}" for client in row.tolist()]}) + "\n")
 
 
-_WRITERS = {"csv": _write_csv, "jsonl": _write_jsonl}
+def _write_parquet(path: Path, rounds: Iterator[NDArray[np.int64]]) -> None:
+    """Write a row for each round and client; a row group has about as many rows as pyarrow would give it."""
+    try:
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ModuleNotFoundError:
+        raise ConfigError(f"Parquet files need pyarrow: {install_command('parquet')}") from None
+    schema = arrow.schema([("round", arrow.int64()), ("client", arrow.string())])
+    numbered = enumerate(rounds, 1)
+    with parquet.ParquetWriter(path, schema) as writer:
+        while some := list(islice(numbered, _ROUNDS_IN_GROUP)):
+            members = [f"c{client}" for _, row in some for client in row.tolist()]
+            labels = np.repeat([number for number, _ in some], [len(row) for _, row in some])
+            writer.write_table(arrow.table({"round": labels, "client": members}, schema))
+
+
+_WRITERS = {"csv": _write_csv, "jsonl": _write_jsonl, "parquet": _write_parquet}

@@ -12,7 +12,7 @@ from time import perf_counter, process_time
 
 import numpy as np
 
-from coterie.bench.fresh_process import run_alone
+from coterie.bench.machine import run_alone
 from coterie.bench.settings import LedgerSettings
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.ledger_entry import EntryKind

@@ -1,14 +1,24 @@
-"""The limit of this machine: how fast it generates keystream."""
+"""Measurements on this machine: the best of several, in a process of their own, and the limits of its cryptography."""
 
+import multiprocessing
 import os
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from time import thread_time
+from typing import ParamSpec, TypeVar
 
 from coterie.arithmetic.ring import Ring
+from coterie.crypto import signing
+from coterie.crypto.agreement import PrivateKey
+from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.keystream import SEED_BYTES, generate
 from coterie.secagg.masking import mask_vector
+from coterie.secagg.messages import checksum
 
 _REPEATS = 7
+_SOME = 20  # operations of each kind that are timed, for any number of them
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def keystream_ratio(ring: Ring, length: int, degree: int) -> float:
@@ -34,6 +44,41 @@ def keystream_ratio(ring: Ring, length: int, degree: int) -> float:
     return masking / generating
 
 
+def server_limit(ring: Ring, length: int, *, survivors: int, agreements: int, signatures: int) -> float:
+    """Return the seconds that the cryptography of a server takes by itself.
+
+    It is a checksum of each survivor's masked vector, a key agreement for each mask that a dropout left on a survivor,
+    the expansion of a seed for each survivor and each of these masks, and the check of all signatures.
+    """
+    entropy = SystemEntropy()
+    key, peer = (PrivateKey.generate(entropy, "key") for _ in range(2))
+    vector, packed = ring.zeros(length), bytes(ring.packed_size(length))
+    seeds = [os.urandom(SEED_BYTES) for _ in range(_SOME)]
+
+    checking, agreeing, expanding = best_seconds(
+        _several(lambda: checksum(packed)),
+        _several(lambda: key.agree(peer.public, b"", SEED_BYTES)),
+        lambda: mask_vector(vector, seeds, ()),
+    )
+    spent = survivors * checking + agreements * agreeing + (survivors + agreements) * expanding
+    return spent / _SOME + signatures * verification_seconds()
+
+
+def verification_seconds() -> float:
+    """Return the seconds that it takes to verify one signature."""
+    identity = signing.Identity.generate(SystemEntropy())
+    signature = identity.sign(b"")
+    return best_seconds(_several(lambda: signing.verify(identity.public, signature, b"")))[0] / _SOME
+
+
+def _several(work: Callable[[], object]) -> Callable[[], None]:
+    def repeat() -> None:
+        for _ in range(_SOME):
+            work()
+
+    return repeat
+
+
 def best_seconds(*works: Callable[[], None]) -> list[float]:
     """Run each function several times, in turns, and return its best time on this thread: interruptions add time."""
     times = [[_seconds(work) for work in works] for _ in range(_REPEATS)]
@@ -44,3 +89,9 @@ def _seconds(work: Callable[[], None]) -> float:
     began = thread_time()
     work()
     return thread_time() - began
+
+
+def run_alone(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a function of a module in a new process, so that its peak memory is that of this work alone."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+        return executor.submit(work, *args, **kwargs).result()

@@ -20,6 +20,10 @@ from coterie.graphs.failures import ThreatModel
 from coterie.graphs.search import search_harary
 from coterie.graphs.topology import Topology
 
+_STEP_GROWTH = 1.3
+_SESSION_GROWTH = 1.25
+_PEAK_GB = 1.0
+
 
 @dataclass(frozen=True)
 class ScaleRow:
@@ -41,6 +45,43 @@ class ScaleRow:
         """Return how each cost of a client grew since the smallest session, and that of the session per client."""
         steps = {step: spent / first.client_ms[step] for step, spent in self.client_ms.items()}
         return {**steps, "session": self.session_s / first.session_s / (self.clients / first.clients)}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A cost that the largest session is held against."""
+
+    what: str
+    measured: float
+    most: float
+
+    @property
+    def ratio(self) -> float:
+        """The measured cost, relative to the target; at most 1 if it is met."""
+        return self.measured / self.most
+
+
+def find_targets(same_degree: Sequence[ScaleRow], planned: Sequence[ScaleRow]) -> list[Target]:
+    """Return the targets: how a client's steps and the session may grow, and the memory of the largest session."""
+    found = []
+    if same_degree:
+        growth, sizes = same_degree[-1].growth_from(same_degree[0]), _sizes(same_degree)
+        found += [
+            Target(f"growth of a client's {step} step, {sizes}", growth[step], _STEP_GROWTH)
+            for step in ("mask", "reveal")
+        ]
+    if planned:
+        last = planned[-1]
+        session = last.growth_from(planned[0])["session"]
+        found += [
+            Target(f"growth of the session for each client, {_sizes(planned)}", session, _SESSION_GROWTH),
+            Target(f"peak memory of {last.clients:,} clients, in GB", last.peak_rss_bytes / 1e9, _PEAK_GB),
+        ]
+    return found
+
+
+def _sizes(rows: Sequence[ScaleRow]) -> str:
+    return f"{rows[0].clients:,} to {rows[-1].clients:,} clients"
 
 
 def workloads(settings: ScaleSettings) -> list[tuple[Workload, bool]]:

@@ -21,11 +21,11 @@ import numpy as np
 
 from coterie.arithmetic.quantize import Layout
 from coterie.arithmetic.ring import RingVector
-from coterie.bench.machine import keystream_ratio
+from coterie.bench.machine import keystream_ratio, server_limit, verification_seconds
 from coterie.bench.rivals import flower_secagg as flower
 from coterie.bench.workload import Workload
 from coterie.errors import ConfigError, RoundAborted
-from coterie.graphs.topology import Complete, Harary, Topology
+from coterie.graphs.topology import Complete, Graph, Harary, Topology
 from coterie.host import peak_rss_bytes
 from coterie.rounds import one_off
 from coterie.secagg.rules import graph_seed
@@ -65,7 +65,8 @@ class Measurement:
     graph and to check that the survivors are connected: clients in one process share that work, a client on its own
     would add it to each step that needs it. ``masked_vector_ratio`` is the size of the message to the size of its
     numbers, length x bits / 8. ``keystream_ratio`` is defined by :func:`~coterie.bench.machine.keystream_ratio`, at
-    this length and degree.
+    this length and degree. ``server_limit_ms`` is what :func:`~coterie.bench.machine.server_limit` measures for this
+    session.
     """
 
     costs: SessionCosts
@@ -77,6 +78,20 @@ class Measurement:
     graph_ms: float
     masked_vector_ratio: float
     keystream_ratio: float
+    server_processor_ms: float
+    server_limit_ms: float
+    signatures: Mapping[str, int]
+    """How many signatures a client verifies in each step in which it verifies any."""
+    signatures_ms: float
+    """What verifying all of them takes by itself."""
+
+    @property
+    def server_ratio(self) -> float | None:
+        """How many times as long the server takes as its cryptography by itself, in processor time.
+
+        Known with one worker only: with more of them, clients work at the same time.
+        """
+        return self.server_processor_ms / self.server_limit_ms if self.workers == 1 else None
 
 
 @dataclass(frozen=True)
@@ -121,6 +136,7 @@ def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -
     vector_bytes = int(statistics.median(report.steps[Step.MASK].upload_bytes))
     graph = terms.graph(graph_seed(terms, ()))
     degree = statistics.mean(graph.degree(client) for client in range(workload.clients))
+    signatures = client_signatures(workload, degree)
     return Measurement(
         costs=SessionCosts(
             client_ms={str(step): 1e3 * seconds for step, seconds in client_s.items()},
@@ -138,6 +154,41 @@ def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -
         graph_ms=1e3 * _graph_seconds(workload),
         masked_vector_ratio=vector_bytes / (workload.length * terms.bits / 8),
         keystream_ratio=keystream_ratio(terms.ring, terms.length, round(degree)),
+        server_processor_ms=1e3 * report.server_processor_seconds,
+        server_limit_ms=1e3 * _server_limit(workload, graph),
+        signatures=signatures,
+        signatures_ms=1e3 * sum(signatures.values()) * verification_seconds() if signatures else 0.0,
+    )
+
+
+def client_signatures(workload: Workload, degree: float) -> dict[str, int]:
+    """Return how many signatures a typical client verifies in each step: against an active server, otherwise none.
+
+    They are of everybody else's keys, of the statements of its neighbours that are aggregated, and of a quorum that
+    confirms the survivors, without its own.
+    """
+    if not workload.active:
+        return {}
+    others = workload.clients - 1
+    lost = len(workload.vanishing)
+    return {
+        str(Step.SHARE): others,
+        str(Step.CONFIRM): round(degree * (others - lost) / others),
+        str(Step.REVEAL): workload.terms.quorum - 1,
+    }
+
+
+def _server_limit(workload: Workload, graph: Graph) -> float:
+    """Return the seconds of the server's cryptography; against an active server every client signs three messages."""
+    terms = workload.terms
+    vanished = {terms.index[client] for client in workload.vanishing}
+    survivors = workload.clients - len(vanished)
+    return server_limit(
+        terms.ring,
+        terms.length,
+        survivors=survivors,
+        agreements=sum(len(set(graph.neighbours(client)) - vanished) for client in vanished),
+        signatures=workload.clients + 2 * survivors if workload.active else 0,
     )
 
 

@@ -89,7 +89,7 @@ class TopologiesSettings(Settings):
 class TwoTripsSettings(Settings):
     """Compare two trips with the papers' five, against a malicious server: rounds that fail, time and bytes.
 
-    The sessions are real ones in this process, on the complete graph. With all defaults it takes some minutes.
+    Rounds are counted by the rules, and some of them are played. Sessions are real ones, on the complete graph.
     """
 
     clients: Annotated[
@@ -98,12 +98,19 @@ class TwoTripsSettings(Settings):
     lost: Annotated[
         tuple[float, ...], Option("Share of the clients lost on each trip; may be repeated.", least=0, most=1)
     ] = (0.05, 0.1)
-    rounds: Annotated[int, Option("Rounds to play under each protocol.", least=1, most=MOST_TRIALS)] = 200
+    rounds: Annotated[int, Option("Rounds to count under each protocol.", least=1, most=MOST_TRIALS)] = 1_000
+    sessions: Annotated[
+        int,
+        Option("Of those that fail and of those that do not, rounds to play as sessions.", least=0, most=MOST_TRIALS),
+    ] = 2
     cost_clients: Annotated[
         tuple[int, ...], Option("Clients of a session that is timed; may be repeated.", least=4, most=MOST_CLIENTS)
     ] = (12, 50, 100)
     circles: Annotated[int, Option("Size of a circle in timed sessions.", least=1, most=MOST_CLIENTS)] = 2
     length: Annotated[int, Option("Numbers of a vector in timed sessions.", least=1, most=MOST_LENGTH)] = 16_000
+    dropout: Annotated[
+        float, Option("Share of the clients whose vector is lost in timed sessions.", least=0, most=1)
+    ] = 0.0
     seed: Annotated[int, Option("Seed of who is lost; secrets are always fresh.", most=MOST_SEED)] = 0
 
 
@@ -176,7 +183,7 @@ class AuditSettings(Settings):
     cohort and exposed clients is doubled twice. Each audit runs in a process of its own. All of it takes some minutes.
     """
 
-    log_format: Annotated[Literal["csv", "jsonl"], Option("Format of the logs.", name="--format")] = "csv"
+    log_format: Annotated[Literal["csv", "jsonl", "parquet"], Option("Format of the logs.", name="--format")] = "csv"
     quick: Annotated[bool, Option("Audit small logs, to try the command.", name="--quick")] = False
     seed: Annotated[int, Option("Seed of the logs.", most=MOST_SEED)] = 0
 

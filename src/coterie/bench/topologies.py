@@ -193,10 +193,7 @@ def _run(terms: Terms, dropout: float, seed: int, observe: OnAnswer) -> SessionR
     faults = dropouts(step_dropout(dropout), seed)
     session = Session(terms, one_off(terms, vectors), Carrier(faults, 1, AnswerCount(observe)))
     aggregate = session.run()
-    plain = terms.ring.zeros(terms.length)
-    for client in aggregate.clients:
-        plain += vectors[client]
-    if not np.array_equal(aggregate.total, plain):
+    if not np.array_equal(aggregate.total, terms.ring.sum((vectors[name] for name in aggregate.clients), terms.length)):
         raise RoundAborted("the sum is not that of the survivors' vectors")
     return session.report
 

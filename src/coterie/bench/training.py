@@ -14,7 +14,7 @@ import os
 import statistics
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from itertools import chain
 from pathlib import Path
 from time import perf_counter
@@ -124,14 +124,7 @@ class RoundCost:
     @classmethod
     def of(cls, record: RoundRecord) -> "RoundCost":
         """Take the costs from a round's record."""
-        return cls(
-            record.seconds,
-            record.train_seconds,
-            record.protect_seconds,
-            record.compute_seconds,
-            record.upload_bytes,
-            record.download_bytes,
-        )
+        return cls(*(getattr(record, cost.name) for cost in fields(cls)))
 
 
 @dataclass(frozen=True)
@@ -169,14 +162,9 @@ class TrainingCosts:
 
 def typical(costs: Sequence[RoundCost]) -> RoundCost:
     """Return the median of each cost."""
-    return RoundCost(
-        statistics.median(cost.seconds for cost in costs),
-        statistics.median(cost.train_seconds for cost in costs),
-        statistics.median(cost.protect_seconds for cost in costs),
-        statistics.median(cost.compute_seconds for cost in costs),
-        statistics.median_low([cost.upload_bytes for cost in costs]),
-        statistics.median_low([cost.download_bytes for cost in costs]),
-    )
+    seconds, sizes = zip(*((astuple(cost)[:4], astuple(cost)[4:]) for cost in costs), strict=True)
+    times = map(statistics.median, zip(*seconds, strict=True))
+    return RoundCost(*times, *map(statistics.median_low, zip(*sizes, strict=True)))
 
 
 def rounds_per_minute(costs: Sequence[RoundCost]) -> float:

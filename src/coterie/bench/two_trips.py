@@ -1,13 +1,15 @@
 """Two trips beside the papers' five, against a malicious server: rounds that fail, and a client's time and bytes.
 
-All numbers are of real sessions in this process, on the complete graph. A client is lost on each trip with the same
-probability, so that fewer trips lose fewer clients. Rounds that fail are played with vectors of one number, because
-only who is there decides.
+A client is lost on each trip with the same probability, so that fewer trips lose fewer clients. Whether a round fails
+depends only on who is there, so rounds are counted by the rules of the protocol. Some of them, rounds that fail and
+rounds that do not, are then played as real sessions with real cryptography, and each must end as the rules say. Times
+and bytes are of real sessions. All are on the complete graph, in this process.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from coterie.crypto.entropy import SystemEntropy
@@ -16,13 +18,14 @@ from coterie.errors import RoundAborted
 from coterie.planning.costs import failed_rounds
 from coterie.planning.two_trips import failed_two_trips
 from coterie.rounds import one_off
+from coterie.secagg.prekeys.book import prekey_threshold
 from coterie.secagg.protocols import SessionProtocol
 from coterie.secagg.steps import Step
 from coterie.secagg.terms import Terms, ThreatMode, default_colluders
-from coterie.transports.faults import Faults, dropouts
+from coterie.transports.faults import Fault, FaultKind, Faults, dropouts
 from coterie.transports.memory import Carrier, Session, make_book
 
-BITS = 32
+BITS, SESSION_BYTES = 32, 32
 PAPERS, TWO_TRIPS = SessionProtocol.PAPERS, SessionProtocol.TWO_TRIPS
 #: Without circles two trips never need a confirmation: whoever can be summed can reveal at once.
 TRIPS = {
@@ -39,8 +42,11 @@ class FailureRow:
     lost: float
     rounds: int
     failed: dict[str, int]
+    """By the rules of each protocol."""
     expected: dict[str, float]
     """The probability that a round fails, as ``coterie plan`` computes it."""
+    sessions: dict[str, int]
+    """Rounds that were played as real sessions, and ended as the rules say."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,8 @@ class CostRow:
     download_bytes: int
     """The terms, which both protocols send, are not counted."""
     server_ms: float
+    dropout: float = 0.0
+    """Share of the clients whose vector was lost."""
 
 
 class _Population:
@@ -67,54 +75,98 @@ class _Population:
         entropy = SystemEntropy()
         names = tuple(f"client-{number:04}" for number in range(clients))
         self._identities = {name: Identity.generate(entropy) for name in names}
-        self._circles = tuple(min(number // circle, clients // circle - 1) for number in range(clients))
-        self._names, self._length, self._aligned = names, length, circle > 1
-
-    def session(self, protocol: SessionProtocol, faults: Faults | None = None) -> Session:
-        """Prepare a session under one of the protocols."""
-        terms = Terms(
-            session=SystemEntropy().draw("session", 32),
-            clients=self._names,
+        circles = tuple(min(number // circle, clients // circle - 1) for number in range(clients))
+        self._names, self._length = names, length
+        self._terms = Terms(
+            session=bytes(SESSION_BYTES),  # each session has its own
+            clients=names,
             bits=BITS,
-            length=self._length,
-            circles=self._circles if self._aligned else None,
+            length=length,
+            circles=circles if circle > 1 else None,
             mode=ThreatMode.ACTIVE_SERVER,
             identities=tuple(identity.public for identity in self._identities.values()),
         )
+
+    def some(self, share: float, seed: int) -> tuple[str, ...]:
+        """Draw a share of the clients."""
+        count = round(share * len(self._names))
+        drawn = np.random.default_rng(seed).permutation(len(self._names))[:count]
+        return tuple(self._names[client] for client in sorted(drawn))
+
+    def succeeds(self, protocol: SessionProtocol, faults: Faults) -> bool:
+        """Tell by the rules of the protocol whether a round without circles has a sum, given who is lost when."""
+        terms, there, left = self._terms, list(self._names), {}
+        for step in TRIPS[protocol]:
+            there = [name for name in there if not faults.strikes(FaultKind.DROP, step, name)]
+            left[step] = len(there)
+        if protocol is TWO_TRIPS:
+            threshold = prekey_threshold(terms)
+            return left[Step.CONTRIBUTE] >= max(terms.fewest, threshold) and left[Step.REVEAL] >= threshold
+        enough = left[Step.MASK] >= terms.fewest and left[Step.CONFIRM] >= terms.quorum
+        return enough and left[Step.REVEAL] >= terms.threshold_for(len(self._names))
+
+    def session(self, protocol: SessionProtocol, faults: Faults | None = None) -> Session:
+        """Prepare a session under one of the protocols."""
+        terms = msgspec.structs.replace(self._terms, session=SystemEntropy().draw("session", SESSION_BYTES))
         members = one_off(terms, lambda _name: np.ones(self._length, np.uint32), identities=self._identities)
         book = make_book(terms, members) if protocol is TWO_TRIPS else None
         return Session(terms, members, Carrier(faults, workers=1), book)
 
 
 def measure_failures(
-    clients: int, lost: float, rounds: int, seed: int = 0, watch: Callable[[], None] = lambda: None
+    clients: int,
+    lost: float,
+    rounds: int,
+    seed: int = 0,
+    sessions: int = 0,
+    watch: Callable[[], None] = lambda: None,
 ) -> FailureRow:
-    """Play so many rounds under each protocol, and count those without a sum."""
+    """Count the rounds without a sum under each protocol, and play some of them.
+
+    Of those that fail and of those that do not, ``sessions`` are played, if there are so many. ``watch`` is called
+    after each. A session that ends otherwise than the rules say raises :class:`RoundAborted`.
+    """
     population, colluders = _Population(clients), default_colluders(clients)
-    failed = dict.fromkeys(map(str, TRIPS), 0)
-    for number in range(rounds):
-        for protocol, trips in TRIPS.items():
-            faults = dropouts(lost, seed * rounds + number, trips)
-            with each_signature_once():  # all clients are in this process
-                try:
-                    population.session(protocol, faults).run()
-                except RoundAborted:
-                    failed[protocol] += 1
-        watch()
+    failed, played = dict.fromkeys(map(str, TRIPS), 0), dict.fromkeys(map(str, TRIPS), 0)
+    for protocol, trips in TRIPS.items():
+        chances = [dropouts(lost, seed * rounds + number, trips) for number in range(rounds)]
+        fails = [not population.succeeds(protocol, faults) for faults in chances]
+        failed[protocol] = sum(fails)
+        for outcome in (True, False):
+            alike = [faults for faults, failing in zip(chances, fails, strict=True) if failing is outcome]
+            for faults in alike[:sessions]:
+                _check_session(population.session(protocol, faults), fails=outcome)
+                played[protocol] += 1
+                watch()
     expected = {
         str(PAPERS): failed_rounds(clients, colluders, lost),
         str(TWO_TRIPS): failed_two_trips(clients, colluders, lost),
     }
-    return FailureRow(clients, lost, rounds, failed, expected)
+    return FailureRow(clients, lost, rounds, failed, expected, played)
 
 
-def measure_costs(clients: int, circle: int, length: int) -> list[CostRow]:
-    """Play one session under each protocol, in which nobody is lost."""
+def _check_session(session: Session, *, fails: bool) -> None:
+    """Play a session, and compare how it ends with what the rules say."""
+    try:
+        with each_signature_once():  # all clients are in this process
+            session.run()
+        failed = False
+    except RoundAborted:
+        failed = True
+    if failed is not fails:
+        ended = "failed, and should not have" if failed else "should have failed, and did not"
+        raise RoundAborted(f"a session of {len(session.terms.clients)} clients {ended}: nothing was counted")
+
+
+def measure_costs(clients: int, circle: int, length: int, dropout: float = 0.0, seed: int = 0) -> list[CostRow]:
+    """Play one session under each protocol, in which the vectors of a share of the clients are lost."""
     population = _Population(clients, circle, length)
-    return [_cost(population.session(protocol), clients, circle, protocol) for protocol in TRIPS]
+    vanishing = population.some(dropout, seed)
+    faults = Faults(rules=(Fault(FaultKind.DROP, Step.MASK, vanishing),)) if vanishing else None
+    return [_cost(population.session(protocol, faults), clients, circle, protocol, dropout) for protocol in TRIPS]
 
 
-def _cost(session: Session, clients: int, circle: int, protocol: SessionProtocol) -> CostRow:
+def _cost(session: Session, clients: int, circle: int, protocol: SessionProtocol, dropout: float) -> CostRow:
     session.run()
     report, terms = session.report, session.terms
     down = report.download_bytes - (len(terms.to_bytes()) if protocol is TWO_TRIPS else 0)
@@ -128,4 +180,5 @@ def _cost(session: Session, clients: int, circle: int, protocol: SessionProtocol
         report.upload_bytes - terms.ring.packed_size(terms.length),
         down,
         1e3 * report.server_seconds,
+        dropout,
     )

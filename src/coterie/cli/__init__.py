@@ -15,10 +15,10 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli import attack, audit, bench, demo, plan, reproduce, roster, run
+from coterie.cli import attack, audit, bench, demo, explore, plan, reproduce, roster, run
 from coterie.cli.audit_input import AuditCommand, spell
 from coterie.cli.common import ExitStatus
-from coterie.cli.derive import listing_command
+from coterie.cli.derive import ListingCommand
 from coterie.cli.output import finish_output, watch_output
 from coterie.errors import ConfigError, CoterieError, InputError, LedgerTampered, LogTooLarge
 from coterie.version import __version__
@@ -33,9 +33,10 @@ app = typer.Typer(
 app.command()(run.run)
 app.command()(run.resume)
 app.command()(run.init)
-app.command(cls=listing_command(topology="coterie.graphs.table:searches"))(demo.demo)
-app.command(cls=listing_command(topology="coterie.graphs.table:searches"))(plan.plan)
+app.command(cls=ListingCommand)(demo.demo)
+app.command(cls=ListingCommand)(plan.plan)
 app.command(cls=AuditCommand)(audit.audit)
+app.command()(explore.explore)
 app.command()(reproduce.reproduce)
 app.add_typer(attack.app, name="attack")
 app.add_typer(bench.app, name="bench")

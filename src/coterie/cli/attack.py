@@ -88,18 +88,7 @@ def _differencing(
 
         log, sums = kept_by(Path(saved.run)) if saved.run is not None else (str(saved.log), str(saved.sums))
     limit = DEFAULT_LIMIT / MEGABYTE if saved.limit is None else saved.limit
-    reading = LogInput(
-        source=log,
-        format=saved.format,
-        round_column=saved.round_column,
-        client_column=saved.client_column,
-        where=list(saved.where),
-        encoding=saved.encoding,
-        head=None,
-        limit=limit,
-        keep_order=saved.keep_order,
-        as_written=saved.as_written,
-    )
+    reading = LogInput(log, saved, limit)
     most = MOST_BYTES if saved.limit is None else int(saved.limit * MEGABYTE)
     show("differencing", RecordedDifferencing(log, sums, saved.out, most, reading.options), html, as_json)
 

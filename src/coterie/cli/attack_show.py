@@ -31,7 +31,7 @@ def show(name: str, attack: "Attack", html: Path | None, as_json: bool) -> None:
     with train_extra():
         findings = _run(attack, silent=as_json)
     if html is not None:
-        from coterie.reports.page import findings_page
+        from coterie.reports.html import findings_page
 
         title, kicker = f"{attack.title}: {findings.headline}", f"Attack · {attack.title}"
         write_output(html, findings_page(title, kicker, attack.threat.facts(), findings).encode())

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 from typer.core import TyperCommand
 
+from coterie.auditing.settings import LogSettings
 from coterie.errors import CoterieError, ErrorText, Remedy, SeveralRuns
+from coterie.settings import declared
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rich.console import Console
 
@@ -31,13 +33,6 @@ OPTIONS = {
     "limit": ("--limit", "MB"),
 }
 """For each parameter of a log that an error may name, the option and what stands for its value."""
-
-
-def format_name(name: str) -> str:
-    """Return the name if there is such a format."""
-    if name not in (known := [row.name for row in _formats()]):
-        raise typer.BadParameter(f"{name} is none of {', '.join(known)}")
-    return name
 
 
 class AuditCommand(TyperCommand):
@@ -68,53 +63,35 @@ class LogInput(NamedTuple):
     """A log, and what the user says about it."""
 
     source: str
-    format: str | None
-    round_column: str | None
-    client_column: str | None
-    where: list[str]
-    encoding: str | None
-    head: str | None
+    settings: LogSettings
     limit: float
-    keep_order: bool = False
-    as_written: bool = False
-    window: str | None = None
+    """In megabytes."""
+    head: str | None = None
 
-    def read(self) -> "Participation":
+    def read(self, progress: "Callable[[float], None]" = lambda _: None) -> "Participation":
         """Read the log; what is said of its lines names options."""
         from coterie.auditing.logs import read_log
 
-        return _spell_problems(read_log(self.source, **self.options))
+        return _spell_problems(read_log(self.source, **self.options, progress=progress))
 
-    def read_runs(self) -> "dict[Run, Participation]":
+    def read_runs(self, progress: "Callable[[float], None]" = lambda _: None) -> "dict[Run, Participation]":
         """Read every run of the log."""
         from coterie.auditing.logs import read_runs
 
-        return {run: _spell_problems(found) for run, found in read_runs(self.source, **self.options).items()}
+        found = read_runs(self.source, **self.options, progress=progress)
+        return {run: _spell_problems(participation) for run, participation in found.items()}
 
     @property
     def options(self) -> dict[str, Any]:
         """The arguments of :func:`~coterie.auditing.logs.read_log` that say how the log is read."""
+        from coterie.cohorts.ledger import Head
         from coterie.cohorts.log_size import MEGABYTE
-        from coterie.errors import InputError
 
-        if not self.limit >= 0:
-            raise InputError(f"--limit is a number of megabytes, not {self.limit}")
-        kept = None
-        if self.head is not None:
-            from coterie.cohorts.ledger import Head
-
-            kept = Head.parse(self.head)
         return {
-            "format": self.format,
-            "round_column": self.round_column,
-            "client_column": self.client_column,
+            **{setting.name: getattr(self.settings, setting.name) for setting in declared(LogSettings)},
             "where": self._conditions(),
-            "encoding": self.encoding,
-            "keep_order": self.keep_order,
-            "as_written": self.as_written,
-            "window": self.window,
             "limit": int(self.limit * MEGABYTE),
-            "head": kept,
+            "head": Head.parse(self.head) if self.head is not None else None,
         }
 
     @property
@@ -129,7 +106,7 @@ class LogInput(NamedTuple):
     def _conditions(self) -> dict[str, list[str]]:
         """Return for each column the values that were given with it."""
         conditions: dict[str, list[str]] = {}
-        for condition in self.where:
+        for condition in self.settings.where:
             column, equals, value = condition.partition("=")
             if not column or not equals:
                 raise typer.BadParameter(f"--where has the form COLUMN=VALUE: {condition}")

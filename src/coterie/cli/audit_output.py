@@ -6,10 +6,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import typer
 
+from coterie.auditing.settings import AuditSettings
 from coterie.cli.audit_input import complain
 from coterie.cli.common import ExitStatus
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from coterie.auditing.logs.runs import Run
     from coterie.auditing.verdict import Requirement
 
+_CHEAP_SECONDS, _WEAK_SECONDS = 2.0, 60.0  # for weak T: by the way, and where it is required
 _TELL_SECONDS = 10.0  # between two lines on how far it is, where there is no terminal
 _LISTED = 100  # unreadable lines in the JSON
 
@@ -37,25 +39,71 @@ class Audited(NamedTuple):
     status: ExitStatus
 
 
+class Meter:
+    """Shows how far each step is: with bars on a terminal, elsewhere with a line now and then."""
+
+    def __init__(self, errors: "Console", weak_seconds: float) -> None:
+        from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), *Progress.get_default_columns(), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal)
+        self._errors, self._weak_seconds = errors, weak_seconds
+        self._tasks: dict[str, TaskID] = {}
+        self._began: dict[str, float] = {}
+        self._first = self._told = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def show(self, step: str, part: float) -> None:
+        """Show that this part of a step is done."""
+        now = time.monotonic()
+        if step not in self._tasks:
+            self._tasks[step] = self._bar.add_task(step, total=None if step == "Weak T" else 1.0)
+            self._began[step] = now
+        self._bar.update(self._tasks[step], completed=part)
+        if self._errors.is_terminal:
+            return
+        if now - self._told >= _TELL_SECONDS:
+            self._told = now
+            left = f", about {(now - self._began[step]) * (1 - part) / part:.0f} s left" if part else ""
+            self._errors.print(f"{step}: {part:.0%} after {now - self._first:.0f} s{left}", markup=False)
+        if step == "Weak T" and self._weak_seconds >= _TELL_SECONDS:
+            self._errors.print(f"Weak T takes at most {self._weak_seconds:.0f} s more", markup=False)
+
+
 class Examination(NamedTuple):
     """What is asked of a log, and what must hold."""
 
+    settings: AuditSettings
     questions: "Questions"
-    require: int | None
-    weak: bool
-    collusion: int
-    weak_seconds: float
-    report_only: bool
     errors: "Console"
+
+    @property
+    def weak_seconds(self) -> float:
+        """The time for weak T."""
+        given = self.settings.weak_seconds
+        return given if given is not None else _WEAK_SECONDS if self.settings.weak else _CHEAP_SECONDS
 
     def examine(self, participation: "Participation") -> Audited:
         """Audit a log and answer the questions about it."""
         from coterie.auditing.answers import Answers
+        from coterie.auditing.auditor import audit
         from coterie.auditing.verdict import Requirement
 
-        recipes = max(1, len(participation.recipes))
-        requirement = None if self.require is None else Requirement(self.require, self.weak, recipes)
-        report = self._audit(participation)
+        require, recipes = self.settings.require, max(1, len(participation.recipes))
+        requirement = None if require is None else Requirement(require, self.settings.weak, recipes)
+        with Meter(self.errors, self.weak_seconds) as meter:
+            report = audit(
+                participation,
+                weak_budget_seconds=self.weak_seconds,
+                collusion=self.settings.collusion,
+                progress=meter.show,
+            )
         answers = self.questions.answer(participation, report) if report.complete else Answers()
         status = self._status(participation, report, requirement, answers)
         return Audited(participation, report, requirement, answers, status)
@@ -73,34 +121,7 @@ class Examination(NamedTuple):
             return ExitStatus.BAD_INPUT
         strong = requirement.privacy if requirement and not requirement.weak else 1
         held = not report.exposed and (requirement is None or requirement.holds(report)) and answers.holds(strong)
-        return ExitStatus.FINE if held or self.report_only else ExitStatus.NOT_MET
-
-    def _audit(self, participation: "Participation") -> "AuditReport":
-        from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
-
-        from coterie.auditing.auditor import audit as audit_log
-
-        errors, weak_seconds = self.errors, self.weak_seconds
-        columns = (SpinnerColumn(), *Progress.get_default_columns(), TimeElapsedColumn())
-        with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
-            tasks: dict[str, TaskID] = {}
-            began = told = time.monotonic()
-
-            def show_progress(step: str, part: float) -> None:
-                nonlocal told
-                if step not in tasks:
-                    tasks[step] = bar.add_task(step, total=None if step == "Weak T" else 1.0)
-                bar.update(tasks[step], completed=part)
-                now = time.monotonic()
-                if not errors.is_terminal and now - told >= _TELL_SECONDS:
-                    told = now
-                    errors.print(f"{step}: {part:.0%} after {now - began:.0f} s", markup=False)
-                if step == "Weak T" and not errors.is_terminal and weak_seconds >= _TELL_SECONDS:
-                    errors.print(f"Weak T takes at most {weak_seconds:.0f} s more", markup=False)
-
-            return audit_log(
-                participation, weak_budget_seconds=weak_seconds, collusion=self.collusion, progress=show_progress
-            )
+        return ExitStatus.FINE if held or self.settings.report_only else ExitStatus.NOT_MET
 
 
 class Outputs(NamedTuple):

@@ -117,6 +117,10 @@ def _secagg_record(workload: "Workload", measured: "Measurement", rival: "Sessio
         "graph_ms": measured.graph_ms,
         "masked_vector_ratio": measured.masked_vector_ratio,
         "keystream_ratio": measured.keystream_ratio,
+        "server_limit_ms": measured.server_limit_ms,
+        "server_ratio": measured.server_ratio,
+        "signatures": measured.signatures,
+        "signatures_ms": measured.signatures_ms,
     }
     if rival:
         record |= {"flower": asdict(rival), "speedup": measured.costs.speedup_over(rival)}
@@ -169,6 +173,19 @@ def _show_secagg(workload: "Workload", measured: "Measurement", rival: "SessionC
         f"The session took {duration(1e-3 * measured.wall_ms)} on {count(measured.workers, 'thread')}. "
         "The sum is exact."
     )
+    if measured.server_ratio is not None:
+        limit = duration(1e-3 * measured.server_limit_ms)
+        console.print(
+            f"The server needs {measured.server_ratio:.2f}x the {limit} of processor time that its key agreements, "
+            "keystreams, checksums and signatures take by themselves."
+        )
+    if measured.signatures:
+        verified = " + ".join(f"{number:,} ({step})" for step, number in measured.signatures.items())
+        whole = sum(measured.costs.client_ms.values())
+        console.print(
+            f"A client verifies {verified} signatures, which by themselves take "
+            f"{duration(1e-3 * measured.signatures_ms)} of its {duration(1e-3 * whole)}."
+        )
     if rival:
         console.print(
             "[bold]Flower's masks are not cryptographic[/bold]: they come from MT19937 seeded with 28 to 32 bits, "

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coterie.cli.common import AsJson
+from coterie.cli.derive import with_options
+from coterie.demo.settings import DemoSettings
 from coterie.reports.words import count, duration, size
-from coterie.settings import MOST_CLIENTS, MOST_LENGTH, MOST_SEED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from coterie.demo import Demo, DemoReport
+    from coterie.demo.report import DemoReport
+    from coterie.demo.session import Demo
     from coterie.errors import RoundAborted
     from coterie.graphs import Topology
 
@@ -26,54 +28,31 @@ REPORT = "report.json"
 _NAMED = 3  # clients listed in a row of the table before the rest is counted
 
 
+@with_options
 def demo(
-    clients: Annotated[int, typer.Option(help="How many clients take part.", max=MOST_CLIENTS)] = 100,
-    length: Annotated[int, typer.Option(help="How many numbers each client's vector has.", max=MOST_LENGTH)] = 100_000,
-    dropout: Annotated[float, typer.Option(help="Share of the clients that drop out, spread over all steps.")] = 0.1,
-    topology: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Graph of clients that share secrets.",
-            show_default="harary; with --active complete",
-        ),
-    ] = None,
-    active: Annotated[
-        bool, typer.Option("--active/--no-active", help="Expect a malicious server: clients sign and check.")
-    ] = False,
-    circles: Annotated[
-        int | None, typer.Option(metavar="SIZE", help="Aggregate only whole circles of this size.")
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(help="Chooses inputs and dropouts; secrets are always fresh.", max=MOST_SEED)
-    ] = 0,
+    settings: DemoSettings,
     out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("coterie-demo"),
     as_json: AsJson = False,
 ) -> None:
-    """Run a real secure aggregation: clients drop out, the sum is exact, and no vector is revealed.
-
-    The clients' vectors are artificial fingerprints. A picture shows what the server received from one of them, and a
-    report has every number.
-    """
+    """Run the demonstration, show its progress, and explain the result."""
     from dataclasses import replace
 
     import msgspec
     from rich.console import Console
     from rich.markup import escape
 
-    from coterie.demo import Demo, Settings, draw
+    from coterie.demo.picture import draw
+    from coterie.demo.session import Demo
     from coterie.errors import ConfigError, RoundAborted
     from coterie.files import write_output
     from coterie.host import install_command
 
     console, errors = Console(quiet=as_json, highlight=False), Console(stderr=True, highlight=False)
-    topology = topology or ("complete" if active else "harary")
-    settings = Settings(clients, length, dropout, topology, active, circles, seed)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot write to {out}: {error.strerror}") from None
-    with console.status(f"Making up {clients:,} fingerprints ..."):
+    with console.status(f"Making up {settings.clients:,} fingerprints ..."):
         show = Demo(settings)
     console.print(*_introduction(show), sep="\n")
     try:

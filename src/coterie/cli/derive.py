@@ -63,22 +63,14 @@ class ListingCommand(TyperCommand):
     The tables take time to import, so this happens only when the help is shown.
     """
 
-    tables: Mapping[str, str] = {}
-    """For options that no settings class declares: the table of each, as in :class:`~coterie.settings.Option`."""
-
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - types of click, which typer brings
         """Add the choices to the help of each option, and write the help."""
-        tables = {**self.tables, **getattr(self.callback, "tables", {})}
+        tables: Mapping[str, str] = getattr(self.callback, "tables", {})
         for parameter in self.params:
             if isinstance(parameter, TyperOption) and parameter.name in tables:
                 table = resolve_name(tables[parameter.name])
                 parameter.help = f"{parameter.help} Choices: {', '.join(table() if callable(table) else table)}."
         super().format_help(ctx, formatter)
-
-
-def listing_command(**tables: str) -> type[ListingCommand]:
-    """Return a kind of command whose help lists the choices of these options."""
-    return type("ListingCommand", (ListingCommand,), {"tables": tables})
 
 
 def derive_parameter(setting: Setting) -> inspect.Parameter:
@@ -101,6 +93,8 @@ def derive_parameter(setting: Setting) -> inspect.Parameter:
         max=None if option.commas else option.most,
         metavar=option.metavar,
         show_default=shown,
+        rich_help_panel=option.panel or None,
+        hidden=option.hidden,
     )
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(setting.name, kind, default=default, annotation=Annotated[annotation, declaration])

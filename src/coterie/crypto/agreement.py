@@ -1,5 +1,7 @@
 """Key agreement between two clients: X25519, then HKDF-SHA-256 bound to a context."""
 
+from functools import lru_cache
+
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -36,11 +38,20 @@ def check_public(public: bytes) -> None:
         raise VerificationError(_BAD_KEY)
 
 
-def _exchange(private: X25519PrivateKey, public: bytes) -> bytes:
+@lru_cache(maxsize=1024)
+def _read_public(public: bytes) -> X25519PublicKey:
+    """Return the key in these bytes. The last ones are cached: a public key meets those of all its neighbours."""
     if int.from_bytes(public, "little") >= _FIELD:
         raise VerificationError(_BAD_KEY)
     try:
-        return private.exchange(X25519PublicKey.from_public_bytes(public))
+        return X25519PublicKey.from_public_bytes(public)
+    except ValueError:
+        raise VerificationError(_BAD_KEY) from None
+
+
+def _exchange(private: X25519PrivateKey, public: bytes) -> bytes:
+    try:
+        return private.exchange(_read_public(public))
     except ValueError:
         raise VerificationError(_BAD_KEY) from None
 

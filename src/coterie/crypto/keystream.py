@@ -32,7 +32,7 @@ def apply_masks(vector: Words, added: Iterable[bytes], subtracted: Iterable[byte
     width = vector.itemsize
     if start * width % BLOCK_BYTES:
         raise LocalProtocolError("a slice must begin at a multiple of the cipher's block")
-    counter = (start * width // BLOCK_BYTES).to_bytes(BLOCK_BYTES, "big")
+    counter = modes.CTR((start * width // BLOCK_BYTES).to_bytes(BLOCK_BYTES, "big"))
     plus = [_stream(seed, counter) for seed in added]
     minus = [_stream(seed, counter) for seed in subtracted]
     # `update_into` requires one block of slack after the output.
@@ -53,7 +53,7 @@ def apply_masks(vector: Words, added: Iterable[bytes], subtracted: Iterable[byte
 
 def generate(seeds: Iterable[bytes], size: int) -> None:
     """Expand every seed to ``size`` bytes and discard them: a lower bound for the time of masking."""
-    streams = [_stream(seed, bytes(BLOCK_BYTES)) for seed in seeds]
+    streams = [_stream(seed, modes.CTR(bytes(BLOCK_BYTES))) for seed in seeds]
     output = np.empty(CHUNK_BYTES + BLOCK_BYTES, np.uint8).data
     for first in range(0, size, CHUNK_BYTES):
         zeros = _ZEROS[: size - first]
@@ -61,5 +61,5 @@ def generate(seeds: Iterable[bytes], size: int) -> None:
             stream.update_into(zeros, output)
 
 
-def _stream(seed: bytes, counter: bytes) -> Any:  # noqa: ANN401 - the library's context type is private
-    return Cipher(algorithms.AES128(seed), modes.CTR(counter)).encryptor()
+def _stream(seed: bytes, counter: modes.CTR) -> Any:  # noqa: ANN401 - the library's context type is private
+    return Cipher(algorithms.AES128(seed), counter).encryptor()

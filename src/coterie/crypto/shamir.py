@@ -52,9 +52,8 @@ def split(
     constants = np.frombuffer(b"".join(secrets), "<u2").astype(np.int64)
     randoms = _uniform(entropy, label, (threshold - 1) * len(constants))
     coefficients = np.vstack([constants, randoms.reshape(threshold - 1, len(constants))])
-    powers, logarithms = _tables()
-    exponents = np.outer(logarithms[list(points)], np.arange(threshold, dtype=np.uint16))
-    return _encode(_multiply(powers[exponents], coefficients), [len(secret) // 2 for secret in secrets])
+    values = _multiply(_powers(np.array(points, np.int64), threshold), coefficients)
+    return _encode(values, [len(secret) // 2 for secret in secrets])
 
 
 def combine(points: Sequence[int], shares: Sequence[bytes]) -> bytes:
@@ -89,6 +88,91 @@ def combine_many(points: Sequence[Sequence[int]], shares: Sequence[Sequence[byte
             raise VerificationError("shares do not combine to a secret")
         secrets += [secret.tobytes() for secret in symbols.astype("<u2")]
     return secrets
+
+
+def is_share(share: bytes) -> bool:
+    """Tell whether these bytes are field elements; a share that was made up may not be."""
+    try:
+        _decode([share])
+    except VerificationError:
+        return False
+    return True
+
+
+def wrong_points(points: Sequence[int], shares: Sequence[bytes], trusted: Sequence[int]) -> frozenset[int]:
+    """Return the points whose shares are not on the polynomials through the shares of the ``trusted`` points.
+
+    There are as many trusted points as the threshold, and all shares are well formed.
+    """
+    at, chosen = np.array(points), np.isin(points, trusted)
+    return frozenset(at[_are_wrong(at, _decode(shares), chosen)].tolist())
+
+
+def find_wrong_points(points: Sequence[int], shares: Sequence[bytes], threshold: int) -> frozenset[int]:
+    """Find the wrong ones among more shares than the threshold, by the decoder of Berlekamp and Welch.
+
+    It succeeds if at most half of the shares beyond the threshold are wrong, whichever they are. Otherwise it raises
+    :class:`VerificationError`, or returns other points: the caller must check the secret that the rest combine to.
+    """
+    at, rows = np.array(points), _decode(shares)
+    wrong = np.zeros(len(at), bool)
+    for symbols in rows.T:
+        trusted = _locator(at, symbols, threshold) != 0
+        trusted[np.flatnonzero(trusted)[threshold:]] = False
+        if trusted.sum() == threshold:
+            wrong |= _are_wrong(at, symbols[:, None], trusted)
+        else:
+            wrong[:] = True
+    if 2 * wrong.sum() > len(at) - threshold:
+        raise VerificationError("too many shares are wrong")
+    return frozenset(at[wrong].tolist())
+
+
+def _are_wrong(points: Symbols, rows: Symbols, trusted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Tell at which points a row is not on the polynomials through the trusted rows."""
+    weights = _weights_of((points[trusted][None, :] - points[~trusted][:, None]) % PRIME)
+    wrong = np.zeros(len(points), bool)
+    wrong[~trusted] = (_multiply(weights, rows[trusted]) != rows[~trusted]).any(axis=1)
+    return wrong
+
+
+def _locator(points: Symbols, symbols: Symbols, threshold: int) -> Symbols:
+    """Return, at each point, the value of a polynomial E that is zero where a symbol is wrong.
+
+    E has degree e, half of the shares beyond the threshold, and Q has degree below threshold + e. If at most e symbols
+    y are wrong, every solution of Q(x) = y E(x) at all points x, except zero, has Q / E for the polynomial that was
+    shared. If more are wrong, there may be no other solution than zero.
+    """
+    errors = (len(points) - threshold) // 2
+    powers = _powers(points, threshold + errors)
+    system = np.hstack([powers, -symbols[:, None] * powers[:, : errors + 1] % PRIME])
+    located = _multiply(powers[:, : errors + 1], _kernel_vector(system)[threshold + errors :, None])
+    values: Symbols = located[:, 0]
+    return values
+
+
+def _powers(points: Symbols, count: int) -> Symbols:
+    powers, logarithms = _tables()
+    values: Symbols = powers[np.outer(logarithms[points], np.arange(count, dtype=np.uint16))]
+    return values
+
+
+def _kernel_vector(system: Symbols) -> Symbols:
+    """Return a solution of homogeneous linear equations; zero only if there is no other."""
+    system = system % PRIME
+    solution = np.zeros(system.shape[1], np.int64)
+    for column in range(system.shape[1]):  # all unknowns before this one depend on later ones
+        candidates = column + np.flatnonzero(system[column:, column])
+        if not len(candidates):
+            solution[column] = 1
+            solution[:column] = -system[:column, column] % PRIME
+            break
+        system[[column, candidates[0]]] = system[[candidates[0], column]]
+        system[column] = system[column] * pow(int(system[column, column]), -1, PRIME) % PRIME
+        factors = system[:, column].copy()
+        factors[column] = 0
+        system = (system - factors[:, None] * system[column]) % PRIME
+    return solution
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""Settings and results of a demonstration, as plain data for tables, texts, plots and files."""
+"""Results of a demonstration, as plain data for tables, texts, plots and files."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,64 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.arithmetic import RingVector
-from coterie.errors import ConfigError
-from coterie.graphs import TOPOLOGIES, Complete, Topology
-from coterie.secagg import Step
-from coterie.secagg.protocols import two_trips_fit
-
-LEAST_LENGTH = 64
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Settings. ``dropout`` is the share of all clients that drop out, spread evenly over the steps.
-
-    The seed determines the inputs, their rounding, and which clients drop out when. Secrets never depend on it.
-    """
-
-    clients: int = 100
-    length: int = 100_000
-    dropout: float = 0.1
-    topology: str = "harary"
-    active: bool = False
-    circle_size: int | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.clients < 3:
-            raise ConfigError(f"a demonstration needs at least 3 clients, not {self.clients}")
-        if self.length < LEAST_LENGTH:
-            raise ConfigError(f"a fingerprint needs at least {LEAST_LENGTH} pixels, not {self.length}")
-        if not 0 <= self.dropout <= 1:
-            raise ConfigError(f"the dropout is a share of the clients, from 0 to 1, not {self.dropout}")
-        if self.circle_size is not None and not 2 <= self.circle_size <= self.clients:
-            raise ConfigError(f"a circle has from 2 to {self.clients} clients, not {self.circle_size}")
-        if self.seed < 0:
-            raise ConfigError(f"a seed is 0 or more, not {self.seed}")
-
-    @property
-    def two_trips(self) -> bool:
-        """Whether the session takes two trips: on the complete graph, while that is cheap enough."""
-        kind = TOPOLOGIES.get(self.topology)
-        return kind is not None and kind.complete and two_trips_fit(self.clients, self.circle_size or 1, Complete())
-
-    @property
-    def masking(self) -> Step:
-        """The step in which clients send their masked vectors."""
-        return Step.CONTRIBUTE if self.two_trips else Step.MASK
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The steps in which clients send messages. In two trips, a confirmation may be added after many losses."""
-        if self.two_trips:
-            return (Step.CONTRIBUTE, Step.REVEAL)
-        confirm = (Step.CONFIRM,) if self.active else ()
-        return (Step.ADVERTISE, Step.SHARE, Step.MASK, *confirm, Step.REVEAL)
-
-    @property
-    def leaving(self) -> int:
-        """The number of clients that drop out."""
-        return round(self.dropout * self.clients)
+from coterie.demo.settings import DemoSettings
+from coterie.graphs import Topology
 
 
 @dataclass(frozen=True)
@@ -142,7 +86,7 @@ class ServerView:
 class DemoReport:
     """The results of a demonstration."""
 
-    settings: Settings
+    settings: DemoSettings
     plan: DemoPlan
     ring_bits: int
     precision_bits: int

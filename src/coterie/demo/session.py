@@ -16,7 +16,8 @@ from coterie.cohorts.circles import circle_sizes
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.signing import Identity
 from coterie.demo.fingerprint import fingerprint
-from coterie.demo.report import Cost, DemoPlan, DemoReport, ServerView, Settings, StepView, Vectors
+from coterie.demo.report import Cost, DemoPlan, DemoReport, ServerView, StepView, Vectors
+from coterie.demo.settings import DemoSettings
 from coterie.errors import ConfigError, VerificationError
 from coterie.graphs import Complete
 from coterie.graphs.failures import ThreatModel
@@ -34,7 +35,7 @@ PRECISION = 16
 SESSION_BYTES = 16
 
 
-def make_plan(settings: Settings, missing: int) -> DemoPlan:
+def make_plan(settings: DemoSettings, missing: int) -> DemoPlan:
     """Find a graph and a threshold that tolerate ``missing`` clients, or a complete graph and a majority otherwise.
 
     All clients that are missing from the sum count as dropouts, including members of broken circles that stay.
@@ -63,7 +64,7 @@ def make_plan(settings: Settings, missing: int) -> DemoPlan:
     )
 
 
-def schedule(settings: Settings, names: Sequence[str]) -> dict[Step, tuple[str, ...]]:
+def schedule(settings: DemoSettings, names: Sequence[str]) -> dict[Step, tuple[str, ...]]:
     """Choose which clients drop out in which step. The numbers per step differ by at most one."""
     order = np.random.default_rng([settings.seed, 0]).permutation(len(names))[: settings.leaving]
     leaving = [names[client] for client in order]
@@ -73,7 +74,7 @@ def schedule(settings: Settings, names: Sequence[str]) -> dict[Step, tuple[str, 
 class Demo(Watch):
     """One demonstration. :meth:`rows` may be called from another thread while :meth:`run` runs."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: DemoSettings) -> None:
         self.settings = settings
         self.report: DemoReport | None = None
         width = len(str(settings.clients))
@@ -121,10 +122,7 @@ class Demo(Watch):
         finally:
             self._over = True
         clients, length, ring, report = aggregate.clients, self.settings.length, self.terms.ring, self.session.report
-        expected = ring.zeros(self.terms.length)
-        for name in clients:
-            expected += self._encode(name)
-        ring.reduce(expected)
+        expected = ring.sum(map(self._encode, clients), self.terms.length)
         wrong = int(np.count_nonzero(aggregate.total != expected))
         if wrong:
             raise VerificationError(f"the sum is wrong in {wrong} of {expected.size} entries; this is a bug in Coterie")
@@ -242,7 +240,7 @@ class Demo(Watch):
         return frozenset(self.terms.clients[number] for number in self.terms.aggregated(survivors))
 
 
-def _circles(settings: Settings) -> tuple[int, ...] | None:
+def _circles(settings: DemoSettings) -> tuple[int, ...] | None:
     if settings.circle_size is None:
         return None
     sizes = circle_sizes(settings.clients, settings.circle_size)

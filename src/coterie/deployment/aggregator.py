@@ -19,7 +19,7 @@ from coterie.cohorts.circles import Circles
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.policies import MultiRound
 from coterie.deployment.departures import SessionOutlook
-from coterie.deployment.engine import TRAIN, Assignment, Carrier, Task, Trip, kind_of
+from coterie.deployment.engine import SHOW, TRAIN, Assignment, Carrier, Task, Trip, kind_of
 from coterie.deployment.enrolment import Enrolment
 from coterie.deployment.events import Observer, RoundEvent, StepEvent, notify
 from coterie.deployment.form import Form, Mean, content_digest, form_under
@@ -36,8 +36,6 @@ from coterie.secagg.protocols import SessionProtocol, choose_protocol
 from coterie.secagg.server import Aggregate, Step
 from coterie.secagg.terms import ThreatMode, default_colluders
 
-SHOW = "show"
-"""The group of messages that only show models."""
 MUCH_CLIPPED = 0.01
 _MOST_NAMED = 5  # arrays that were clipped
 _MOST_ALIKE = 3  # lines of a log that say the same of different clients, before they are counted
@@ -117,6 +115,7 @@ class Aggregator:
             dict(self.reasons),
             result.reason,
             time.monotonic() - began,
+            result.blame.proven,
         )
         notify(self._observer, event)
         if result.value is not None:
@@ -134,7 +133,7 @@ class Aggregator:
             SHOW,
             dict.fromkeys(nodes, b""),
             seconds,
-            about=f"{_label(assignment, assignment.round)}: {SHOW}",
+            about=f"{_label(assignment, assignment.round or 0)}: {SHOW}",
             records=assignment.records,
             shows=True,
         )
@@ -307,6 +306,10 @@ class Aggregator:
 
     def _log_result(self, result: "RoundResult[Mean]", label: str) -> None:
         self._advice = ""
+        if result.value is not None and any(result.blame):
+            LOGGER.warning("%s has a result, but %s", label, result.blame)
+        for name in result.blame.proven:
+            LOGGER.warning("%s broke the protocol; `coterie roster retire %s` takes its circle out of use", name, name)
         if result.value is None:
             LOGGER.warning("%s: %s: %s", label, result.outcome, result.reason)
             for line in grouped(self.reasons):
@@ -337,8 +340,8 @@ def outlook(sizes: Sequence[int], settings: PrivateSettings) -> SessionOutlook:
 def _label(assignment: Assignment, number: int) -> str:
     """Return the name of a round: the engine's number and, where it differs, the number in the ledger."""
     kind = "round" if kind_of(assignment.function) == TRAIN else "evaluation of round"
-    named = f"{kind} {assignment.round or number}"
-    return named if assignment.round in (0, number) else f"{named} (sum {number} of the ledger)"
+    named = f"{kind} {number if assignment.round is None else assignment.round}"
+    return named if assignment.round in (None, number) else f"{named} (sum {number} of the ledger)"
 
 
 def _warn_of_clipping(clipped: Mapping[str, float]) -> None:

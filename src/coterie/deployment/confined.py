@@ -128,7 +128,7 @@ class ConfinedNode:
                 )
             if bool(shown.models) != trains:
                 raise PeerProtocolError(SERVER, "showed a model in an evaluation, or none in training")
-            _check_models(shown.models)
+            _check_models(shown.models, self._confinement)
         with lock(self._folder / f".{_name(shown.descent)}.lock", wait=True):
             file = CheckpointFile(self._folder / f"{_name(shown.descent)}{ENDING}")
             with regarding(Reason.SETTINGS):
@@ -271,6 +271,7 @@ class _Judging:
         before = self._reply or self._at(self._moved)
         after, sent = self._run_on(moved)
         taken = self._loss(after) - self._loss(before) <= threshold  # not if a loss is NaN
+        taken = taken and _within(moved, self._confinement, model)
         if taken:
             self._moved, self._reply, self._sent, self._refused = moved, after, sent, 0
         else:
@@ -359,7 +360,7 @@ def _read(file: CheckpointFile) -> OwnModel | None:
         raise ConfigError(f"{file.path} is not a model of this node") from None
 
 
-def _check_models(models: Sequence[Arrays]) -> None:
+def _check_models(models: Sequence[Arrays], confinement: Confinement) -> None:
     """Refuse public models that nobody could move by, or that do not fit each other."""
     for model in models:
         try:
@@ -371,6 +372,16 @@ def _check_models(models: Sequence[Arrays]) -> None:
             raise PeerProtocolError(SERVER, "showed models with different arrays in one descent")
         if not all(np.isfinite(array).all() for array in model.values()):
             raise PeerProtocolError(SERVER, "showed a model with NaN or infinite entries")
+        if not _within(model, confinement, model):
+            raise PeerProtocolError(
+                SERVER, f"showed a model with entries so large that a start of spread {confinement.spread:g} is lost"
+            )
+
+
+def _within(arrays: Mapping[str, NDArray[Any]], confinement: Confinement, like: Arrays) -> bool:
+    """Return whether a start is not lost beside these numbers, in the types of the public model."""
+    largest = (float(np.abs(array).max(initial=0.0)) for array in arrays.values())
+    return all(entry <= confinement.largest(like[name].dtype) for entry, name in zip(largest, arrays, strict=True))
 
 
 def _sum(moved: Mapping[str, FloatArray], start: Mapping[str, FloatArray]) -> Mapping[str, FloatArray]:

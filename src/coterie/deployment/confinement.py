@@ -7,8 +7,10 @@ refuses the move because its own loss would increase. See :mod:`~coterie.deploym
 
 import fnmatch
 import math
+from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec.structs import force_setattr
 
 from coterie.deployment.engine import Arrays
@@ -43,6 +45,14 @@ class Confinement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
             force_setattr(self, "threshold", float(self.threshold))
         if self.tau is not None and (isinstance(self.tau, bool) or not isinstance(self.tau, int) or self.tau < 1):
             raise ConfigError(f"confined: tau is a whole number of at least 1, or None, not {self.tau!r}")
+
+    def largest(self, kind: np.dtype[Any]) -> float:
+        """Return the largest entry that a public model of this type may have.
+
+        Beyond it, less than five bits of a start would be left beside the entry, and none soon after: a node's own
+        model would be the server's. The roster's spread counts, which is public, and not a node's own.
+        """
+        return self.spread * 2.0 ** (np.finfo(kind).nmant - 5) if self.spread else math.inf
 
     def __str__(self) -> str:
         check = "no loss check" if self.threshold is None else f"threshold {self.threshold!r} of {self.loss!r}"

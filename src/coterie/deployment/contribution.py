@@ -12,8 +12,9 @@ import numpy as np
 from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.memory import ClientMemory
 from coterie.deployment.confined import ConfinedNode, start_secret
+from coterie.deployment.displacement import Displacement
 from coterie.deployment.engine import AppReply, Arrays, NodeRequest
-from coterie.deployment.first_use import check_unchanged, configured, task_name
+from coterie.deployment.first_use import check_unchanged, configured, joined, task_name
 from coterie.deployment.form import Form, Scaled
 from coterie.deployment.logs import LOGGER, traced
 from coterie.deployment.node import Node
@@ -42,6 +43,7 @@ class NodeContribution:
         """Run the app's function and encode its reply; the member has checked that the session is about this work."""
         form, memory, request = self._form, self._memory, self._request
         task, weighing = task_name(request.task.function), f"weight {form.kind}"
+        weigher = f"function of {weighing}"
         with regarding(Reason.FORM):
             received = request.arrays() if form.arrays else {}
             ring, length = form.quantizer.ring, form.quantizer.length(form.layout(received))
@@ -51,11 +53,15 @@ class NodeContribution:
             check_unchanged(memory.fixed(task), self._configured())
         with regarding(Reason.SETTINGS):
             own = self._own_weight(memory.fixed(weighing))
+            self._check_weighing(memory.fixed(weigher), task)
         with regarding(Reason.APP):
             scaled = self._scaled(received)
         reported = scaled.weight if own is None else own
         self._fix_configuration()
-        weight = int(memory.fix({weighing: str(reported).encode()})[weighing])
+        fixed = memory.fix({weighing: str(reported).encode(), weigher: task.encode()})
+        with regarding(Reason.SETTINGS):
+            self._check_weighing(fixed[weigher], task)
+        weight = int(fixed[weighing])
         if weight != reported:
             named = one_line(form.recipe.weight)
             LOGGER.info("%s is %s now, and this node counts for %s, as at first", named, reported, weight)
@@ -87,6 +93,24 @@ class NodeContribution:
         with regarding(Reason.CONFIGURATION):
             check_unchanged(self._memory.fix({task: asked})[task], asked)
 
+    def _check_judging(self, place: Displacement) -> None:
+        """Refuse to evaluate beside nodes whose function judged the chain under another configuration than here.
+
+        The server chooses the configuration that each node stores first. Nodes with different ones are not trained
+        together, and must not be evaluated together: each may have come to another model.
+        """
+        kept = self._memory.fixed(place.task)
+        with regarding(Reason.CHAIN):
+            of_run = configured(self._request.run_configuration(self._form.recipe.varying))
+            try:
+                named = joined(of_run, place.configuration)
+            except ValueError:
+                raise PeerProtocolError(SERVER, "names a configuration that cannot be read") from None
+            if kept != named:
+                raise PeerProtocolError(
+                    SERVER, "asks to evaluate own models that were judged under another configuration than this node's"
+                )
+
     def _own_weight(self, kept: bytes | None) -> int | None:
         """Return the weight that the operator set, if any; it must be the one that was used before."""
         if self._node.settings.weight is None:
@@ -98,6 +122,19 @@ class NodeContribution:
                 "weight never changes. Remove the setting, or set it to that number"
             )
         return weight
+
+    def _check_weighing(self, first: bytes | None, task: str) -> None:
+        """Refuse another function than the one that reported this node's weight, unless its operator set the weight.
+
+        The server may configure that function differently for each node before any sum is opened, and so choose the
+        weights. Under the function itself nodes with different configurations are not summed, under another one they
+        would be: a node with weight 0 hides nobody.
+        """
+        if self._node.settings.weight is None and first is not None and first != task.encode():
+            raise ConfigError(
+                f"this node's weight was reported by {first.decode()!r}, and {task!r} is another function of the app: "
+                "set coterie-weight on every node to use several"
+            )
 
     def _scaled(self, received: Arrays) -> Scaled:
         """Run the app's function. The server learns what the reply's structure lacks; other failures have one word."""
@@ -116,6 +153,8 @@ class NodeContribution:
             return self._run(received)
         with regarding(Reason.FORM):
             shown = self._request.displacement()
+        if shown is not None and not shown.models:
+            self._check_judging(shown)
         settings, fix = self._node.settings, self._memory.fix
         secret = start_secret(self._node.identity)
         own = ConfinedNode(

@@ -31,6 +31,8 @@ class _Chain(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """How many models each client has judged at least."""
     task: str = ""
     """The function of the app whose losses judge."""
+    configuration: bytes = b""
+    """How it was configured."""
 
 
 class Descent:
@@ -56,10 +58,10 @@ class Descent:
         """The random name of this descent."""
         return self._chain.descent
 
-    def note_task(self, task: str) -> None:
-        """Note the function of the app whose losses judge this descent."""
-        if self._chain.task != task:
-            self._chain.task = task
+    def note_task(self, task: str, configuration: bytes) -> None:
+        """Note the function of the app whose losses judge this descent, and how it is configured."""
+        if (self._chain.task, self._chain.configuration) != (task, configuration):
+            self._chain.task, self._chain.configuration = task, configuration
             self._save()
 
     def show(self, model: Arrays, present: Collection[str]) -> Displacement:
@@ -82,8 +84,10 @@ class Descent:
 
     def place(self) -> Displacement:
         """Return the end of the chain, which nodes must have come to for their own models to be evaluated."""
-        number = len(self._chain.links)
-        return Displacement(self._chain.descent, number, self._before(number), task=self._chain.task)
+        chain, number = self._chain, len(self._chain.links)
+        return Displacement(
+            chain.descent, number, self._before(number), task=chain.task, configuration=chain.configuration
+        )
 
     def note_judged(self, clients: Iterable[str]) -> None:
         """Note that these clients have judged the whole chain."""

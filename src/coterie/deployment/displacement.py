@@ -45,6 +45,8 @@ class Displacement:
     models: tuple[PublicModel, ...] = field(default=(), repr=False)
     task: str = ""
     """In a place: the function of the app by whose losses nodes have judged the chain."""
+    configuration: bytes = field(default=b"", repr=False)
+    """In a place: how that function was configured, without the run's configuration, which each node adds."""
 
     def __post_init__(self) -> None:
         sizes = {len(self.descent), len(self.before)}

@@ -1,20 +1,22 @@
-"""What an engine such as Flower has to provide: a carrier of trips on the server, and requests on a node.
+"""What an engine such as Flower has to provide: a carrier of trips on the server, and deliveries on a node.
 
 An engine connects a server with nodes and runs an app's function on them. Coterie needs little of it. The server's half
 (:mod:`~coterie.deployment.aggregator`) sends trips by a :class:`Carrier`; a node's half
-(:mod:`~coterie.deployment.responder`) answers a :class:`NodeRequest`. Models are arrays by name, in one order, and
-everything that only the engine understands passes through as it is.
+(:mod:`~coterie.deployment.reception`) answers a :class:`Delivery`, which has a :class:`NodeRequest` in it. Models are
+arrays by name, in one order, and everything that only the engine understands passes through as it is.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from numpy.typing import NDArray
 
 from coterie.deployment.displacement import Displacement
 from coterie.deployment.reasons import NOTHING, Asked
+
+T = TypeVar("T")
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 """The arrays of a model by name, in the order in which they were sent."""
@@ -23,6 +25,10 @@ Metrics: TypeAlias = Mapping[str, object]
 
 TRAIN, EVALUATE = "train", "evaluate"
 """Kinds of functions whose replies can be summed: the first returns a model and metrics, the second metrics alone."""
+
+
+HELLO, STEP, SHOW = "hello", "step", "show"
+"""Kinds of requests: who a node is, its answer in a session, and a look at models of a confined descent."""
 
 
 def kind_of(function: str) -> str:
@@ -54,8 +60,8 @@ class Assignment:
     """A name of all records that the app will see: equal names, equal records."""
     arrays: Arrays
     """The model; empty for a function that returns none."""
-    round: int = 0
-    """The engine's number of the round, for logs; 0 if it has none."""
+    round: int | None = None
+    """The engine's number of the round, for logs; None if it has none."""
     share: float = 1.0
     """The share of the nodes that are asked to take part, in whole circles."""
     records: object = None
@@ -178,6 +184,10 @@ class NodeRequest(ABC):
     def configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
         """Yield all that configures the app's function, by name, except for keys that may vary."""
 
+    def run_configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield the part of :meth:`configuration` that comes with the run and not with the request; here nothing."""
+        return iter(())
+
     @abstractmethod
     def run_app(self, model: Arrays | None = None) -> AppReply:
         """Run the app's function, on another model than the one that arrived if one is given.
@@ -188,3 +198,41 @@ class NodeRequest(ABC):
     def displacement(self) -> Displacement | None:
         """Return the public models of a confined descent, the one that arrived last; None if none were shown."""
         return None
+
+
+class Delivery(ABC, Generic[T]):
+    """What an engine delivered to a node, and how the engine replies: ``T`` is the type of its replies."""
+
+    function: str
+    """The app's function that it is about, such as ``train``."""
+
+    @abstractmethod
+    def kind(self) -> str | None:
+        """Return :data:`HELLO`, :data:`STEP`, :data:`SHOW` or an unknown kind; None if it does not come from Coterie.
+
+        A :class:`~coterie.errors.CoterieError` says that it cannot be read.
+        """
+
+    @abstractmethod
+    def about(self) -> str:
+        """Return the server's words for the round and the step, for the log."""
+
+    @abstractmethod
+    def hello(self) -> Hello:
+        """Return the question who the node is."""
+
+    @abstractmethod
+    def request(self) -> NodeRequest:
+        """Return the step of a session."""
+
+    @abstractmethod
+    def pass_on(self) -> T:
+        """Let the app answer what does not come from Coterie, unprotected."""
+
+    @abstractmethod
+    def reply(self, payload: bytes) -> T:
+        """Make the engine's reply of an answer."""
+
+    @abstractmethod
+    def refuse(self, word: str) -> T:
+        """Make the engine's reply of a word of :class:`~coterie.deployment.reasons.Reason`."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from coterie.cohorts.circles import random_circles
 from coterie.cohorts.roster import Client, Roster
 from coterie.deployment.credentials import Introduction, Voucher, read_introduction
-from coterie.deployment.engine import Carrier, Trip, TripReply
+from coterie.deployment.engine import HELLO, Carrier, Trip, TripReply
 from coterie.deployment.logs import LOGGER, grouped
 from coterie.deployment.reasons import NOTHING, Asked
 from coterie.deployment.recipe import RosterRecipe
@@ -30,8 +30,6 @@ from coterie.errors import ConfigError, PeerProtocolError
 from coterie.files import write_secret
 from coterie.reports.words import one_line
 
-HELLO = "hello"
-"""The group of messages that ask nodes who they are."""
 _NO_PREKEYS = "gave no prekeys: it needs the same version of Coterie as the server"
 _LOOK = 0.5  # seconds between two looks at who is connected
 

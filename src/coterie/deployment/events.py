@@ -15,8 +15,8 @@ from coterie.deployment.logs import LOGGER, traced
 class StepEvent:
     """A step of a round is over: one trip to its nodes."""
 
-    round: int
-    """The engine's number of the round."""
+    round: int | None
+    """The engine's number of the round; None if it has none."""
     number: int
     """The number of the sum in the ledger."""
     function: str
@@ -36,7 +36,7 @@ class StepEvent:
 class RoundEvent:
     """A round is over."""
 
-    round: int
+    round: int | None
     number: int
     function: str
     outcome: str
@@ -48,6 +48,8 @@ class RoundEvent:
     reason: str
     """Why there is no result; empty where there is one."""
     seconds: float
+    blamed: tuple[str, ...] = ()
+    """Nodes that are proven to have dealt or sent wrong shares."""
 
 
 Observer: TypeAlias = Callable[[StepEvent | RoundEvent], None]

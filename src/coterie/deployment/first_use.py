@@ -29,11 +29,16 @@ def configured(entries: Iterable[tuple[str, bytes]]) -> bytes:
     return msgspec.msgpack.encode(sorted((name, digest(bind(name, value))) for name, value in entries))
 
 
+def joined(one: bytes, other: bytes) -> bytes:
+    """Return two parts of a task's configuration as one; a ``ValueError`` if one of them cannot be read."""
+    return msgspec.msgpack.encode(sorted(_entries(one) + _entries(other)))
+
+
 def check_unchanged(kept: bytes | None, asked: bytes) -> None:
     """Refuse a task that is not configured as the first of its kind was."""
     if kept is None or kept == asked:
         return
-    then, now = (dict(msgspec.msgpack.decode(entries, type=list[tuple[str, bytes]])) for entries in (kept, asked))
+    then, now = dict(_entries(kept)), dict(_entries(asked))
     names = sorted(name for name in {**then, **now} if then.get(name) != now.get(name))
     raise PeerProtocolError(
         SERVER,
@@ -41,3 +46,7 @@ def check_unchanged(kept: bytes | None, asked: bytes) -> None:
         "for a roster, because sums of contributions made in two ways reveal single clients. Set it back, or "
         f"{NEW_POPULATION}, with the setting varying=... naming what has to change",
     )
+
+
+def _entries(configuration: bytes) -> list[tuple[str, bytes]]:
+    return msgspec.msgpack.decode(configuration, type=list[tuple[str, bytes]])

@@ -291,6 +291,13 @@ def as_whole_numbers(found: NDArray[Any], kind: np.dtype[np.integer[Any]]) -> ND
     return np.asarray(np.clip(exact, limits.min, most).astype(kind))
 
 
+def as_type(found: NDArray[Any], kind: np.dtype[Any] | None) -> NDArray[Any]:
+    """Return an array in the type that it had at first; a server's own computation may have led to another one."""
+    if kind is None or found.dtype == kind:
+        return found
+    return as_whole_numbers(found, kind) if kind.kind in "iu" else np.asarray(found.astype(kind))
+
+
 def form_under(roster: Roster, function: str) -> Form:
     """Return the form of contributions under a roster. Nothing in a message changes it."""
     kind, recipe = kind_of(function), RosterRecipe.of(roster)

@@ -3,6 +3,7 @@
 Everything in :mod:`coterie.deployment` logs to one logger. A carrier connects it to the log of its engine.
 """
 
+import copy
 import logging
 import traceback
 from collections.abc import Mapping
@@ -15,6 +16,35 @@ LOGGER = logging.getLogger("coterie.deployment")
 
 _NAMES = 5
 _LONGEST = 300  # characters of what another party wrote
+
+
+_PREFIX = "Coterie: "
+
+
+class _Redirection(logging.Filter):
+    """Hands records to the loggers of engines instead of the logger that it filters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.engines: list[logging.Logger] = []
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        for engine in self.engines:
+            line = copy.copy(record)
+            line.name, line.msg = engine.name, _PREFIX + str(record.msg)
+            engine.handle(line)
+        return False
+
+
+_REDIRECTION = _Redirection()
+
+
+def join_log(engine: logging.Logger) -> None:
+    """Send what Coterie logs to the handlers of an engine's logger. They have levels of their own."""
+    if engine not in _REDIRECTION.engines:
+        _REDIRECTION.engines.append(engine)
+        LOGGER.addFilter(_REDIRECTION)
+        LOGGER.setLevel(logging.DEBUG)
 
 
 @dataclass

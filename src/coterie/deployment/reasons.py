@@ -82,7 +82,8 @@ _WORDS = {
     Reason.APP: f"its app failed, or replied with what cannot be averaged; {LOG}",
     Reason.EXTRA: "its reply has arrays that the model it was sent does not have, and nothing would be done with them; "
     "its own log names them",
-    Reason.RECORDS: "its app must reply with exactly one ArrayRecord (none in evaluation) and one MetricRecord",
+    Reason.RECORDS: "its app must reply with exactly one model (none in evaluation) and one set of metrics, in the "
+    f"types of its engine; {LOG}",
 }
 _FORMAT = re.compile(r"([a-z]{1,16})(?::([0-9]{1,9}))?", re.ASCII)
 _COUNTED = {Reason.METRIC, Reason.ARRAY, Reason.SHAPE}

@@ -3,8 +3,8 @@
 import contextlib
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, TypeVar
 
 from msgspec import structs
 
@@ -157,6 +157,26 @@ class PrivateSettings(Settings):
         if self.confined is None:
             return recipe
         return ConfinedRecipe(**structs.asdict(recipe), confinement=self.confined)
+
+
+def read_settings(given: Mapping[str, Any], weight: str) -> PrivateSettings:
+    """Return settings that come from a file: modes by their names, metrics and clips as mappings, lists for tuples.
+
+    ``weight`` is the name of what replies are weighted by, which the engine decides.
+    """
+    known = sorted({field.name for field in fields(PrivateSettings)} - {"weight", "confined"})
+    if unknown := sorted(given.keys() - set(known)):
+        raise ConfigError(f"{unknown[0]}: no such setting; there are {', '.join(known)}")
+    checked: dict[str, Any] = dict(given)
+    if "mode" in given:
+        checked["mode"] = threat_mode(given["mode"])
+    if "clips" in given:
+        checked["clips"] = checked_clips(given["clips"])
+    if "varying" in given:
+        checked["varying"] = checked_varying(given["varying"])
+    for name in {"train_metrics", "evaluate_metrics"} & given.keys():
+        checked[name] = checked_metrics(name, given[name], weight)
+    return PrivateSettings(weight=weight, **checked)
 
 
 def threat_mode(mode: str) -> ThreatMode:

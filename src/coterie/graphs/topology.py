@@ -115,6 +115,13 @@ class Graph:
         self._check(node)
         return tuple(self._row(node))
 
+    def neighbourhood(self, node: int) -> NDArray[np.bool_]:
+        """Return for every node whether it is a neighbour of ``node``."""
+        self._check(node)
+        flags = np.zeros(self.size, np.bool_)
+        flags[self._row(node)] = True
+        return flags
+
     def degree(self, node: int) -> int:
         """Return the number of neighbours of ``node``."""
         self._check(node)
@@ -189,6 +196,13 @@ class CompleteGraph(Graph):
     def size(self) -> int:
         """The number of nodes."""
         return self._size
+
+    def neighbourhood(self, node: int) -> NDArray[np.bool_]:
+        """Return for every node whether it is another one than ``node``."""
+        self._check(node)
+        flags = np.ones(self._size, np.bool_)
+        flags[node] = False
+        return flags
 
     def degree(self, node: int) -> int:
         """Return the number of all others."""

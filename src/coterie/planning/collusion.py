@@ -155,6 +155,17 @@ def check_session(clients: int, colluders: Colluders, lost: float, roster: int) 
     )
 
 
+def check_honest(clients: int, colluders: Colluders) -> None:
+    """Refuse a session whose clients may all collude with a server that selects at random; say why, and what helps."""
+    if colluders.number >= clients:
+        raise ConfigError(
+            f"no plan exists for sessions of {clients:,} clients: all of them may collude. {colluders.reason}. What "
+            "would help: larger sessions, or fewer colluders (",
+            Remedy("collusion", mention=True),
+            ")",
+        )
+
+
 def share_of(part: int, total: int) -> str:
     """Return ``part`` as a fraction of ``total``, in the fewest digits from which :func:`part_of` gives it back."""
     digits = next(digits for digits in range(1, 18) if part_of(float(f"{part / total:.{digits}g}"), total) == part)

@@ -79,7 +79,7 @@ def session_costs(
     uploads: list[messages.Message] = [
         advertisement,
         messages.SharedKeys(terms, last, envelopes, marks, mark),
-        messages.MaskedInput(terms, last, written, signature if active else None),
+        messages.MaskedInput(terms, last, memoryview(written), signature if active else None),
         messages.Revelation(terms, last, (share,) * (neighbours + 1), ()),
     ]
     members = bytes((clients + 7) // 8)

@@ -15,7 +15,7 @@ from coterie.graphs.search import Guarantee, search_complete
 from coterie.graphs.table import TOPOLOGIES, assess, is_complete, searches, topology_kind
 from coterie.graphs.tails import either_log2
 from coterie.graphs.topology import Complete
-from coterie.planning.collusion import Colluders, check_lost, check_session, count_colluders
+from coterie.planning.collusion import Colluders, check_honest, check_lost, check_session, count_colluders
 from coterie.planning.costs import Costs, Price, price_colluders, session_costs
 from coterie.secagg.terms import MOST_CLIENTS
 
@@ -175,6 +175,8 @@ def recommend(
     by_chance = colluders.exceeded_log2 > -math.inf
     if active and roster > clients:
         check_session(clients, colluders, lost, roster)
+    elif roster > clients:
+        check_honest(clients, colluders)
     bits = Quantizer(clip=1.0, precision=precision, clients=clients).ring.bits
     law = LossLaw(clients, lost, privacy, largest or int(circle_sizes(roster, privacy).max()))
     search = _Search(law, colluders, privacy_bits + by_chance, reliability_bits, active=active)

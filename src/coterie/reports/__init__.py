@@ -2,7 +2,7 @@
 
 Whatever measures something returns :class:`~coterie.reports.findings.Findings`: headlines, tables, figures, pictures,
 claims, a privacy card and remarks, as plain data. Start with :mod:`coterie.reports.findings`. The renderers are
-:mod:`~coterie.reports.page` (one self-contained HTML file), :mod:`~coterie.reports.markdown` (a report beside its
+:mod:`~coterie.reports.html` (one self-contained HTML file), :mod:`~coterie.reports.markdown` (a report beside its
 figures) and ``coterie.cli.findings`` (a terminal).
 
 Figures on pages are data for plotly.js (:mod:`~coterie.reports.charts`, rendered by :mod:`~coterie.reports.html`).

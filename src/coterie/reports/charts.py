@@ -45,9 +45,9 @@ def packed(array: NDArray[Any]) -> dict[str, str]:
 
 
 def draw_line(
-    name: str, x: Iterable[float], y: Iterable[float], *, mode: str = "lines", hover: str = "", **line: object
+    name: str, x: Iterable[object], y: Iterable[float | None], *, mode: str = "lines", hover: str = "", **line: object
 ) -> Trace:
-    """Return a line; ``line`` has its colour, width, dash and shape, and ``hover`` is plotly's template."""
+    """Return a line over numbers or times; ``line`` has its colour, width, dash and shape, ``hover`` is a template."""
     shown = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {}
     return {"type": "scatter", "mode": mode, "name": text(name), "x": list(x), "y": list(y), "line": line} | shown
 

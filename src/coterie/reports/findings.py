@@ -1,17 +1,17 @@
 """Findings: what an attack or an experiment found, as plain data.
 
 :class:`Findings` is the one type that every attack and every experiment returns from ``report``. It does not know how
-it is shown. Three renderers do: :mod:`coterie.cli.findings` prints it on a terminal, :mod:`coterie.reports.page` makes
+it is shown. Three renderers do: :mod:`coterie.cli.findings` prints it on a terminal, :mod:`coterie.reports.html` makes
 a page of it, and :mod:`coterie.reports.markdown` writes it as Markdown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ from coterie.reports.words import Level
 
 if TYPE_CHECKING:
     from coterie.reports.charts import Figure
+
+T = TypeVar("T")
+"""What a row of a table is about."""
 
 
 class Effect(StrEnum):
@@ -105,6 +108,14 @@ class Table:
     rows: Sequence[Sequence[str]]
     note: str = ""
     lead: str = ""
+
+    @classmethod
+    def of(
+        cls, title: str, items: Iterable[T], columns: Sequence[tuple[str, Callable[[T], str]]], note: str = ""
+    ) -> Table:
+        """Return a table with a row for each item. A column is its heading, and a function that writes its cell."""
+        rows = [[write(item) for _, write in columns] for item in items]
+        return cls(title, [heading for heading, _ in columns], rows, note)
 
     def without_empty_columns(self) -> Table:
         """Return the table without the columns in which no row has anything."""

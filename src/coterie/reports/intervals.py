@@ -48,6 +48,11 @@ def write_interval(values: npt.NDArray[np.float64], form: str, unit: str = "") -
     return f"{low:{form}} to {high:{form}}{unit}, {count(values.size, 'trial')}"
 
 
+def write_reach(value: float, interval: tuple[float, float] | None, form: str, scale: float = 1) -> str:
+    """Write a value times ``scale`` ± half of its interval, if it has one."""
+    return f"{scale * value:{form}}" + ("" if interval is None else f" ± {scale * (interval[1] - value):{form}}")
+
+
 def share_interval(hits: int, tries: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Return the exact confidence interval (Clopper and Pearson) for a probability, given the hits among the tries."""
     if not tries:

@@ -16,19 +16,28 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from coterie.attacks.active_membership.inference import Inferred
 from coterie.attacks.active_membership.measure import ActiveMembership
 from coterie.attacks.active_membership.methods import NAMES, MethodName
 from coterie.attacks.active_membership.report import inference_table, utility_table
 from coterie.attacks.active_membership.statistics import AttackPhase, InferenceSuccess, MethodSummary
+from coterie.attacks.active_membership.tasks import Inferred
 from coterie.attacks.active_membership.trial import MethodTrial, infer_without_targets, play
 from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError
 from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table, judge
 from coterie.reports.intervals import mean_interval, share_interval, write_interval
 from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SLATE, foot_legend, page
-from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, decided, paired_differences
-from coterie.reproduce.verdicts import RULE, Scale, settle
+from coterie.reproduce.experiment import (
+    RULE,
+    Experiment,
+    Job,
+    JobContext,
+    Record,
+    Scale,
+    decided,
+    paired_differences,
+    settle,
+)
 from coterie.settings import read_table
 
 _EXPLANATION = (
@@ -163,8 +172,8 @@ class AttackExperiment(Experiment[list[MethodOutcome]], frozen=True, kw_only=Tru
         dealt = attack.deal(job.trial)
         strengths = (0.0, attack.strength or 0.0)
         method: MethodName = msgspec.convert(job.case, MethodName)
-        trial = play(method, dealt, attack.recipe, attack.schedule, strengths)
-        nothing = infer_without_targets(dealt, attack.recipe, attack.rounds)
+        trial = play(method, dealt, attack, strengths)
+        nothing = infer_without_targets(dealt, attack)
         return {"trial": asdict(trial), "nothing": asdict(nothing)}
 
     def collect(self, records: Mapping[Job, Record]) -> list[MethodOutcome]:

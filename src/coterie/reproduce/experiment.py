@@ -3,12 +3,16 @@
 An experiment is a class. Its fields are the settings, as a declaration has them, with their bounds; ``measure`` does
 one job, and ``report`` turns outcomes into findings. The base does the rest: the progress of a job, resuming a training
 run, what ``results.json`` keeps, and writing a report again from it.
+
+A report judges two kinds of claims (:func:`settle`). The paper's are about runs of the paper's size. A run with fewer
+rounds, examples or participants decides none of them, neither for the paper nor against it. What we checked beside the
+paper is about the runs that were made, and is judged by these.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -18,7 +22,7 @@ import numpy as np
 
 from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError
-from coterie.reports.findings import Findings, Judgement
+from coterie.reports.findings import Claim, Findings, Judgement
 from coterie.reports.words import count
 from coterie.reproduce.training import RUNS, play_run, share_played
 from coterie.settings import MOST_CLIENTS, MOST_TRIALS
@@ -26,7 +30,6 @@ from coterie.settings import MOST_CLIENTS, MOST_TRIALS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from coterie.reports.findings import Claim
     from coterie.runs.engine.run import RunResult
     from coterie.runs.settings.config import RunConfig
 
@@ -140,7 +143,7 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
         """Report on the records of finished jobs."""
         return self._report(self.collect(records))
 
-    def retell(self, results: Mapping[str, Any]) -> Findings:
+    def report_again(self, results: Mapping[str, Any]) -> Findings:
         """Report again from ``results.json``, without running anything."""
         if not self.kept:
             raise ConfigError("the figures show every trial, which results.json does not keep: run it again")
@@ -167,3 +170,44 @@ def decided(claims: Sequence[Claim], trials: int) -> Iterator[str]:
     undecided = sum(claim.judgement is Judgement.OPEN for claim in claims)
     if undecided:
         yield f"{undecided} of {len(claims)} claims: {Judgement.OPEN} ({count(trials, 'trial')} each)."
+
+
+RULE = (
+    "A claim of the paper is judged only by runs with as many rounds, examples and participants as the paper's, on its "
+    "data and model. Otherwise the statistic says what is missing, and the claim cannot be judged. What we checked "
+    "beside the paper is judged at the size that was run."
+)
+"""The rule in the words of a report."""
+
+
+class Scale(NamedTuple):
+    """How large a run is. 0 stands for a number that is unknown, or that the paper does not state."""
+
+    rounds: int = 0
+    examples: int = 0
+    participants: int = 0
+
+    def shortfalls(self, paper: Scale, rounds: str = "rounds") -> list[str]:
+        """List what this run has less of than the paper, such as "300 of 2,000 rounds".
+
+        ``rounds`` is the paper's word for them.
+        """
+        names = (rounds, "examples", "participants")
+        return [
+            f"{ours:,} of {theirs:,} {name}"
+            for name, ours, theirs in zip(names, self, paper, strict=True)
+            if 0 < ours < theirs
+        ]
+
+
+def settle(
+    says: str, statistic: str, judgement: Judgement, shortfalls: Iterable[str] = (), *, ours: bool = False
+) -> Claim:
+    """Return the claim with the verdict that the rule allows.
+
+    ``judgement`` is what the statistic alone says, and ``shortfalls`` list how the run falls short of the paper's.
+    """
+    missing = list(dict.fromkeys(shortfalls))
+    if ours or not missing:
+        return Claim(says, statistic, judgement, ours=ours)
+    return Claim(says, ", ".join([statistic, *missing]), Judgement.OPEN)

@@ -30,8 +30,7 @@ from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
 from coterie.reports.intervals import mean_interval
 from coterie.reports.plots import OCHRE, RUST, TEXT, draw_heights, page
 from coterie.reproduce.confined_table.grid import GridCase, Rows, begin, load_rows, play_iteration
-from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
-from coterie.reproduce.verdicts import RULE, settle
+from coterie.reproduce.experiment import RULE, Experiment, Job, JobContext, Record, settle
 from coterie.training.streams import stream
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 Method = Literal["confined descent", "averaging"]
 METHODS: tuple[Method, ...] = ("confined descent", "averaging")
 _MARGIN = 1.15  # how far the square reaches beyond the outermost model
-_NOTHING = 1e-9  # of a direction: a filter with less of it does not move
+_NOTHING = 1e-9  # share of a direction below which a filter counts as not moving
 _EXPLANATION = (
     "The plane is that of the first two principal components of all models seen on the way, normalised filter by "
     "filter: a distance of 1 changes the weights into a unit by as much as they are long. Its centre is the mean of "
@@ -282,21 +281,20 @@ def _judge(name: str, views: Sequence[Panorama]) -> Claim:
 
 
 def _table(panels: Mapping[str, Sequence[Panorama]]) -> Table:
-    headings = ("", "participants", "iterations", "seen", "loss of models", "halfway", "common", "trials")
-    rows = [
-        (
-            name,
-            f"{views[0].participants:,}",
-            f"{views[0].iterations:,}",
-            f"{np.mean([view.explained for view in views]):.0%}",
-            f"{np.mean([view.ends for view in views]):.3f}",
-            f"{np.mean([view.halves for view in views]):.3f}",
-            f"{np.mean([view.common for view in views]):.3f}",
-            str(len(views)),
-        )
-        for name, views in panels.items()
-    ]
-    return Table("Between models", headings, rows)
+    return Table.of(
+        "Between models",
+        panels.values(),
+        [
+            ("", lambda views: views[0].panel),
+            ("participants", lambda views: f"{views[0].participants:,}"),
+            ("iterations", lambda views: f"{views[0].iterations:,}"),
+            ("seen", lambda views: f"{np.mean([view.explained for view in views]):.0%}"),
+            ("loss of models", lambda views: f"{np.mean([view.ends for view in views]):.3f}"),
+            ("halfway", lambda views: f"{np.mean([view.halves for view in views]):.3f}"),
+            ("common", lambda views: f"{np.mean([view.common for view in views]):.3f}"),
+            ("trials", lambda views: str(len(views))),
+        ],
+    )
 
 
 def _draw(views: Mapping[str, Panorama], path: Path) -> None:

@@ -21,7 +21,7 @@ from coterie.attacks.membership.measure import (
     NOTHING,
     SECURE,
     SPARSE,
-    Game,
+    PassiveMembership,
     PassiveTrial,
     play_trial,
     sum_of,
@@ -39,10 +39,9 @@ from coterie.attacks.membership.statistics import (
 )
 from coterie.errors import ConfigError
 from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
-from coterie.reports.intervals import mean_interval
+from coterie.reports.intervals import mean_interval, write_reach
 from coterie.reports.plots import BLUE, OCHRE, QUIET, foot_legend, page
-from coterie.reproduce.experiment import Count, Experiment, Job, JobContext, Record
-from coterie.reproduce.verdicts import RULE, Scale, settle
+from coterie.reproduce.experiment import RULE, Count, Experiment, Job, JobContext, Record, Scale, settle
 from coterie.settings import read_table
 
 _PAPERS_ATTACK = "shadow"
@@ -80,7 +79,7 @@ class MembershipTable(Experiment[Trials], frozen=True, kw_only=True):
     """The experiment."""
 
     game: dict[str, Any]
-    """Settings of a :class:`~coterie.attacks.membership.measure.Game`, but for the examples of each client."""
+    """Settings of :class:`~coterie.attacks.membership.measure.PassiveMembership`, without the examples of a client."""
     totals: tuple[Count, ...]
     """How many examples all clients have together."""
     paper: tuple[PrintedRates, ...] = ()
@@ -105,13 +104,15 @@ class MembershipTable(Experiment[Trials], frozen=True, kw_only=True):
         found: Record = msgspec.to_builtins(trial)
         return found
 
-    def make_game(self, total: int, data: Path | None = None) -> Game:
+    def make_game(self, total: int, data: Path | None = None) -> PassiveMembership:
         """Return the game in which all clients have ``total`` examples together."""
         clients = self.game["cohorts"][-1]
         if total % clients:
             raise ConfigError(f"{total} examples cannot be dealt evenly to {clients} clients")
         folder = {} if data is None else {"data_dir": str(data)}
-        return read_table(Game, {**self.game, **folder, "examples": total // clients}, "settings of the game")
+        return read_table(
+            PassiveMembership, {**self.game, **folder, "examples": total // clients}, "settings of the game"
+        )
 
     def collect(self, records: Mapping[Job, Record]) -> Trials:
         """Return the trials of each number of examples."""
@@ -226,7 +227,7 @@ def _papers_table(paper: Sequence[PrintedRates], summaries: Summaries) -> Table:
     ]
     for total, found in summaries.items():
         ours = [found[view][_PAPERS_ATTACK] for view in _PROTOCOLS]
-        accuracies = [_with_reach(one.balanced_accuracy, one.balanced_accuracy_interval) for one in ours]
+        accuracies = [write_reach(one.balanced_accuracy, one.balanced_accuracy_interval, ".2f", 100) for one in ours]
         precisions = ["–" if one.precision is None else f"{100 * one.precision:.2f}" for one in ours]
         rows.append((f"{int(total):,}, ours", *accuracies, *precisions))
     headings = [f"{what} {protocol}" for what in ("accuracy", "precision") for protocol in _PROTOCOLS.values()]
@@ -250,10 +251,6 @@ def _budget_table(views: Mapping[str, str], trials: Trials) -> Table:
 def _percent(interval: tuple[float, float]) -> str:
     low, high = interval
     return f"{low:.1%} to {high:.1%}" if np.isfinite(low) else "unknown: one trial has no interval"
-
-
-def _with_reach(share: float, interval: tuple[float, float] | None) -> str:
-    return f"{100 * share:.2f}" + ("" if interval is None else f" ± {100 * (interval[1] - share):.2f}")
 
 
 def _draw(views: Mapping[str, str], summaries: Summaries, path: Path) -> None:

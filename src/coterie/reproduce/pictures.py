@@ -19,8 +19,7 @@ from coterie.attacks.reconstructions import Reading, Readings, Trial, readings_t
 from coterie.reports.findings import Drawing, Findings, Judgement, judge
 from coterie.reports.intervals import mean_interval
 from coterie.reports.pictures import draw_strip
-from coterie.reproduce.experiment import Count, Experiment, Job, JobContext, Record
-from coterie.reproduce.verdicts import RULE, Scale, settle
+from coterie.reproduce.experiment import RULE, Count, Experiment, Job, JobContext, Record, Scale, settle
 from coterie.settings import read_table
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from coterie.cohorts.circles import Reals
 from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table, judge
 from coterie.reports.intervals import mean_and_spread, mean_interval
 from coterie.reports.plots import BLUE, GREEN, HAIRLINE, OCHRE, QUIET, RUST, foot_legend, page
-from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
-from coterie.reproduce.verdicts import RULE, Scale, settle
+from coterie.reproduce.experiment import RULE, Experiment, Job, JobContext, Record, Scale, settle
 from coterie.settings import read_table
 
 SMALL, ORDINARY, LOSSY = "small steps", "ordinary steps", "small steps, losses inside rounds"

@@ -21,10 +21,9 @@ from coterie.crypto.context import bind, digest
 from coterie.errors import ConfigError, RoundAborted
 from coterie.graphs.guarantees import step_dropout
 from coterie.graphs.topology import ErdosRenyi, Graph
-from coterie.reports.findings import Claim, Findings, Judgement, Table, judge
+from coterie.reports.findings import Claim, Findings, Table, judge
 from coterie.reports.intervals import share_interval
-from coterie.reproduce.experiment import RARE, Clients, Count, Experiment, Job, JobContext, Probability, Record
-from coterie.reproduce.verdicts import settle
+from coterie.reproduce.experiment import RARE, Clients, Count, Experiment, Job, JobContext, Probability, Record, settle
 from coterie.rounds import one_off
 from coterie.secagg import rules
 from coterie.secagg.server import Step
@@ -145,7 +144,7 @@ class Reliability(Experiment[list[Counts]], frozen=True, kw_only=True):
             settle(
                 f"{claim.says} ({one.setting.name})",
                 f"{_lost(one.unreliable, one.graphs)} unreliable",
-                _judge(one),
+                judge(share_interval(one.unreliable, one.graphs), 0.0, RARE),
                 ours=claim.ours,
             )
             for claim in self.claims
@@ -205,26 +204,21 @@ def _headlines(counts: Sequence[Counts], claims: Sequence[Claim]) -> Iterator[st
 
 
 def _table(counts: Sequence[Counts]) -> Table:
-    headings = ("setting", "n", "p", "t", "graphs", "paper: unreliable", "ours: aborted", "saved", "aborted needlessly")
-    rows = [
-        (
-            one.setting.name,
-            f"{one.setting.clients:,}",
-            f"{one.setting.connection:g}",
-            str(one.setting.threshold),
-            str(one.graphs),
-            _lost(one.unreliable, one.graphs),
-            "not played" if one.aborted is None else _lost(one.aborted, one.graphs),
-            "" if one.saved is None else f"{len(one.saved)}{_range(one.saved)}",
-            "" if one.refused is None else str(one.refused),
-        )
-        for one in counts
-    ]
-    return Table("Both rules on the same graphs", headings, rows)
-
-
-def _judge(one: Counts) -> Judgement:
-    return judge(share_interval(one.unreliable, one.graphs), 0.0, RARE)
+    return Table.of(
+        "Both rules on the same graphs",
+        counts,
+        [
+            ("setting", lambda one: one.setting.name),
+            ("n", lambda one: f"{one.setting.clients:,}"),
+            ("p", lambda one: f"{one.setting.connection:g}"),
+            ("t", lambda one: str(one.setting.threshold)),
+            ("graphs", lambda one: str(one.graphs)),
+            ("paper: unreliable", lambda one: _lost(one.unreliable, one.graphs)),
+            ("ours: aborted", lambda one: "not played" if one.aborted is None else _lost(one.aborted, one.graphs)),
+            ("saved", lambda one: "" if one.saved is None else f"{len(one.saved)}{_range(one.saved)}"),
+            ("aborted needlessly", lambda one: "" if one.refused is None else str(one.refused)),
+        ],
+    )
 
 
 def _lost(hits: int, tries: int) -> str:

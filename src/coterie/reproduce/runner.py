@@ -25,11 +25,11 @@ import msgspec
 from coterie.errors import ConfigError, Remedy
 from coterie.files import write_output
 from coterie.host import cores
+from coterie.locks import locked
 from coterie.reports import markdown
 from coterie.reports.findings import Findings
 from coterie.reproduce.declarations import FULL, Declaration
 from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
-from coterie.runs.storage.lock import locked
 from coterie.version import __version__
 
 JOURNAL, REPORT, RESULTS = "jobs.jsonl", "README.md", "results.json"
@@ -176,7 +176,7 @@ class Run:
             raise ConfigError(
                 f"{self.folder / RESULTS} is of another run: {stored.command}, or the settings have changed since"
             )
-        return self._write(self.experiment.retell(stored.results), stored.finished, stored.version)
+        return self._write(self.experiment.report_again(stored.results), stored.finished, stored.version)
 
     def _write(self, report: Findings, finished: int, version: str) -> Findings:
         for drawing in report.drawings:

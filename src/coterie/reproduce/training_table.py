@@ -21,9 +21,18 @@ from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table,
 from coterie.reports.intervals import mean_and_spread, mean_interval, share_interval
 from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SKY, SLATE, draw_band, foot_legend, page
 from coterie.reports.words import count
-from coterie.reproduce.experiment import RARE, Experiment, Job, JobContext, Record, paired_differences
+from coterie.reproduce.experiment import (
+    RARE,
+    RULE,
+    Experiment,
+    Job,
+    JobContext,
+    Record,
+    Scale,
+    paired_differences,
+    settle,
+)
 from coterie.reproduce.training import make_run_config
-from coterie.reproduce.verdicts import RULE, Scale, settle
 
 if TYPE_CHECKING:
     from coterie.runs.engine.run import RunResult

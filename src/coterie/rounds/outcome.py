@@ -5,7 +5,7 @@ from dataclasses import astuple, dataclass, field
 from typing import Generic, TypeVar
 
 from coterie.cohorts.outcome import Outcome
-from coterie.errors import CoterieError
+from coterie.errors import Blame, CoterieError
 from coterie.secagg.server import Rejected
 
 D = TypeVar("D")
@@ -86,6 +86,8 @@ class RoundResult(Generic[D]):
     """Messages that were not accepted."""
     note: str = ""
     """Why the round was skipped."""
+    blame: Blame = field(default_factory=Blame)
+    """Who dealt or sent wrong shares, whether or not there is a sum."""
 
     @property
     def reason(self) -> str:

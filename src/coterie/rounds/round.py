@@ -9,7 +9,7 @@ from typing import Generic, Protocol
 
 from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.outcome import Outcome
-from coterie.errors import CoterieError, LocalProtocolError, PeerProtocolError, RoundAborted
+from coterie.errors import Blame, CoterieError, LocalProtocolError, PeerProtocolError, RoundAborted, WrongShares
 from coterie.rounds.outcome import Attendance, D, RoundResult
 from coterie.rounds.row import LedgerRow
 from coterie.secagg.server import Aggregate, Rejected, Step
@@ -37,6 +37,11 @@ class SessionServer(Protocol):
     @property
     def rejected(self) -> list[Rejected]:
         """Messages that were not accepted."""
+        ...
+
+    @property
+    def blame(self) -> Blame:
+        """Who dealt or sent wrong shares that did not prevent the sum."""
         ...
 
     @property
@@ -143,12 +148,16 @@ class _AnyRound(Generic[D]):
         value: D | None = None,
         error: CoterieError | None = None,
     ) -> None:
+        blame = error.blame if isinstance(error, WrongShares) else self._blame()
         self._result = RoundResult(
-            self.number, outcome, attendance, remaining, revealed, value, error, self._rejected()
+            self.number, outcome, attendance, remaining, revealed, value, error, self._rejected(), blame=blame
         )
 
     def _rejected(self) -> tuple[Rejected, ...]:
         return ()
+
+    def _blame(self) -> Blame:
+        return Blame()
 
 
 class Round(_AnyRound[D]):
@@ -244,6 +253,9 @@ class Round(_AnyRound[D]):
 
     def _rejected(self) -> tuple[Rejected, ...]:
         return tuple(self._server.rejected) if self._server else ()
+
+    def _blame(self) -> Blame:
+        return self._server.blame if self._server else Blame()
 
 
 class PeerRound(_AnyRound[D]):

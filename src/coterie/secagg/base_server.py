@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.arithmetic.ring import RingVector
-from coterie.errors import InputError, LocalProtocolError, PeerProtocolError, ThresholdError, VerificationError
+from coterie.errors import Blame, InputError, LocalProtocolError, PeerProtocolError, ThresholdError, VerificationError
 from coterie.secagg import messages
 from coterie.secagg.masking import Map
 from coterie.secagg.steps import Step, StepRow
@@ -71,6 +71,8 @@ class BaseServer:
         self.terms = terms
         self.step = first
         self.rejected: list[Rejected] = []
+        self.blame = Blame()
+        """Who dealt or sent wrong shares that did not prevent the sum."""
         self._session, self._rows, self._parallel = session, rows, parallel
         self._stages: dict[Step, Stage] = {}
         self._sums: dict[int, RingVector] = {}

@@ -13,7 +13,6 @@ gives away both kinds of share.
 
 from collections.abc import Sequence
 from itertools import compress
-from typing import cast
 
 import msgspec
 
@@ -196,7 +195,7 @@ class Shared(State, frozen=True, tag=True):
         if terms.active:
             statement = own_identity(terms, me, identity).sign(rules.masks_context(terms, self.seed, me, sharers))
         state = Masked(terms, me, self.seed, tuple(held), sharers, tuple(distrusted))
-        payload = cast("bytes", ring.pack(masked))  # the codec takes any buffer
+        payload = memoryview(ring.pack(masked))
         return state, messages.encode(messages.MaskedInput(terms.digest, me, payload, statement))
 
 

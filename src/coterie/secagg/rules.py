@@ -165,14 +165,14 @@ def masks_context(terms: Terms, seed: bytes, client: int, carried: Collection[in
     return bind("masks", terms.digest, seed, client, encode_members(carried, len(terms.clients)))
 
 
-def check_statement(terms: Terms, seed: bytes, client: int, sharers: Container[int], signature: bytes | None) -> bytes:
+def check_statement(terms: Terms, seed: bytes, client: int, sharers: Members, signature: bytes | None) -> bytes:
     """Refuse a masked input unless its owner signed that it carries the masks of exactly the neighbours that shared.
 
     Returns the signature.
     """
     if signature is None:
         raise VerificationError("a masked input comes without a statement of its masks")
-    carried = [peer for peer in terms.graph(seed).neighbours(client) if peer in sharers]
+    carried = Members.flagged(terms.graph(seed).neighbourhood(client) & sharers.flags)
     signing.verify(terms.identities[client], signature, masks_context(terms, seed, client, carried))
     return signature
 

@@ -12,6 +12,7 @@ never harms the round. Masked inputs are added up as they arrive: memory holds o
 The order of the steps stands in :mod:`coterie.secagg.steps`, what happens in each in this class.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from types import MappingProxyType
 
@@ -21,9 +22,10 @@ from coterie.errors import PeerProtocolError, ThresholdError
 from coterie.secagg import messages, rules, steps
 from coterie.secagg.base_server import Aggregate, BaseServer, Outgoing, Rejected, Stage
 from coterie.secagg.masking import Map
+from coterie.secagg.members import Members
 from coterie.secagg.steps import Step
 from coterie.secagg.terms import Terms
-from coterie.secagg.unmasking import View, remove_masks
+from coterie.secagg.unmasking import View, remove_masks, wrong_shares
 
 __all__ = ["Aggregate", "Rejected", "Server", "Step"]
 
@@ -46,14 +48,16 @@ class Server(BaseServer):
         self._seed = b""
         self._advertisements: dict[int, messages.Advertisement] = {}
         self._keys: set[bytes] = set()
-        self._envelopes: dict[int, tuple[messages.Envelope, ...]] = {}
+        self._peers: dict[int, list[int]] = {}  # the neighbours of each client that advertised keys
+        self._shared: dict[int, messages.SharedKeys] = {}
         self._seed_marks: dict[int, bytes] = {}
-        self._share_marks: dict[int, dict[int, messages.Fingerprints]] = {}
+        self._share_marks: dict[int, dict[int, messages.Fingerprints]] = {}  # by holder, then by dealer
+        self._sharers = Members.of((), len(terms.clients))
         self._survivors: set[int] = set()
         self._statements: dict[int, bytes] = {}
         self._confirmations: dict[int, messages.Confirmation] = {}
-        self._self_shares: dict[int, dict[int, bytes]] = {}
-        self._key_shares: dict[int, dict[int, bytes]] = {}
+        self._self_shares: defaultdict[int, dict[int, bytes]] = defaultdict(dict)  # by dealer, then by holder
+        self._key_shares: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
         everybody = range(len(terms.clients))
         confirmed: Collection[int] = self._confirmations if terms.active else self._survivors
         self._stages = {
@@ -122,35 +126,37 @@ class Server(BaseServer):
     def _close_keys(self) -> Outgoing:
         self._check_remaining(self._advertisements, "advertised their keys")
         self._seed = rules.graph_seed(self.terms, self._advertisements.values())
-        everybody = sorted(self._advertisements)
+        everybody, graph = sorted(self._advertisements), self.terms.graph(self._seed)
+        for client in everybody:
+            self._peers[client] = [peer for peer in graph.neighbours(client) if peer in self._advertisements]
         if self.terms.active:
             return dict.fromkeys(everybody, self._key_book(everybody))
-        graph = self.terms.graph(self._seed)
-        return {client: self._key_book(graph.neighbours(client)) for client in everybody}
+        return {client: self._key_book(self._peers[client]) for client in everybody}
 
     def _key_book(self, clients: Iterable[int]) -> messages.KeyBook:
-        there = tuple(self._advertisements[client] for client in clients if client in self._advertisements)
-        return messages.KeyBook(self.terms.digest, there)
+        return messages.KeyBook(self.terms.digest, tuple(map(self._advertisements.__getitem__, clients)))
 
     # Step 1: shares.
 
     def _take_shares(self, client: int, shared: messages.SharedKeys) -> None:
-        neighbours = self.terms.graph(self._seed).neighbours(client)
-        if [entry.peer for entry in shared.envelopes] != [peer for peer in neighbours if peer in self._advertisements]:
+        if [entry.peer for entry in shared.envelopes] != self._peers[client]:
             raise PeerProtocolError(self.terms.clients[client], "did not deal shares to exactly its neighbours")
-        self._envelopes[client] = shared.envelopes
+        self._shared[client] = shared
         self._seed_marks[client] = shared.self_seed_mark
-        self._share_marks[client] = {entry.peer: entry.marks for entry in shared.envelopes}
-        self._share_marks[client][client] = shared.own_marks
 
     def _close_shares(self) -> Outgoing:
-        self._check_remaining(self._envelopes, "shared their keys")
-        addressed: dict[int, list[messages.Envelope]] = {client: [] for client in self._envelopes}
-        for dealer, envelopes in sorted(self._envelopes.items()):
-            for envelope in envelopes:
+        self._check_remaining(self._shared, "shared their keys")
+        self._sharers = Members.of(self._shared, len(self.terms.clients))
+        addressed: dict[int, list[messages.Envelope]] = {client: [] for client in self._shared}
+        for dealer, shared in sorted(self._shared.items()):
+            for envelope in shared.envelopes:
                 if envelope.peer in addressed:
                     addressed[envelope.peer].append(messages.Envelope(dealer, envelope.sealed, envelope.marks))
-        self._envelopes.clear()
+        for holder, delivered in addressed.items():
+            self._share_marks[holder] = {envelope.peer: envelope.marks for envelope in delivered}
+            self._share_marks[holder][holder] = self._shared[holder].own_marks
+        self._shared.clear()
+        self._peers.clear()
         return {
             client: messages.Deliveries(self.terms.digest, tuple(delivered)) for client, delivered in addressed.items()
         }
@@ -161,7 +167,7 @@ class Server(BaseServer):
         vector = self.terms.ring.unpack(masked.payload, self.terms.length)
         if self.terms.active:
             self._statements[client] = rules.check_statement(
-                self.terms, self._seed, client, self._seed_marks, masked.statement
+                self.terms, self._seed, client, self._sharers, masked.statement
             )
         self._add(client, vector)
         self._survivors.add(client)
@@ -174,14 +180,13 @@ class Server(BaseServer):
         survivors = messages.encode_members(self._survivors, len(terms.clients))
         if not terms.active:
             return dict.fromkeys(self._survivors, messages.Announcement(terms.digest, survivors))
-        sharers = messages.encode_members(self._seed_marks, len(terms.clients))
         graph = terms.graph(self._seed)
         statements = {client: messages.Statement(client, self._statements[client]) for client in self._aggregated}
         return {
             client: messages.Announcement(
                 terms.digest,
                 survivors,
-                sharers,
+                self._sharers.bits,
                 tuple(statements[dealer] for dealer in graph.neighbours(client) if dealer in statements),
             )
             for client in self._survivors
@@ -202,30 +207,42 @@ class Server(BaseServer):
     # Step 3: shares of what must be opened.
 
     def _take_revelation(self, holder: int, revelation: messages.Revelation) -> None:
-        """Every share must be one that the dealer committed to, of the kind that the survivor set calls for."""
-        name, terms = self.terms.clients[holder], self.terms.digest
-        messages.check_order([entry.dealer for entry in revelation.self_shares], name)
-        messages.check_order([entry.dealer for entry in revelation.key_shares], name)
+        """Keep one share of each dealer, of the kind that the survivor set calls for.
+
+        They are not compared with the dealer's commitments yet: see :meth:`_close_revelations`.
+        """
+        name, dealers = self.terms.clients[holder], self._share_marks[holder].keys()
+        of_seeds = [entry.dealer for entry in revelation.self_shares]
+        of_keys = [entry.dealer for entry in revelation.key_shares]
+        messages.check_order(of_seeds, name)
+        messages.check_order(of_keys, name)
+        if not (dealers & self._aggregated >= set(of_seeds) and dealers - self._aggregated >= set(of_keys)):
+            raise PeerProtocolError(name, "revealed a share that it does not hold, or one of the wrong kind")
         for self_share in revelation.self_shares:
-            dealer = self_share.dealer
-            marks = self._share_marks.get(dealer, {}).get(holder)
-            mark = rules.self_share_mark(terms, dealer, holder, self_share.share)
-            if dealer not in self._aggregated or marks is None or marks.self_share != mark:
-                raise PeerProtocolError(name, f"revealed a wrong self share of client {dealer}")
+            self._self_shares[self_share.dealer][holder] = self_share.share
         for key_share in revelation.key_shares:
-            dealer = key_share.dealer
-            marks = self._share_marks.get(dealer, {}).get(holder)
-            mark = rules.key_share_mark(terms, dealer, holder, key_share.share)
-            if dealer in self._aggregated or marks is None or marks.key_share != mark:
-                raise PeerProtocolError(name, f"revealed a wrong key share of client {dealer}")
-        for self_share in revelation.self_shares:
-            self._self_shares.setdefault(self_share.dealer, {})[holder] = self_share.share
-        for key_share in revelation.key_shares:
-            self._key_shares.setdefault(key_share.dealer, {})[holder] = key_share.share
+            self._key_shares[key_share.dealer][holder] = key_share.share
         self._revealers.add(holder)
 
     def _close_revelations(self) -> Outgoing:
-        return self._finish(remove_masks(self.view(), self._parallel))
+        """Remove the masks. If that fails, compare all shares with the dealers' commitments and try without the liars.
+
+        Every secret that is recovered is compared with a commitment to the secret itself. If it fits, the shares that
+        it was recovered from are right, so they are not compared one by one.
+        """
+        try:
+            return self._finish(remove_masks(self.view(), self._parallel))
+        except (PeerProtocolError, ThresholdError):
+            self._reject_wrong_shares()
+            return self._finish(remove_masks(self.view(), self._parallel))
+
+    def _reject_wrong_shares(self) -> None:
+        """Discard everything that was revealed by holders of whom one share is wrong, and name them."""
+        for holder, reason in wrong_shares(self.view(), self._share_marks).items():
+            self.rejected.append(Rejected(self.terms.clients[holder], self.step, reason))
+            self._revealers.discard(holder)
+            for shares in (*self._self_shares.values(), *self._key_shares.values()):
+                shares.pop(holder, None)
 
     def _check_remaining(self, remaining: Collection[int], what: str) -> None:
         if len(remaining) < self.terms.fewest:

@@ -13,7 +13,7 @@ from coterie.errors import PeerProtocolError, ThresholdError, VerificationError
 from coterie.graphs.topology import Graph
 from coterie.secagg import rules
 from coterie.secagg.masking import Map, adds, pair_seed, unmask_circles
-from coterie.secagg.messages import Advertisement, Confirmation
+from coterie.secagg.messages import Advertisement, Confirmation, Fingerprints
 from coterie.secagg.terms import Terms
 
 #: By dealer, then by holder.
@@ -82,6 +82,27 @@ def remove_masks(view: View, parallel: Map | None = None) -> RingVector:
             seeds = subtracted if adds(peer, client) else added
             seeds.append(pair_seed(key, client, view.advertisements[peer], terms.digest, view.seed))
     return unmask_circles(terms, view.sums, aggregated, added, subtracted, parallel)
+
+
+def wrong_shares(view: View, committed: Mapping[int, Mapping[int, Fingerprints]]) -> dict[int, str]:
+    """Return the holders that revealed other shares than the dealers committed to, by holder and then dealer, and why.
+
+    The reason names the first dealer whose share is wrong.
+    """
+    found: dict[int, str] = {}
+    for dealer, holder, share in _each(view.self_shares):
+        if rules.self_share_mark(view.terms.digest, dealer, holder, share) != committed[holder][dealer].self_share:
+            found.setdefault(holder, f"revealed a wrong self share of client {dealer}")
+    for dealer, holder, share in _each(view.key_shares):
+        if rules.key_share_mark(view.terms.digest, dealer, holder, share) != committed[holder][dealer].key_share:
+            found.setdefault(holder, f"revealed a wrong key share of client {dealer}")
+    return dict(sorted(found.items()))
+
+
+def _each(shares: SharesOf) -> Iterator[tuple[int, int, bytes]]:
+    for dealer, held in sorted(shares.items()):
+        for holder, share in held.items():
+            yield dealer, holder, share
 
 
 def _check_informative(view: View, aggregated: Collection[int], left: Collection[int]) -> None:

@@ -1,7 +1,8 @@
 """Evaluation of a model on examples that were not used for training."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ from coterie.arithmetic import FloatArray
 from coterie.cohorts.circles import Indices
 from coterie.errors import InputError
 from coterie.training.local import Data, Problem, one_thread
+from coterie.training.metrics import METRICS
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,8 @@ class Score:
     samples: int
     error: float | None = None
     """Mean absolute error in the unit of the targets; None if the unit is unknown."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """The metrics that were asked for, by name (:data:`~coterie.training.metrics.METRICS`)."""
 
 
 def evaluate(
@@ -31,14 +35,16 @@ def evaluate(
     batch_size: int = 500,
     *,
     scale: npt.NDArray[np.float64] | None = None,
+    metrics: Collection[str] = (),
 ) -> Score:
-    """Score the problem's model in this state on ``data``. All examples have the same weight.
+    """Score the problem's model in this state on ``data``, also by these metrics. All examples have the same weight.
 
     ``scale`` converts each example's target to its unit: the number of units that 1 stands for.
     """
     if len(data) == 0:
         raise InputError("there are no examples to evaluate the model with")
     loss, correct, labelled, error = 0.0, 0, False, 0.0
+    kept: list[tuple[npt.NDArray[np.float32], npt.NDArray[Any]]] = []
     with one_thread(), torch.inference_mode():
         for indices, outputs, y in _answers(problem, state, data, batch_size):
             loss += problem.losses(outputs, y).sum(dtype=torch.float64).item()
@@ -46,8 +52,17 @@ def evaluate(
             correct += int((outputs.argmax(1) == y).sum()) if labelled else 0
             if scale is not None:
                 error += float(scale[indices] @ (outputs - y).abs().flatten(1).mean(1).numpy())
+            if metrics:
+                kept.append((outputs.numpy(), y.numpy()))
     count = len(data)
-    return Score(loss / count, correct / count if labelled else None, count, None if scale is None else error / count)
+    everything = [np.concatenate(parts) for parts in zip(*kept, strict=True)]
+    return Score(
+        loss / count,
+        correct / count if labelled else None,
+        count,
+        None if scale is None else error / count,
+        {name: METRICS[name].compute(*everything) for name in metrics},
+    )
 
 
 def predict(

@@ -106,6 +106,15 @@ def test_reducing_once_is_reducing_always(data: st.DataObject, ring: Ring, terms
     ring.check(total, length)
 
 
+@given(st.data(), rings, st.integers(0, 8), st.integers(0, 20))
+def test_a_sum_is_that_of_integers(data: st.DataObject, ring: Ring, terms: int, length: int) -> None:
+    elements = st.integers(0, ring.modulus - 1)
+    numbers = data.draw(st.lists(st.lists(elements, min_size=length, max_size=length), min_size=terms, max_size=terms))
+    found = ring.sum((np.array(row, ring.dtype) for row in numbers), length)
+    assert found.tolist() == [sum(row[place] for row in numbers) % ring.modulus for place in range(length)]
+    ring.check(found, length)
+
+
 @given(st.data(), rings)
 def test_lift_inverts_the_embedding_of_signed_integers(data: st.DataObject, ring: Ring) -> None:
     half = ring.modulus // 2

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from coterie.attacks.active_membership.inference import infer
 from coterie.attacks.active_membership.measure import ActiveMembership
 from coterie.attacks.active_membership.methods import (
     COMMON,
@@ -20,17 +19,15 @@ from coterie.attacks.active_membership.methods import (
     PUBLIC,
     AttackedDescent,
     MethodName,
-    Recipe,
     crafted,
     outputs,
 )
 from coterie.attacks.active_membership.records import DealtRecords
 from coterie.attacks.active_membership.report import outcome_against
-from coterie.attacks.active_membership.settings import PRESETS
+from coterie.attacks.active_membership.settings import PRESETS, ActiveMembershipSettings
 from coterie.attacks.active_membership.statistics import InferenceSuccess, MethodSummary
-from coterie.attacks.active_membership.tasks import Classification, Regression
+from coterie.attacks.active_membership.tasks import Classification, Regression, infer
 from coterie.attacks.active_membership.trial import (
-    AttackSchedule,
     HonestUtility,
     MethodTrial,
     infer_without_targets,
@@ -179,7 +176,7 @@ class TestRegression:
     def test_what_attackers_send_pushes_every_answer_by_its_distance_alone(self) -> None:
         """The same push whatever the error is: squared errors by themselves would be climbed ever faster."""
         dealt = DealtRecords.deal("energy", HONEST, MALICIOUS, EXAMPLES, seed=0, tests=50)
-        (model,) = AttackedDescent("fedavg", dealt, Recipe(step=0.02)).honest_models(1)
+        (model,) = AttackedDescent("fedavg", dealt, ActiveMembershipSettings(step=0.02)).honest_models(1)
         x, y = dealt.targets.x, dealt.targets.y
         sent = []
         for shift in (0.0, 5.0):  # of the true numbers and the wrong ones together
@@ -189,9 +186,14 @@ class TestRegression:
 
     def test_every_method_learns_to_forecast(self) -> None:
         dealt = DealtRecords.deal("energy", HONEST, MALICIOUS, EXAMPLES, seed=0, tests=200)
-        schedule = AttackSchedule(threshold=0.8, patience=100, rounds=20, looks=1)
         for method in METHODS:
-            (watched,) = play(method, dealt, Recipe(step=0.02), schedule, (0.0,)).courses
+            (watched,) = play(
+                method,
+                dealt,
+                ActiveMembershipSettings(step=0.02, threshold=0.8, patience=100, rounds=20),
+                (0.0,),
+                looks=1,
+            ).courses
             assert watched.last.utility.mean > 0.5
 
     def test_the_command_speaks_of_forecasts(self) -> None:
@@ -235,7 +237,7 @@ class GivenStarts(Offsets):
 
 class TestMethods:
     def test_in_fedavg_everybody_has_the_common_model_after_every_round(self, dealt: DealtRecords) -> None:
-        descent = AttackedDescent("fedavg", dealt, Recipe())
+        descent = AttackedDescent("fedavg", dealt, ActiveMembershipSettings())
         for _ in range(3):
             descent.train()
             (common,) = descent.honest_models(9)
@@ -246,7 +248,7 @@ class TestMethods:
 
     @pytest.mark.parametrize("method", ["fedavg", "ditto", "confined", "confined-checked"])
     def test_every_method_is_the_strategy_of_the_product(self, dealt: DealtRecords, method: MethodName) -> None:
-        recipe = Recipe(step=0.5, penalty=0.3)
+        recipe = ActiveMembershipSettings(step=0.5, penalty=0.3)
         ours = AttackedDescent(method, dealt, recipe)
         data = ArrayData(
             np.concatenate([dealt.honest.x, dealt.cover.x]), np.concatenate([dealt.honest.y, dealt.cover.y])
@@ -279,7 +281,7 @@ class TestMethods:
         )
 
     def test_confined_models_are_apart_and_attackers_have_sums_and_their_own(self, dealt: DealtRecords) -> None:
-        descent = AttackedDescent("confined", dealt, Recipe())
+        descent = AttackedDescent("confined", dealt, ActiveMembershipSettings())
         before = [flat(model) for model in descent.honest_models(9)]
         descent.train()
         after = [flat(model) for model in descent.honest_models(9)]
@@ -292,12 +294,12 @@ class TestMethods:
         assert not np.allclose(descent.answers()[OWN], descent.answers()[PUBLIC])
 
     def test_attackers_at_the_anchor_have_the_displacement_for_their_model(self, dealt: DealtRecords) -> None:
-        descent = AttackedDescent("confined-anchored", dealt, Recipe())
+        descent = AttackedDescent("confined-anchored", dealt, ActiveMembershipSettings())
         descent.train()
         assert np.allclose(descent.answers()[OWN], descent.answers()[PUBLIC])
 
     def test_what_attackers_send_climbs_the_loss_of_their_targets(self, dealt: DealtRecords) -> None:
-        descent = AttackedDescent("fedavg", dealt, Recipe())
+        descent = AttackedDescent("fedavg", dealt, ActiveMembershipSettings())
         (model,) = descent.honest_models(1)
         targets = dealt.targets
         true, decoys = (loss_and_gradient(targets.x, y, model)[1] for y in (targets.y, dealt.decoys))
@@ -307,7 +309,7 @@ class TestMethods:
         assert loss_and_gradient(targets.x, targets.y, moved)[0] > loss_and_gradient(targets.x, targets.y, model)[0]
 
     def test_the_round_of_an_attack_steps_along_the_mean_of_what_everybody_sends(self, dealt: DealtRecords) -> None:
-        descent = AttackedDescent("confined", dealt, Recipe(step=0.5))
+        descent = AttackedDescent("confined", dealt, ActiveMembershipSettings(step=0.5))
         descent.train()
         descent.prepare_attack(descent.trained_state())
         before, sent = flat(descent._honest.descent.displacement), descent.contributions(0.7)
@@ -317,7 +319,7 @@ class TestMethods:
 
     @pytest.mark.parametrize("method", METHODS)
     def test_with_strength_0_attackers_only_watch(self, dealt: DealtRecords, method: MethodName) -> None:
-        descent = AttackedDescent(method, dealt, Recipe())
+        descent = AttackedDescent(method, dealt, ActiveMembershipSettings())
         descent.train()
         trained = descent.trained_state()
         told = []
@@ -331,34 +333,44 @@ class TestMethods:
             assert (found == told[1][view]).all()
 
     def test_attacks_from_one_state_do_not_know_of_each_other(self, dealt: DealtRecords) -> None:
-        schedule = AttackSchedule(threshold=0.3, patience=20, rounds=6, looks=2)
-        alone = play("ditto", dealt, Recipe(), schedule, (0.5,))
-        second = play("ditto", dealt, Recipe(), schedule, (2.0, 0.5))
+        alone = play("ditto", dealt, ActiveMembershipSettings(threshold=0.3, patience=20, rounds=6), (0.5,), looks=2)
+        second = play(
+            "ditto", dealt, ActiveMembershipSettings(threshold=0.3, patience=20, rounds=6), (2.0, 0.5), looks=2
+        )
         assert alone.courses[0] == second.courses[1]
         assert alone.began == second.began
 
     def test_training_on_targets_makes_members_of_all_of_them(self, dealt: DealtRecords) -> None:
-        def called_members(recipe: Recipe) -> float:
+        def called_members(recipe: ActiveMembershipSettings) -> float:
             descent = AttackedDescent("fedavg", dealt, recipe)
             for _ in range(300):
                 descent.train(1.0)
             return infer(dealt.task, descent.answers()[COMMON], dealt.targets.y, dealt.members).false_alarms
 
-        assert called_members(Recipe(train_on_targets=True)) == 1 > called_members(Recipe())
+        assert (
+            called_members(ActiveMembershipSettings(train_on_targets=True))
+            == 1
+            > called_members(ActiveMembershipSettings())
+        )
 
 
 class TestLossCheck:
     def test_the_rule_of_the_papers_code_notices_harm_too(self) -> None:
         dealt = DealtRecords.deal("digits", 4, 1, 20, seed=3, tests=100)
-        schedule = AttackSchedule(threshold=0.7, patience=60, rounds=30, looks=1)
-        watched, attacked = play("confined-checked", dealt, Recipe(check="history"), schedule, (0.0, 20.0)).courses
+        watched, attacked = play(
+            "confined-checked",
+            dealt,
+            ActiveMembershipSettings(check="history", threshold=0.7, patience=60, rounds=30),
+            (0.0, 20.0),
+            looks=1,
+        ).courses
         assert attacked.refused > watched.refused
 
     def test_it_takes_up_clean_steps_and_refuses_poison(self) -> None:
         dealt = DealtRecords.deal("digits", 4, 1, 20, seed=3, tests=100)
-        schedule = AttackSchedule(threshold=0.7, patience=60, rounds=20, looks=1)
         checked, bare = (
-            play(method, dealt, Recipe(), schedule, (0.0, 20.0)) for method in ("confined-checked", "confined")
+            play(method, dealt, ActiveMembershipSettings(threshold=0.7, patience=60, rounds=20), (0.0, 20.0), looks=1)
+            for method in ("confined-checked", "confined")
         )
         watched, attacked = checked.courses
         assert checked.refused_before < 0.1 > watched.refused
@@ -382,7 +394,9 @@ class TestVerdict:
         assert success([0.6, 0.62, 0.61]).beats_guess
 
     def test_an_outcome_follows_from_the_numbers_and_is_never_elimination(self, dealt: DealtRecords) -> None:
-        trial = play("fedavg", dealt, Recipe(), AttackSchedule(0.3, 20, 4, 1), (0.0, 0.5))
+        trial = play(
+            "fedavg", dealt, ActiveMembershipSettings(threshold=0.3, patience=20, rounds=4), (0.0, 0.5), looks=1
+        )
 
         def summary(*aucs: float) -> MethodSummary:
             def with_area(auc: float) -> MethodTrial:
@@ -403,7 +417,7 @@ class TestVerdict:
         assert outcome_against(baseline, nothing) is Effect.NOT_ELIMINATED
 
     def test_utility_is_of_honest_participants(self, dealt: DealtRecords) -> None:
-        descent = AttackedDescent("fedavg", dealt, Recipe())
+        descent = AttackedDescent("fedavg", dealt, ActiveMembershipSettings())
         found = HonestUtility.of(descent)
         assert found.mean == found.worst
         assert found.spread == 0
@@ -415,9 +429,9 @@ def test_a_secure_session_opens_what_the_attack_works_with() -> None:
 
 
 def test_a_model_that_saw_no_target_is_scored_as_any_other(dealt: DealtRecords) -> None:
-    found = infer_without_targets(dealt, Recipe(), 50)
+    found = infer_without_targets(dealt, ActiveMembershipSettings(rounds=50))
     assert found.targets == 24
-    assert found == infer_without_targets(dealt, Recipe(), 50)
+    assert found == infer_without_targets(dealt, ActiveMembershipSettings(rounds=50))
 
 
 class TestCommand:

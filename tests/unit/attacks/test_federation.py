@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coterie.attacks.attack import within
 from coterie.attacks.federation import (
     Cohort,
     Federation,
@@ -18,7 +19,6 @@ from coterie.attacks.federation import (
     shaped,
     train_clients,
 )
-from coterie.attacks.progress import within
 from coterie.confined import ConfinedDescent, ConstantStep, NoCheck, Offsets, Spread
 from coterie.errors import ConfigError
 from coterie.training.executors.processes import InProcess

@@ -14,7 +14,7 @@ from coterie.cli.attack_show import show
 from coterie.errors import ConfigError
 from coterie.reports.charts import Figure
 from coterie.reports.findings import CardLine, Effect, Findings, Plot, Strip, Table
-from coterie.reports.page import findings_page
+from coterie.reports.html import findings_page
 from coterie.reports.words import Level
 
 EVIL = "<b>[red]x[/red]</b>"  # neither a page nor a terminal may take it for markup

@@ -16,9 +16,8 @@ from torch.nn.utils.parametrizations import orthogonal
 from typer.testing import CliRunner
 
 from coterie.attacks.attack import run_attack
-from coterie.attacks.imprint.defences import refused_for_architecture, refused_for_length
 from coterie.attacks.imprint.layer import Imprinter, craft, examples_in, network
-from coterie.attacks.imprint.measure import Imprint, compare
+from coterie.attacks.imprint.measure import Imprint, compare, refused_for_architecture, refused_for_length
 from coterie.cli import app
 from coterie.errors import ConfigError, InputError, PeerProtocolError
 from coterie.training.architecture import architecture, check_architecture

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from coterie.attacks.attack import run_attack
 from coterie.attacks.federation import Federation, make_selections, shaped
 from coterie.attacks.inversion.descent import Budget, exact_input, invert
-from coterie.attacks.inversion.measure import Inversion
-from coterie.attacks.inversion.target import ALONE, TARGET, TOGETHER, InversionTarget, Origin
+from coterie.attacks.inversion.measure import ALONE, TARGET, TOGETHER, Inversion, InversionTarget, Origin
 from coterie.attacks.similarity import psnr
 from coterie.cli import app
 from coterie.errors import ConfigError, InputError

@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 from coterie.arithmetic.ring import Ring
 from coterie.attacks.attack import make_record, run_attack
 from coterie.attacks.federation import Federation
-from coterie.attacks.malicious_server import actions, inconsistency, invitations, sessions
+from coterie.attacks.malicious_server import inconsistency, invitations, sessions
 from coterie.attacks.malicious_server.ablation import RULES, without
 from coterie.attacks.malicious_server.knowledge import leaks
 from coterie.attacks.malicious_server.measure import LIES, MaliciousServer
-from coterie.attacks.malicious_server.results import SIGNIFICANT, LieResult, chance_of
-from coterie.attacks.malicious_server.scenario import Attempt, Lie, Scenario
+from coterie.attacks.malicious_server.scenario import SIGNIFICANT, Attempt, Lie, LieResult, Scenario, chance_of
+from coterie.attacks.malicious_server.server import announce, deliver, show_book
 from coterie.attacks.malicious_server.variants import VaryingServer
 from coterie.cli import app
 from coterie.crypto.signing import each_signature_once
@@ -101,9 +101,9 @@ def test_a_server_that_does_not_lie_is_left_with_the_sum(active: bool) -> None:
     scenario = make_scenario(active=active, colluders=0)
     server = scenario.open("no lie")
     persons = [server.enter(number) for number in server.honest]
-    actions.show_book(server, persons)
-    actions.deliver(server, persons)
-    actions.announce(server, persons, range(12), range(12))
+    show_book(server, persons)
+    deliver(server, persons)
+    announce(server, persons, range(12), range(12))
     unmasked = [vector for vector in map(server.unmask, persons) if vector is not None]
     assert not any((vector == value).all() for vector, value in zip(unmasked, scenario.inputs, strict=True))
     total, expected = np.sum(unmasked, axis=0, dtype=np.uint64), np.sum(scenario.inputs, axis=0, dtype=np.uint64)

@@ -9,13 +9,13 @@ from typer.testing import CliRunner
 
 from coterie.attacks.federation import flat
 from coterie.attacks.membership.candidates import Candidates, SumNoise, Training
-from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, Game, Measured, play_trial
+from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, Measured, PassiveMembership, play_trial
 from coterie.attacks.membership.statistics import InferenceSummary
 from coterie.cli import app
 from coterie.errors import ConfigError
 from coterie.training.local import LocalSGD
 
-TINY = Game(examples=6, cohorts=(3,), rounds=1, epochs=2, references=4, victims=2, strangers=20, noise=1.0)
+TINY = PassiveMembership(examples=6, cohorts=(3,), rounds=1, epochs=2, references=4, victims=2, strangers=20, noise=1.0)
 TRAINING = Training(3, 2, LocalSGD(0.1, 1, 5))
 
 
@@ -98,7 +98,7 @@ def test_trials_are_put_together() -> None:
 @pytest.mark.parametrize("wrong", [{"references": 5}, {"references": 2}, {"cohorts": (1,)}, {"noise": -1.0}])
 def test_games_that_cannot_be_played_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
-        Game(**wrong)  # type: ignore[arg-type]
+        PassiveMembership(**wrong)  # type: ignore[arg-type]
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.attacks.membership.rates import Decisions, Roc
-from coterie.attacks.ranking import area_under_curve
+from coterie.attacks.ranking import Decisions, Roc, area_under_curve
 from coterie.cohorts.circles import Mask, Reals
 from coterie.errors import InputError
 
@@ -25,6 +24,11 @@ def test_the_area_is_how_likely_a_member_scores_higher(case: tuple[Reals, Mask])
     pairs = [(one > other) + (one == other) / 2 for one in scores[members] for other in scores[~members]]
     assert Roc.of(scores, members).area == pytest.approx(np.mean(pairs))
     assert area_under_curve(scores, members) == Roc.of(scores, members).area
+
+
+def test_scores_that_are_no_numbers_are_equal_and_below_all_others() -> None:
+    members = np.array([True, False, True, False])
+    assert area_under_curve(np.array([np.nan, np.nan, 0.0, -np.inf]), members) == (0.5 + 0 + 1 + 1) / 4
 
 
 @given(scored(), st.sampled_from([0.0, 0.1, 0.34, 0.5, 1.0]))

@@ -8,7 +8,6 @@ from scipy.special import expit, softmax
 from scipy.stats import norm
 
 from coterie.attacks.membership.measure import rehearse
-from coterie.attacks.membership.rates import Roc
 from coterie.attacks.membership.scores import (
     SCORES,
     ModelAnswers,
@@ -18,6 +17,7 @@ from coterie.attacks.membership.scores import (
     fit_logistic,
     log_odds,
 )
+from coterie.attacks.ranking import Roc
 from coterie.cohorts.circles import Mask, Reals
 from coterie.errors import ConfigError
 

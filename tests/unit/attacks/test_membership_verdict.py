@@ -6,12 +6,20 @@ import pytest
 
 from coterie.attacks.attack import run_attack
 from coterie.attacks.membership import measure
-from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, Game, Measured, PassiveTrial
-from coterie.attacks.membership.rates import Decisions
+from coterie.attacks.membership.measure import (
+    CLIENT,
+    NOTHING,
+    SECURE,
+    SPARSE,
+    Measured,
+    PassiveMembership,
+    PassiveTrial,
+)
 from coterie.attacks.membership.statistics import ATTACKS
 from coterie.attacks.one_sum.bounds import Bound, ceiling
 from coterie.attacks.one_sum.measure import CRAFTED, PAIRS, Audited, Audits, OneSum
 from coterie.attacks.one_sum.report import report
+from coterie.attacks.ranking import Decisions
 from coterie.reports.findings import Effect, Findings
 from coterie.reports.words import Level
 
@@ -22,7 +30,7 @@ AUDIT = OneSum(cohorts=(4,), noise=(1.0,), tries=1000, trials=1)
 def told(monkeypatch: pytest.MonkeyPatch, **areas: float) -> Findings:
     """Return the finding of trials in which every attack has these AUCs, and 0.5 where none is given."""
 
-    def trial(_game: Game, seed: int, _watch: object) -> PassiveTrial:
+    def trial(_game: PassiveMembership, seed: int, _watch: object) -> PassiveTrial:
         wobble = 0.01 * (seed % 3 - 1)
         views = {
             view: dict.fromkeys(ATTACKS, Measured(area + wobble, Decisions(1, 1, 1, 1), (0, 0), (0, 0)))

@@ -1,6 +1,7 @@
 """The benchmarks of audits and ledgers: what they measure is what they say, at small sizes."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -57,8 +58,10 @@ def test_generated_rounds_have_different_clients_within_bounds(kind: LogKind) ->
         assert {len(row) for row in rounds} == {case.cohort}
 
 
-@pytest.mark.parametrize("log_format", ["csv", "jsonl"])
+@pytest.mark.parametrize("log_format", ["csv", "jsonl", "parquet"])
 def test_the_cost_of_an_audit_comes_with_what_it_found(log_format: str) -> None:
+    if log_format == "parquet":
+        pytest.importorskip("pyarrow", reason="Parquet is written with pyarrow, which is not installed")
     cost = measure_case(AuditCase(200, 30, 40, LogKind.PAIRS, exposures=5), log_format)
     assert (cost.exposed, cost.strong_privacy) == (5, 1)
     assert cost.seconds > cost.read_seconds > 0
@@ -126,3 +129,9 @@ def test_recorded_rows_are_whole_circles(tmp_path: Path) -> None:
         for _, row in ledger.rows():
             numbers = sorted(int(name.removeprefix("client-")) // 10 for name in row)
             assert all(numbers.count(circle) == 10 for circle in set(numbers))
+
+
+def test_parquet_without_pyarrow_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match="Parquet files need pyarrow"):
+        measure_case(AuditCase(60, 5, 10), "parquet")

@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from coterie.bench import scale
-from coterie.bench.scale import measure_row, workloads
+from coterie.bench.scale import find_targets, measure_row, workloads
 from coterie.bench.settings import ScaleSettings
 from coterie.cli import app
 from coterie.graphs.topology import Harary
@@ -37,6 +37,22 @@ def test_growth_is_per_client() -> None:
     assert later.growth_from(first) == pytest.approx(dict.fromkeys(first.client_ms, 1.0) | {"session": 1.5})
 
 
+def test_the_largest_session_is_held_against_the_targets() -> None:
+    first = measure_row(workloads(TINY)[0][0], planned=False)
+    slow = {**first.client_ms, "reveal": 2.6 * first.client_ms["reveal"]}
+    later = replace(first, clients=60, client_ms=slow, session_s=5 * first.session_s, peak_rss_bytes=500_000_000)
+    found = {target.what: target.ratio for target in find_targets([first, later], [first, later])}
+    assert found == pytest.approx(
+        {
+            "growth of a client's mask step, 30 to 60 clients": 1 / 1.3,
+            "growth of a client's reveal step, 30 to 60 clients": 2.0,
+            "growth of the session for each client, 30 to 60 clients": 2.0,
+            "peak memory of 60 clients, in GB": 0.5,
+        }
+    )
+    assert find_targets([], []) == []
+
+
 @pytest.mark.parametrize("as_json", [False, True])
 def test_the_command_prints_both_tables(as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     played = measure_row(workloads(TINY)[0][0], planned=False)
@@ -48,8 +64,10 @@ def test_the_command_prints_both_tables(as_json: bool, monkeypatch: pytest.Monke
     if not as_json:
         assert "same number of neighbours" in result.output
         assert "planned for their size" in result.output
+        assert "a client's reveal step" in " ".join(result.output.split())
         return
     found = json.loads(result.stdout)
     assert [row["clients"] for row in found["same_degree"]] == [30, 60]
     assert found["same_degree"][1]["growth"]["session"] == pytest.approx(0.5)
     assert len(found["planned"]) == 1
+    assert [target["most"] for target in found["targets"]] == [1.3, 1.3, 1.25, 1.0]

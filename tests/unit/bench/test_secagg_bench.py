@@ -1,6 +1,7 @@
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +17,12 @@ from coterie.arithmetic.ring import Ring
 from coterie.bench import topologies
 from coterie.bench.machine import keystream_ratio
 from coterie.bench.rivals import flower_secagg as flower_bench
-from coterie.bench.secagg import SessionCosts, check_flower, measure
+from coterie.bench.secagg import SessionCosts, check_flower, client_signatures, measure, run_session
 from coterie.bench.topologies import compare
 from coterie.bench.workload import Workload, choose
 from coterie.cli import app, main
 from coterie.cli import bench as bench_cli
+from coterie.crypto import signing
 from coterie.errors import ConfigError, RoundAborted, ThresholdError
 from coterie.graphs.guarantees import majority_threshold, paper_parameters
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary
@@ -71,6 +73,8 @@ def test_the_json_says_what_was_run_and_what_it_cost(topology: list[str], degree
     assert record["wall_ms"] > record["server_ms"] > 0
     assert record["graph_ms"] > 0
     assert record["keystream_ratio"] > 0
+    assert record["server_limit_ms"] > 0
+    assert record["server_ratio"] > 0
     assert record["peak_rss_bytes"] > 10**7
     assert not {"flower", "speedup"} & set(record)
 
@@ -313,3 +317,26 @@ def test_an_active_server_costs_one_step_more() -> None:
     assert guarded.costs.client_ms.keys() - calm.costs.client_ms.keys() == {"confirm"}
     assert guarded.costs.upload_bytes > calm.costs.upload_bytes
     assert guarded.download_bytes > calm.download_bytes > 0
+    assert calm.signatures == {}
+    assert guarded.signatures_ms > calm.signatures_ms == 0
+
+
+def test_the_printed_signatures_are_those_that_clients_verify(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = Workload(12, 50, 0.25, Complete(), 7, active=True)
+    verified, verify = Counter[bytes](), signing.verify
+
+    def counted(public: bytes, signature: bytes, context: bytes) -> None:
+        verified[b"advertise" if b"advertise" in context else b"masks" if b"masks" in context else b"survivors"] += 1
+        verify(public, signature, context)
+
+    monkeypatch.setattr(signing, "verify", counted)
+    run_session(workload, workers=1)
+    # All 12 clients check keys, the 9 that are left check the rest; the server verifies each signature once.
+    expected = client_signatures(workload, 11)
+    assert expected == {"share": 11, "confirm": 8, "reveal": 7}
+    assert verified == {b"advertise": 12 * 11 + 12, b"masks": 9 * 8 + 9, b"survivors": 9 * 7 + 9}
+
+
+def test_the_signatures_of_a_client_are_printed() -> None:
+    result = CliRunner().invoke(app, [*TINY, "--active", "--dropout", "0"], catch_exceptions=False)
+    assert "A client verifies 8 (share) + 8 (confirm) + 5 (reveal) signatures" in " ".join(result.output.split())

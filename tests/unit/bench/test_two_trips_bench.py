@@ -5,17 +5,40 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from coterie.bench import two_trips
 from coterie.bench.two_trips import measure_costs, measure_failures
 from coterie.cli import app
+from coterie.errors import RoundAborted
 
 
-def test_rounds_fail_as_often_as_planned() -> None:
-    row = measure_failures(8, 0.1, 40)
+@pytest.mark.parametrize(("clients", "lost"), [(8, 0.1), (24, 0.05), (100, 0.1)])
+def test_rounds_fail_as_often_as_planned(clients: int, lost: float) -> None:
+    row = measure_failures(clients, lost, 200)
     assert set(row.failed) == set(row.expected) == {"papers", "two-trips"}
     for name, planned in row.expected.items():
         deviation = (planned * (1 - planned) / row.rounds) ** 0.5
-        assert row.failed[name] / row.rounds == pytest.approx(planned, abs=4 * deviation)
+        assert row.failed[name] / row.rounds == pytest.approx(planned, abs=4 * deviation + 0.5 / row.rounds)
     assert row.expected["papers"] > 3 * row.expected["two-trips"]
+    assert row.sessions == {"papers": 0, "two-trips": 0}
+
+
+@pytest.mark.parametrize("clients", [4, 5, 8, 11])
+def test_sessions_end_as_the_rules_say(clients: int) -> None:
+    """With more losses than any plan has, so that every reason to fail occurs."""
+    row = measure_failures(clients, 0.2, 40, sessions=5)
+    assert row.sessions["papers"] >= 5 < row.sessions["two-trips"]
+
+
+def test_a_session_that_ends_otherwise_than_the_rules_say_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(two_trips, "prekey_threshold", lambda _terms: 8)  # all of them, which is too many
+    with pytest.raises(RoundAborted, match="8 clients should have failed, and did not"):
+        measure_failures(8, 0.1, 20, sessions=20)
+
+
+def test_lost_vectors_are_part_of_what_is_timed() -> None:
+    whole, lossy = (measure_costs(12, 1, 10, dropout)[1] for dropout in (0.0, 0.25))
+    assert (whole.dropout, lossy.dropout) == (0.0, 0.25)
+    assert lossy.download_bytes < whole.download_bytes  # fewer dealers, so fewer envelopes
 
 
 def test_a_session_in_two_trips_is_cheaper_in_trips_alone() -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from fractions import Fraction
@@ -15,6 +16,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from coterie.auditing.auditor import Auditor, AuditReport
+from coterie.auditing.settings import LogSettings
 from coterie.cli import audit as command
 from coterie.cli import audit_output, main
 from coterie.cli.audit_input import LogInput
@@ -369,8 +371,20 @@ def test_progress_is_told_where_there_is_no_terminal(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(audit_output, "_TELL_SECONDS", 0.0)
     result = run("-", "--json", stdin=SAFE)
     json.loads(result.stdout)
-    assert "Rounds: 50% after" in result.stderr
+    assert re.search(r"Rounds: 50% after \d+ s, about \d+ s left", result.stderr)
     assert "Weak T takes at most 2 s more" in result.stderr
+
+
+def test_reading_a_long_log_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_output, "_TELL_SECONDS", 0.0)
+    monkeypatch.setattr("coterie.auditing.logs.lines._BETWEEN", 2000)
+    rows = "".join(f"{number // 100},client-{number % 100:04}\n" for number in range(10_000))
+    result = run("-", "--json", "--format", "pairs", stdin="round,client\n" + rows)
+    json.loads(result.stdout)
+    shown = [int(part) for part in re.findall(r"Reading: (\d+)% after \d+ s, about \d+ s left", result.stderr)]
+    assert len(shown) == 5
+    assert shown == sorted(shown)
+    assert 15 < shown[0] < 30
 
 
 def test_an_interrupted_audit_says_so_and_promises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -633,7 +647,7 @@ def test_the_page_is_written(log: Path, tmp_path: Path) -> None:
 
 def test_a_page_of_a_database_does_not_show_its_password(log: Path, tmp_path: Path) -> None:
     def name(source: str) -> str:
-        return LogInput(source, None, None, None, [], None, None, 1).name
+        return LogInput(source, LogSettings(), 1).name
 
     assert name("postgresql://ann:secret@host/db") == "postgresql://ann:***@host/db"
     assert name("-") == "standard input"
@@ -700,11 +714,15 @@ def test_a_url_whose_port_is_no_number_is_refused_in_words(location: str) -> Non
     assert "secret" not in result.output
 
 
-def test_a_limit_that_is_no_number_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_limit_that_is_no_number_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_pairs(tmp_path / "log.csv")
-    result = run(tmp_path / "log.csv", "--limit", "nan")
-    assert result.exit_code == 2, result.exception
-    assert "limit" in result.output
+    monkeypatch.setattr("sys.argv", ["coterie", "audit", str(tmp_path / "log.csv"), "--limit", "nan"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "limit must be a number of at least 0, not nan" in capsys.readouterr().err
 
 
 def test_a_standard_input_that_is_closed_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,3 +148,32 @@ def test_one_broken_share_among_many_secrets_is_found(broken: bytes) -> None:
     shares[1][0] = broken
     with pytest.raises(VerificationError):
         shamir.combine_many([[1, 2]] * 3, shares)
+
+
+@given(st.data())
+def test_wrong_shares_are_found_while_they_are_at_most_half_of_those_beyond_the_threshold(data: st.DataObject) -> None:
+    points = data.draw(st.lists(st.integers(1, 65536), min_size=1, max_size=14, unique=True))
+    threshold = data.draw(st.integers(1, len(points)))
+    secret = data.draw(st.binary(min_size=16, max_size=16))
+    right = [share[0] for share in shamir.split([secret], threshold, points, SystemEntropy(), "shares")]
+    liars = data.draw(st.sets(st.sampled_from(points), max_size=(len(points) - threshold) // 2))
+    entries = {point: data.draw(st.sets(st.integers(0, 7), min_size=1)) for point in liars}  # as few as one symbol
+    rows = shamir._decode(right)
+    for place, point in enumerate(points):
+        for entry in entries.get(point, ()):
+            rows[place, entry] = (rows[place, entry] + data.draw(st.integers(1, 65536))) % shamir.PRIME
+    shares = [share for (share,) in shamir._encode(rows, [8])]
+    assert shamir.find_wrong_points(points, shares, threshold) == liars
+    trusted = [point for point in points if point not in liars][:threshold]
+    assert shamir.wrong_points(points, shares, trusted) == liars
+    assert shamir.combine(trusted, [shares[points.index(point)] for point in trusted]) == secret
+
+
+def test_too_many_wrong_shares_are_not_located() -> None:
+    points = list(range(1, 8))
+    shares = [share[0] for share in shamir.split([bytes(16)], 4, points, SystemEntropy(), "s")]
+    made_up = [share[0] for share in shamir.split([bytes(16)], 4, points, SystemEntropy(), "s")]
+    with pytest.raises(VerificationError, match="too many"):
+        shamir.find_wrong_points(points, made_up[:3] + shares[3:], 4)
+    assert shamir.is_share(shares[0])
+    assert not shamir.is_share(b"\xff" * 17)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.support.engine import DirectCarrier, aggregator, assignment, moving
 
+from coterie.arithmetic.quantize import MARGIN
 from coterie.cohorts import Ledger
 from coterie.deployment.engine import AppReply, Arrays
 from coterie.deployment.home import server_home
@@ -24,12 +25,19 @@ def ledger(home: Path) -> Ledger:
 
 @pytest.mark.parametrize(("protocol", "trips"), [("auto", 2), ("two-trips", 2), ("papers", 5)])
 def test_rounds_are_the_weighted_mean_and_are_in_the_ledger(ledger: Ledger, protocol: str, trips: int) -> None:
+    """The weighted mean is exact but for rounding.
+
+    Each of the four nodes adds an integer that is less than MARGIN units from its entry, dither included. A unit is a
+    step of the quantizer times the clip, and the mean is the sum divided by the weights, which are 1 + 2 + 3 + 4.
+    """
     settings = PrivateSettings(deadline=2, protocol=protocol)
+    recipe = settings.recipe
+    bound = 4 * MARGIN * recipe.quantizer(4).step * recipe.clip / 10
     rounds = aggregator(DirectCarrier(4, moving), server_home(), ledger, settings)
     for _ in range(2):
         mean = rounds.mean(assignment(MODEL), 2)
         assert mean is not None
-        assert np.allclose(mean.arrays["w"], (0.1 * 2 + 0.2 * 3 + 0.3 * 4) / 10, atol=3e-3)
+        assert np.allclose(mean.arrays["w"], (0.1 * 2 + 0.2 * 3 + 0.3 * 4) / 10, rtol=0, atol=bound)
         assert mean.metrics == {"num-examples": 10}
     assert [len(ledger.revealed(number)) for number in (1, 2)] == [4, 4]
     assert rounds.reasons == {}

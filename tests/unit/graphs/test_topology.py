@@ -42,6 +42,7 @@ def test_rows_are_sorted_symmetric_and_free_of_loops(topology: Topology, size: i
         assert all(a < b for a, b in pairwise(row))
         assert node not in row
         assert all(node in graph.neighbours(other) for other in row)
+        assert np.flatnonzero(graph.neighbourhood(node)).tolist() == list(row)
 
 
 @given(topologies, sizes, seeds, st.data())

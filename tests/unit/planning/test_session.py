@@ -46,7 +46,7 @@ def test_a_vector_counts_as_if_all_of_it_were_written(length: int, bits: int, ac
     vector = Ring(bits).packed_size(length)
     costs = session_costs(10, 9, bits, length, active=active)
     short = session_costs(10, 9, bits, 1, active=active)
-    messages = [MaskedInput(bytes(32), 9, bytes(size)) for size in (vector, Ring(bits).packed_size(1))]
+    messages = [MaskedInput(bytes(32), 9, memoryview(bytes(size))) for size in (vector, Ring(bits).packed_size(1))]
     assert costs.masked_vector_bytes == vector
     assert costs.client_upload_bytes - short.client_upload_bytes == len(encode(messages[0])) - len(encode(messages[1]))
 
@@ -255,7 +255,7 @@ def test_sums_that_clients_accept_leak_no_more_often_than_printed(privacy: int, 
 
 
 def test_the_example_in_the_documents() -> None:
-    """docs/plan.md, and the plan that docs/benchmarks.md and README.md show."""
+    """docs/plan.md, and the plan that docs/benchmarks.md shows."""
     plans = [recommend(1_000, 0.02, collusion=0.05, privacy=privacy) for privacy in (4, 1)]
     assert [(plan.guarantee.degree, plan.minimum) for plan in plans] == [(28, 828), (22, 955)]
     shown = recommend(1_000, 0.1).guarantee
@@ -296,6 +296,13 @@ def test_six_colluders_among_120_clients_are_six_in_a_cohort_of_twelve() -> None
     lying = recommend(12, 0.0, collusion=0.05, roster=120, active=True)
     assert (lying.colluders, lying.quorum, lying.guarantee.threshold) == (6, 10, 7)
     assert "all colluders of the roster" in lying.colluders_reason
+
+
+def test_a_session_whose_clients_may_all_collude_says_so() -> None:
+    with pytest.raises(ConfigError, match="all of them may collude") as caught:
+        recommend(12, 0.02, roster=120, collusion=0.2)
+    assert "24 of 120 clients collude" in str(caught.value)
+    assert "larger sessions, or fewer colluders (collusion)" in str(caught.value)
 
 
 def test_a_session_too_small_for_the_colluders_says_what_would_help() -> None:

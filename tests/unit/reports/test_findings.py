@@ -15,8 +15,8 @@ from rich.console import Console
 from coterie.cli.findings import print_findings
 from coterie.reports.charts import Figure, draw_line, make_layout
 from coterie.reports.findings import CardLine, Claim, Drawing, Effect, Findings, Judgement, Plot, Strip, Table
+from coterie.reports.html import findings_page
 from coterie.reports.markdown import write_findings
-from coterie.reports.page import findings_page
 from coterie.reports.plots import page
 from coterie.reports.words import Level
 

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from coterie.attacks.active_membership.inference import Inferred
 from coterie.attacks.active_membership.methods import COMMON, OWN, PUBLIC
+from coterie.attacks.active_membership.tasks import Inferred
 from coterie.attacks.active_membership.trial import AttackHistory, AttackMeasurement, HonestUtility, MethodTrial
 from coterie.errors import ConfigError
 from coterie.reports.findings import Judgement
@@ -135,4 +135,4 @@ def test_a_small_experiment_is_reported_and_can_be_told_again(tmp_path: Path) ->
     run.rewrite_report()
     assert (tmp_path / REPORT).read_text() == text
     with pytest.raises(ConfigError, match="do not hold"):
-        run.experiment.retell({})
+        run.experiment.report_again({})

@@ -30,6 +30,13 @@ def test_every_folder_is_listed_with_its_trials() -> None:
     assert [name for name in COMMITTED if f"({name}/{REPORT})" not in index] == []
 
 
+@pytest.mark.parametrize("name", COMMITTED)
+def test_the_settings_of_a_result_are_those_of_its_declaration(name: str) -> None:
+    stored = json.loads((RESULTS_FOLDER / name / RESULTS).read_bytes())
+    declaration = read_declaration(declared()[stored["experiment"]])
+    assert stored["settings"] == json.loads(json.dumps(declaration.settings_for(stored["size"])))
+
+
 @pytest.mark.parametrize("name", [name for name in COMMITTED if name not in NOT_REWRITTEN])
 def test_rewriting_gives_the_committed_report(name: str, tmp_path: Path) -> None:
     committed_run(name, tmp_path).rewrite_report()

@@ -292,9 +292,9 @@ def test_a_run_tells_of_late_gradients_and_of_the_victims_of_packet_drops(tmp_pa
 def test_trials_that_did_not_record_the_deviation_of_the_loss_say_so() -> None:
     experiment = table(msgspec.toml.decode(SMALL, type=Declaration), FULL)
     old = [outcome("CGD", 0.90, 0.91)]
-    assert "loss spread" not in write_findings(experiment.retell({"outcomes": msgspec.to_builtins(old)}))
+    assert "loss spread" not in write_findings(experiment.report_again({"outcomes": msgspec.to_builtins(old)}))
     about_it = msgspec.structs.replace(experiment, fairness=True)
-    assert "| not recorded |" in write_findings(about_it.retell({"outcomes": msgspec.to_builtins(old)}))
+    assert "| not recorded |" in write_findings(about_it.report_again({"outcomes": msgspec.to_builtins(old)}))
     kept = msgspec.to_builtins(old)[0]["findings"][0]
     assert "loss_spread" not in kept["curve"][0]  # results that are committed stay as they are
     assert not {"corollary", "example_epsilon", "chosen", "late"} & set(kept)
@@ -303,7 +303,7 @@ def test_trials_that_did_not_record_the_deviation_of_the_loss_say_so() -> None:
     new = msgspec.structs.replace(
         old[0], findings=tuple(msgspec.structs.replace(one, curve=(last,)) for one in old[0].findings)
     )
-    judged = msgspec.structs.replace(experiment, claims=(claim,)).retell({"outcomes": msgspec.to_builtins([new])})
+    judged = msgspec.structs.replace(experiment, claims=(claim,)).report_again({"outcomes": msgspec.to_builtins([new])})
     assert judged.numbers["claims"][0]["statistic"] == "0.25 to 0.25, 2 trials"
     assert "| 0.25 ± 0 |" in write_findings(judged)
 
@@ -356,7 +356,7 @@ def test_tables_are_written_and_can_be_told_again(tmp_path: Path) -> None:
     run.rewrite_report()
     assert (tmp_path / REPORT).read_text() == text
     with pytest.raises(ConfigError, match="do not hold"):
-        run.experiment.retell({})
+        run.experiment.report_again({})
 
 
 def outcome(row: str, *values: float, iterations: int = 100, displacement: float | None = None) -> Learnt:
@@ -482,7 +482,7 @@ def test_a_printed_epsilon_is_judged_by_the_theorem_and_drawn_beside_one_that_ho
     row = msgspec.structs.replace(row, findings=tuple(told))
     (judged,) = learner_claims(experiment, [row])
     assert (judged.judgement, judged.statistic) == (expected, written)
-    report = experiment.retell({"outcomes": msgspec.to_builtins([row])})
+    report = experiment.report_again({"outcomes": msgspec.to_builtins([row])})
     assert "| paper's epsilon |" in write_findings(report)
     assert "| 0.54 |" in write_findings(report)
     assert {drawing.file for drawing in report.drawings} == ({"epsilon.png"} if sound else set())
@@ -497,7 +497,7 @@ def test_squared_errors_are_told_as_they_are() -> None:
     few = msgspec.structs.replace(experiment.tables[0], squared_error=True)
     experiment = msgspec.structs.replace(experiment, tables=(few,), claims=(claim,))
     rows = [outcome("CGD", 0.02, 0.03), outcome("local", 0.12, 0.13)]
-    report = experiment.retell({"outcomes": msgspec.to_builtins(rows)})
+    report = experiment.report_again({"outcomes": msgspec.to_builtins(rows)})
     assert report.numbers["claims"] == [
         {"claim": "few: so", "statistic": "-0.1 to -0.1, 2 trials", "judgement": "holds", "source": "paper"}
     ]

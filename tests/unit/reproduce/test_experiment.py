@@ -91,14 +91,14 @@ def test_findings_hold_the_claims_and_the_outcomes_and_can_be_retold() -> None:
     dice = Dice(sides=6)
     findings = dice.findings({job: dice.measure(job, 0, CONTEXT) for job in dice.jobs(3)})
     assert list(findings.numbers) == ["claims", "throws"]
-    assert dice.retell(findings.numbers).tables == findings.tables
+    assert dice.report_again(findings.numbers).tables == findings.tables
     assert dice.progress(dice.jobs(1)[0], Path("unused")) == 0
 
 
 @pytest.mark.parametrize("results", [{}, {"throws": [{"trial": 0}]}, {"throws": 1}])
 def test_results_without_the_outcomes_are_refused(results: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="do not hold the throws"):
-        Dice(sides=6).retell(results)
+        Dice(sides=6).report_again(results)
 
 
 def test_a_job_that_is_no_training_run_cannot_be_trained() -> None:

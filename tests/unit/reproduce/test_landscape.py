@@ -109,4 +109,4 @@ def test_a_landscape_is_drawn_and_can_be_told_again(tmp_path: Path) -> None:
     run.rewrite_report()
     assert (tmp_path / REPORT).read_text() == text
     with pytest.raises(ConfigError, match="do not hold"):
-        run.experiment.retell({})
+        run.experiment.report_again({})

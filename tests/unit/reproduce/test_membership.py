@@ -93,4 +93,4 @@ def test_reports_judge_draw_and_can_be_retold(tmp_path: Path) -> None:
     run.rewrite_report()
     assert (tmp_path / REPORT).read_text() == text
     with pytest.raises(ConfigError, match="do not hold"):
-        run.experiment.retell({})
+        run.experiment.report_again({})

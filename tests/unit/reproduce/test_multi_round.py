@@ -19,6 +19,7 @@ from coterie.cli.reproduce import reproduce
 from coterie.cohorts.circles import Mask
 from coterie.cohorts.policies import Random, simulate
 from coterie.errors import ConfigError
+from coterie.locks import locked
 from coterie.reports.markdown import write_findings
 from coterie.reproduce.declarations import FULL, Declaration, Size, declared, read_declaration
 from coterie.reproduce.experiment import Job, JobContext, Record
@@ -26,7 +27,6 @@ from coterie.reproduce.multi_round.experiment import MultiRoundMetrics
 from coterie.reproduce.multi_round.measure import weak_bounds
 from coterie.reproduce.multi_round.settings import LEAKS, METRICS
 from coterie.reproduce.runner import JOURNAL, REPORT, RESULTS, Run
-from coterie.runs.storage.lock import locked
 
 SMALL = """
 title = "Small"

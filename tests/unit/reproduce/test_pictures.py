@@ -49,7 +49,7 @@ def test_pictures_are_reported_and_can_be_told_again(tmp_path: Path) -> None:
     run.rewrite_report()
     assert (tmp_path / REPORT).read_text() == text
     with pytest.raises(ConfigError, match="do not hold"):
-        run.experiment.retell({})
+        run.experiment.report_again({})
 
 
 def test_settings_that_the_attack_does_not_have_are_refused() -> None:

@@ -73,7 +73,7 @@ def test_claims_are_judged_by_the_numbers() -> None:
 
 def test_a_report_is_told_again_from_its_summary(tmp_path: Path) -> None:
     findings = EXPERIMENT.findings({Job("windows", "digits", number): made_up(0.01, 0.5) for number in range(2)})
-    again = EXPERIMENT.retell(findings.numbers)
+    again = EXPERIMENT.report_again(findings.numbers)
     assert write_findings(again) == write_findings(findings)
     assert (
         "survivors of broken circles determine 7 clients, and sums that exclude broken circles 0" in again.headlines[0]
@@ -82,7 +82,7 @@ def test_a_report_is_told_again_from_its_summary(tmp_path: Path) -> None:
         drawing.draw(tmp_path / drawing.file)
         assert (tmp_path / drawing.file).stat().st_size > 10_000
     with pytest.raises(ConfigError, match="do not hold"):
-        EXPERIMENT.retell({})
+        EXPERIMENT.report_again({})
 
 
 def test_headline_and_table_have_one_median_and_our_means_stand_beside_the_published() -> None:

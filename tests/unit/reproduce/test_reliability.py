@@ -85,7 +85,7 @@ def test_reports_count_judge_and_can_be_retold(tmp_path: Path) -> None:
     run.rewrite_report()
     assert (tmp_path / REPORT).read_text() == text
     with pytest.raises(ConfigError, match="do not hold"):
-        run.experiment.retell({})
+        run.experiment.report_again({})
 
 
 def test_every_claim_is_about_a_setting() -> None:

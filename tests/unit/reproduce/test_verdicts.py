@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from coterie.reports.findings import Claim, Findings, Judgement
 from coterie.reports.markdown import write_findings
 from coterie.reproduce.declarations import declared, read_declaration
-from coterie.reproduce.verdicts import Scale, settle
+from coterie.reproduce.experiment import Scale, settle
 
 sizes = st.integers(0, 10**6)
 scales = st.builds(Scale, sizes, sizes, sizes)

@@ -113,7 +113,7 @@ def test_without_memory_a_restored_state_would_answer_twice(tmp_path: Path) -> N
     assert (masked(first) - masked(second)).tolist() == (first - second).tolist()
 
 
-def _payload(message: bytes, digest: bytes) -> bytes:
+def _payload(message: bytes, digest: bytes) -> memoryview:
     return messages.decode(message, messages.MaskedInput, "test", digest).payload
 
 

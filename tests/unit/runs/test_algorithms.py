@@ -28,9 +28,8 @@ from coterie.runs.engine.build import build_run
 from coterie.runs.engine.cohort_rounds import RunResources, cohort_rounds
 from coterie.runs.engine.federation import find_federation
 from coterie.runs.engine.run import TrainingRun
-from coterie.runs.records.costs import RoundCosts
 from coterie.runs.records.promise import Promise
-from coterie.runs.records.record import CLOCKS, RoundRecord, own_columns
+from coterie.runs.records.record import CLOCKS, RoundCosts, RoundRecord, own_columns
 from coterie.runs.records.summary import Summary
 from coterie.runs.report.console import Watcher
 from coterie.runs.report.observers import Observer

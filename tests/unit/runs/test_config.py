@@ -19,7 +19,7 @@ from coterie.errors import ConfigError
 from coterie.graphs.table import TOPOLOGIES
 from coterie.privacy import DISTRIBUTIONS
 from coterie.runs.algorithms import ALGORITHMS
-from coterie.runs.sections.choices import OneOf
+from coterie.runs.sections.base import OneOf
 from coterie.runs.sections.common import OWN, CohortSettings, StepName
 from coterie.runs.settings.config import RunConfig
 from coterie.runs.settings.toml import commented_toml, load_config, make_config, parse_config, to_toml

@@ -28,7 +28,7 @@ def begin(place: str, path: str | None, ready: Any, found: "Queue[str]") -> None
 
 
 def together(place: Path, path: str | None) -> list[str]:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     ready, found = context.Barrier(PROCESSES), context.Queue()
     processes = [context.Process(target=begin, args=(str(place), path, ready, found)) for _ in range(PROCESSES)]
     for process in processes:

@@ -13,8 +13,7 @@ from coterie.cohorts.circles import circle_sizes, random_circles
 from coterie.cohorts.ledger import Outcome
 from coterie.cohorts.policies import MultiRound, simulate
 from coterie.runs.engine.build import build_run
-from coterie.runs.engine.curriculum import make_schedule
-from coterie.runs.engine.federation import find_federation
+from coterie.runs.engine.federation import find_federation, make_schedule
 from coterie.runs.engine.notes import (
     cohort_notes,
     collusion_notes,
@@ -25,7 +24,7 @@ from coterie.runs.engine.notes import (
     scoring_notes,
 )
 from coterie.runs.records.record import RoundRecord
-from coterie.runs.report.clipping import MUCH_CLIPPED, ClippingWatch
+from coterie.runs.report.observers import MUCH_CLIPPED, ClippingWatch
 from coterie.runs.settings.config import with_schedule_length
 from coterie.runs.settings.toml import make_config
 from coterie.training.schedules import Cosine

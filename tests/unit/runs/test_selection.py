@@ -11,7 +11,7 @@ from tests.support.mine import FirstCircles, RoundRobin
 from coterie.cohorts.circles import Circles, random_circles, single_circles
 from coterie.cohorts.policies import PolicySettings
 from coterie.errors import ConfigError, InputError, SplitCircle
-from coterie.runs.engine.selection import OwnPolicy, make_selection
+from coterie.runs.engine.cohorts import OwnPolicy, make_selection
 from coterie.runs.settings.config import RunConfig
 from coterie.runs.settings.toml import make_config
 

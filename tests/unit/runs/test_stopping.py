@@ -21,8 +21,7 @@ from coterie.cohorts.outcome import Outcome
 from coterie.errors import ConfigError
 from coterie.runs.engine.run import RunResult, TrainingRun
 from coterie.runs.engine.stopping import EarlyStopping
-from coterie.runs.records.record import CLOCKS, RoundRecord
-from coterie.runs.records.stop import Stop
+from coterie.runs.records.record import CLOCKS, RoundRecord, Stop
 from coterie.runs.records.yardstick import ACCURACY, SQUARED_ERROR
 from coterie.runs.report.console import Watcher
 from coterie.runs.report.observers import Observer, RunStart
@@ -239,6 +238,7 @@ def test_observers_of_older_versions_are_refused_and_not_forgotten() -> None:
     [
         (["stopping.metric=train_loss", "noise.kind=skellam"], "does not record the training loss"),
         (["training.algorithm=ditto", "noise.kind=skellam"], "does not record the quality of the clients' own models"),
+        (["stopping.metric=top3_accuracy"], "top3_accuracy is not recorded; add it to training.metrics"),
     ],
 )
 def test_a_metric_that_is_not_recorded_is_refused(overrides: list[str], complaint: str, tmp_path: Path) -> None:

@@ -104,6 +104,15 @@ def test_no_client_step_loops_over_all_clients(step: Callable[[Terms], Callable[
     assert lines_of(many) < lines_of(few) + 60  # how a neighbourhood lies on the ring makes a few lines
 
 
+def test_checking_statements_takes_no_loop_over_the_neighbours_of_neighbours() -> None:
+    def lines(size: int) -> int:
+        cast = Cast(make_terms(size, active=True)).play_until(Step.CONFIRM)
+        name = cast.terms.clients[0]
+        return lines_of(lambda: cast.answer(cast.states[name], name, cast.inbox[name]))
+
+    assert lines(24) < 2.5 * lines(12)
+
+
 def test_a_finished_client_keeps_a_bit_for_each_client() -> None:
     terms = large_terms(LARGE, circles=False)
     finished, _ = masked(terms).reveal(announcement(terms))

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from coterie.attacks import threats
-from coterie.attacks.active_membership.inference import Inferred
-from coterie.attacks.active_membership.methods import COMMON, METHODS, NAMES, AttackedDescent, MethodName, Recipe
+from coterie.attacks.active_membership.methods import COMMON, METHODS, NAMES, AttackedDescent, MethodName
 from coterie.attacks.active_membership.records import DealtRecords
 from coterie.attacks.active_membership.settings import ActiveMembershipSettings
-from coterie.attacks.active_membership.tasks import InferenceTask
-from coterie.attacks.active_membership.trial import AttackSchedule, MethodTrial, infer_without_targets, play
+from coterie.attacks.active_membership.tasks import InferenceTask, Inferred
+from coterie.attacks.active_membership.trial import MethodTrial, infer_without_targets, play
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import flat
 from coterie.attacks.session import session_error
@@ -48,16 +47,6 @@ class ActiveMembership(ActiveMembershipSettings):
         """Who attacks, and with what."""
         return threats.active_membership(self.malicious, self.participants, self.examples)
 
-    @property
-    def recipe(self) -> Recipe:
-        """How all participants train."""
-        return Recipe(self.step, self.spread, self.penalty, self.check, self.train_on_targets)
-
-    @property
-    def schedule(self) -> AttackSchedule:
-        """When the attackers attack."""
-        return AttackSchedule(self.threshold, self.patience, self.rounds)
-
     def measure(self, watch: OnProgress) -> AttackResults:
         """Tune the strength on FedAvg, then attack every method."""
         watch("tuning the strength on FedAvg", 0.0)
@@ -67,16 +56,16 @@ class ActiveMembership(ActiveMembershipSettings):
         nothing = []
         for trial in range(self.trials):
             dealt = self.deal(trial)
-            nothing.append(infer_without_targets(dealt, self.recipe, self.rounds))
+            nothing.append(infer_without_targets(dealt, self))
             for position, method in enumerate(METHODS):
                 done = (1 + trial * len(METHODS) + position) / (1 + self.trials * len(METHODS))
                 watch(f"trial {trial + 1} of {self.trials}: {NAMES[method]}", done)
-                played[method].append(play(method, dealt, self.recipe, self.schedule, (0.0, strength)))
+                played[method].append(play(method, dealt, self, (0.0, strength)))
         return AttackResults(dealt.task, strength, tuning, nothing, played, self.secure_error(strength))
 
     def tune(self) -> dict[float, float]:
         """Return the accuracy of each strength against FedAvg, in a trial that is used for nothing else."""
-        found = play("fedavg", self.deal(TUNING), self.recipe, self.schedule, STRENGTHS)
+        found = play("fedavg", self.deal(TUNING), self, STRENGTHS)
         return {course.strength: course.last.inferred[COMMON].accuracy for course in found.courses}
 
     def deal(self, trial: int) -> DealtRecords:
@@ -94,6 +83,6 @@ class ActiveMembership(ActiveMembershipSettings):
 
     def secure_error(self, strength: float) -> float:
         """Play the first round of an attack as a real session, and return the error of the mean that it reveals."""
-        descent = AttackedDescent("confined", self.deal(0), self.recipe)
+        descent = AttackedDescent("confined", self.deal(0), self)
         descent.prepare_attack(descent.trained_state())
         return session_error([flat(arrays) for arrays in descent.contributions(strength)], self.seed)

@@ -40,6 +40,7 @@ import numpy as np
 
 from coterie.arithmetic import FloatArray
 from coterie.attacks.active_membership.records import DealtRecords, Records
+from coterie.attacks.active_membership.settings import ActiveMembershipSettings
 from coterie.attacks.active_membership.tasks import DIVERGED
 from coterie.confined import (
     LOSS_CHECKS,
@@ -77,21 +78,6 @@ HIDDEN = 256
 """Units of the hidden layer: the network of the paper's experiments, whose code has one hidden layer as well."""
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """How all participants train, with any method."""
-
-    step: float = 0.5
-    spread: float = 0.1
-    """lambda of every start."""
-    penalty: float = 0.1
-    """Ditto's pull to the common model."""
-    check: str = "increase"
-    """The loss check of confined descent, where it is on."""
-    train_on_targets: bool = False
-    """Whether attackers train on their targets before they attack, non-members included, as the paper's do."""
-
-
 @dataclass(frozen=True, eq=False)
 class TrainedState:
     """The state of a descent, from which several attacks start."""
@@ -107,9 +93,9 @@ class PersonalModels:
     In every round, v <- v - step (grad F_k(v) + penalty (v - common)), as :class:`coterie.training.strategies.Ditto`.
     """
 
-    def __init__(self, dealt: DealtRecords, recipe: Recipe, start: Parameters) -> None:
+    def __init__(self, dealt: DealtRecords, settings: ActiveMembershipSettings, start: Parameters) -> None:
         """Start all of them at the common model."""
-        self._dealt, self._recipe = dealt, recipe
+        self._dealt, self._settings = dealt, settings
         self.models: tuple[Parameters, ...] = (start,) * dealt.participants
 
     def train(self, common: Sequence[FloatArray]) -> None:
@@ -123,7 +109,7 @@ class PersonalModels:
         )
 
     def _stepped(self, own: Parameters, gradient: Parameters, common: Sequence[FloatArray]) -> Parameters:
-        step, penalty = self._recipe.step, self._recipe.penalty
+        step, penalty = self._settings.step, self._settings.penalty
         return [
             np.asarray(v - step * (g + penalty * (v - w)), v.dtype)
             for v, g, w in zip(own, gradient, common, strict=True)
@@ -133,13 +119,13 @@ class PersonalModels:
 class AttackedDescent:
     """Honest participants and attackers in one descent: they train together, then the attackers attack."""
 
-    def __init__(self, method: MethodName, dealt: DealtRecords, recipe: Recipe) -> None:
+    def __init__(self, method: MethodName, dealt: DealtRecords, settings: ActiveMembershipSettings) -> None:
         """Start all participants."""
-        self.method, self.dealt, self.recipe = method, dealt, recipe
+        self.method, self.dealt, self.settings = method, dealt, settings
         self._honest = self._honest_groups()
-        self._attackers = [self._malicious(dealt.targets if recipe.train_on_targets else dealt.cover)]
+        self._attackers = [self._malicious(dealt.targets if settings.train_on_targets else dealt.cover)]
         start = self._honest.descent.confined(FIRST)
-        self._personal = PersonalModels(dealt, recipe, start) if method == "ditto" else None
+        self._personal = PersonalModels(dealt, settings, start) if method == "ditto" else None
 
     @property
     def rounds(self) -> int:
@@ -151,7 +137,7 @@ class AttackedDescent:
 
         If they train on their targets, they do so with the strength of the later attack, as in the paper.
         """
-        scale = strength if self.recipe.train_on_targets else 1.0
+        scale = strength if self.settings.train_on_targets else 1.0
         (own,) = self._attackers
         return self._step([scale * array for array in _mean_gradient(own)])
 
@@ -229,7 +215,7 @@ class AttackedDescent:
         return len(refused)
 
     def _honest_groups(self, state: DescentState | None = None) -> CachedGroups:
-        check = LOSS_CHECKS[self.recipe.check]() if self.method in CHECKED else NoCheck()
+        check = LOSS_CHECKS[self.settings.check]() if self.method in CHECKED else NoCheck()
         return self._groups("honest", self.dealt.honest, self.dealt.participants, check, state)
 
     def _malicious(self, examples: Records, state: DescentState | None = None) -> CachedGroups:
@@ -245,8 +231,8 @@ class AttackedDescent:
 
         grid, anchor = Grid(count), zero_anchor(examples.x.shape[1], HIDDEN, self.dealt.task.outputs)
         anchored = self.method == "confined-anchored" and side == MALICIOUS
-        offsets = Offsets(anchor, generator, Spread(0.0 if anchored else self.recipe.spread))
-        descent = ConfinedDescent(offsets, grid.names, ConstantStep(self.recipe.step), check)
+        offsets = Offsets(anchor, generator, Spread(0.0 if anchored else self.settings.spread))
+        descent = ConfinedDescent(offsets, grid.names, ConstantStep(self.settings.step), check)
         if state is not None:
             descent.restore(state)
         return CachedGroups(examples.x, examples.y, grid, descent)

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from coterie.attacks.active_membership.figures import areas, utilities
 from coterie.attacks.active_membership.measure import ActiveMembership, AttackResults
 from coterie.attacks.active_membership.methods import CHECKED, NAMES, PUBLIC, MethodName
-from coterie.attacks.active_membership.statistics import InferenceSuccess, MethodSummary
+from coterie.attacks.active_membership.statistics import GUESS, InferenceSuccess, MethodSummary
 from coterie.attacks.active_membership.tasks import InferenceTask
+from coterie.reports.charts import Figure, Trace, draw_line, make_layout, reference_line, text
 from coterie.reports.findings import CardLine, Effect, Findings, Plot, Table
 from coterie.reports.intervals import mean_and_spread, mean_interval
 from coterie.reports.words import Level, count
@@ -19,6 +19,7 @@ _NOTABLE = 0.05
 def report(attack: ActiveMembership, measured: AttackResults) -> Findings:
     """Report on all trials of all methods."""
     task, nothing = measured.task, InferenceSuccess(measured.nothing)
+    worth = task.worth.capitalize()
     summaries = {method: MethodSummary(method, trials) for method, trials in measured.trials.items()}
     found = list(summaries.values())
     card = [_card_line(summary, summaries["fedavg"]) for summary in found]
@@ -36,12 +37,12 @@ def report(attack: ActiveMembership, measured: AttackResults) -> Findings:
         },
         tables=[
             inference_table("What attackers infer", nothing, found, note=_INFERRED.format(task.rule)),
-            utility_table("Utility of honest participants' models", found, note=_LEFT.format(task.worth.capitalize())),
+            utility_table("Utility of honest participants' models", found, note=_LEFT.format(worth)),
         ],
         card=card,
         plots=[
             Plot("What attackers learn in each round", areas(summaries), _AREAS),
-            Plot("Utility of honest participants' models", utilities(summaries, task.worth), _utilities(task)),
+            Plot("Utility of honest participants' models", utilities(summaries, task.worth), _UTILITIES.format(worth)),
         ],
         remarks=list(_remarks(attack)),
     )
@@ -232,8 +233,55 @@ _AREAS = (
     "0.5 is a guess."
 )
 
+_UTILITIES = "{} on test examples, mean over honest participants and trials; dotted if only watched."
 
-def _utilities(task: InferenceTask) -> str:
-    return (
-        f"{task.worth.capitalize()} on test examples, mean over honest participants and trials; dotted if only watched."
+
+_COLORS: Mapping[MethodName, str] = {
+    "fedavg": "@danger",
+    "ditto": "@muted",
+    "confined": "@accent",
+    "confined-checked": "@safe",
+    "confined-anchored": "@caution",
+}
+_PLAIN = {"showgrid": False}
+
+
+def areas(summaries: Mapping[MethodName, MethodSummary]) -> Figure:
+    """Draw the AUC over the rounds: of the common model, or of the public displacement."""
+
+    def lines() -> Iterator[Trace]:
+        for method, summary in summaries.items():
+            if method == "ditto":  # its attackers see what those of FedAvg see
+                continue
+            *_, view = summary.active.views
+            name = f"{NAMES[method]}: {view}"
+            yield _line(summary.active.rounds, summary.active.curve(view), name, _COLORS[method], "solid", "%{y:.3f}")
+            yield _line(summary.passive.rounds, summary.passive.curve(view), name, _COLORS[method], "dot", "%{y:.3f}")
+
+    layout = make_layout("round of the attack", "AUC", xaxis=_PLAIN, shapes=[reference_line(GUESS)])
+    last = {method: [*summary.active.views.values()][-1].auc for method, summary in summaries.items()}
+    best = "; ".join(f"{NAMES[method]} {area:.2f}" for method, area in last.items())
+    return Figure(list(lines()), layout, 340, f"Area under the ROC curve over the rounds of the attack; last: {best}.")
+
+
+def utilities(summaries: Mapping[MethodName, MethodSummary], worth: str) -> Figure:
+    """Draw the utility of honest participants' models over the rounds, from 0 up."""
+
+    def lines() -> Iterator[Trace]:
+        for method, summary in summaries.items():
+            for phase, dash in (summary.active, "solid"), (summary.passive, "dot"):
+                xs, ys = [0, *phase.rounds], [summary.before.mean, *phase.utilities()]
+                yield _line(xs, ys, NAMES[method], _COLORS[method], dash, "%{y:.1%}")
+
+    last = "; ".join(f"{NAMES[method]} {summary.active.utility.mean:.0%}" for method, summary in summaries.items())
+    percent = {"tickformat": "~%", "range": [0, 1.02]}
+    layout = make_layout("round of the attack", worth, xaxis=_PLAIN, yaxis=percent)
+    return Figure(
+        list(lines()), layout, 340, f"{worth.capitalize()} over the rounds of the attack; under attack at last: {last}."
     )
+
+
+def _line(xs: list[int], ys: list[float], name: str, color: str, dash: str, shown: str) -> Trace:
+    width = 2.5 if dash == "solid" else 1.5
+    line = draw_line(name, xs, ys, hover=f"round %{{x}}<br>{text(name)}: {shown}", color=color, width=width, dash=dash)
+    return line | {"legendgroup": name, "showlegend": dash == "solid"}

@@ -63,7 +63,7 @@ class ActiveMembershipSettings(Settings):
         ),
     ] = _DIGITS.threshold
     patience: int = 300
-    """Rounds after which the attack starts in any case."""
+    """Rounds after which the attack starts at the latest."""
     rounds: Annotated[int, Option("Rounds of the attack.", least=1, default=_BY_DATA)] = _DIGITS.rounds
     strength: Annotated[
         float | None,

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from coterie.attacks.active_membership.inference import Inferred, area_by_chance
 from coterie.attacks.active_membership.methods import MethodName
+from coterie.attacks.active_membership.tasks import Inferred, area_by_chance
 from coterie.attacks.active_membership.trial import AttackHistory, HonestUtility, MethodTrial
 from coterie.reports.intervals import mean_interval, share_interval, spread
 

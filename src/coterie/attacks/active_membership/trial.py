@@ -5,30 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.attacks.active_membership.inference import Inferred, infer
-from coterie.attacks.active_membership.methods import AttackedDescent, MethodName, Recipe, outputs
+from coterie.attacks.active_membership.methods import AttackedDescent, MethodName, outputs
 from coterie.attacks.active_membership.records import DealtRecords
+from coterie.attacks.active_membership.settings import ActiveMembershipSettings
+from coterie.attacks.active_membership.tasks import Inferred, infer
 from coterie.confined import Spread, balanced_start
 from coterie.confined.network import loss_and_gradient, zero_anchor
 from coterie.training.streams import stream
 
 _EVERY = 10  # rounds between two checks of the threshold
 _MODELS = 20  # honest participants whose models are tested
-
-
-@dataclass(frozen=True)
-class AttackSchedule:
-    """When attackers attack, and for how long: the same for every method."""
-
-    threshold: float
-    """Attack once the attackers' own models reach this score on the targets (accuracy, or explained variance): they
-    see no other models."""
-    patience: int
-    """Attack after so many rounds at the latest."""
-    rounds: int
-    """Rounds of the attack; membership is inferred after the last."""
-    looks: int = 5
-    """How often it is measured, evenly spread over these rounds."""
+LOOKS = 5
+"""How often an attack is measured, evenly spread over its rounds."""
 
 
 @dataclass(frozen=True)
@@ -90,37 +78,42 @@ class MethodTrial:
 
 @np.errstate(over="ignore", invalid="ignore")  # a descent that diverges is refused once its step is no number
 def play(
-    method: MethodName, dealt: DealtRecords, recipe: Recipe, schedule: AttackSchedule, strengths: Sequence[float]
+    method: MethodName,
+    dealt: DealtRecords,
+    settings: ActiveMembershipSettings,
+    strengths: Sequence[float],
+    looks: int = LOOKS,
 ) -> MethodTrial:
-    """Train with a method, then attack it from that state with each of the strengths.
+    """Train with a method, then attack it from that state with each of the strengths; measure ``looks`` times.
 
-    If attackers train on their targets before, they do so with the largest strength.
+    The attack begins once the attackers' own models, the only ones that they see, reach the threshold on the targets,
+    or when patience ends. If attackers train on their targets before, they do so with the largest strength.
     """
-    descent = AttackedDescent(method, dealt, recipe)
+    descent = AttackedDescent(method, dealt, settings)
     refused, ready = 0, False
-    while not ready and descent.rounds < schedule.patience:
+    while not ready and descent.rounds < settings.patience:
         refused += descent.train(max(strengths))
-        ready = descent.rounds % _EVERY == 0 and _own_score(descent) >= schedule.threshold
+        ready = descent.rounds % _EVERY == 0 and _own_score(descent) >= settings.threshold
     began, trained, before = descent.rounds, descent.trained_state(), HonestUtility.of(descent)
     courses = []
     for strength in strengths:
         descent.prepare_attack(trained)
-        courses.append(_attack(descent, strength, schedule))
+        courses.append(_attack(descent, strength, looks))
     return MethodTrial(method, began, ready, before, refused / (began * dealt.participants), courses)
 
 
-def _attack(descent: AttackedDescent, strength: float, schedule: AttackSchedule) -> AttackHistory:
-    dealt, looks, refused = descent.dealt, [], 0
-    due = {round(number) for number in np.linspace(0, schedule.rounds, schedule.looks + 1)[1:]}
-    for number in range(1, schedule.rounds + 1):
+def _attack(descent: AttackedDescent, strength: float, looks: int) -> AttackHistory:
+    dealt, rounds, seen, refused = descent.dealt, descent.settings.rounds, [], 0
+    due = {round(number) for number in np.linspace(0, rounds, looks + 1)[1:]}
+    for number in range(1, rounds + 1):
         refused += descent.attack(strength)
         if number in due:
             inferred = {
                 view: infer(dealt.task, answers, dealt.targets.y, dealt.members)
                 for view, answers in descent.answers().items()
             }
-            looks.append(AttackMeasurement(number, inferred, HonestUtility.of(descent)))
-    return AttackHistory(strength, looks, refused / (schedule.rounds * dealt.participants))
+            seen.append(AttackMeasurement(number, inferred, HonestUtility.of(descent)))
+    return AttackHistory(strength, seen, refused / (rounds * dealt.participants))
 
 
 def _own_score(descent: AttackedDescent) -> float:
@@ -129,14 +122,14 @@ def _own_score(descent: AttackedDescent) -> float:
     return descent.dealt.task.score(own, descent.dealt.targets.y)
 
 
-def infer_without_targets(dealt: DealtRecords, recipe: Recipe, rounds: int) -> Inferred:
+def infer_without_targets(dealt: DealtRecords, settings: ActiveMembershipSettings) -> Inferred:
     """Infer membership from a model that attackers train alone on their own examples, without any target.
 
     This is the baseline: the rule without any information.
     """
     anchor = zero_anchor(dealt.cover.x.shape[1], classes=dealt.task.outputs)
-    model = balanced_start(anchor, Spread(recipe.spread), stream(dealt.seed, "offset", "alone"))
-    for _ in range(rounds):
+    model = balanced_start(anchor, Spread(settings.spread), stream(dealt.seed, "offset", "alone"))
+    for _ in range(settings.rounds):
         _, gradient = loss_and_gradient(dealt.cover.x, dealt.cover.y, model)
-        model = [np.asarray(w - recipe.step * g, w.dtype) for w, g in zip(model, gradient, strict=True)]
+        model = [np.asarray(w - settings.step * g, w.dtype) for w, g in zip(model, gradient, strict=True)]
     return infer(dealt.task, outputs(dealt.targets.x, model), dealt.targets.y, dealt.members)

@@ -17,7 +17,7 @@ from coterie.attacks.demo.settings import DemoSettings
 from coterie.attacks.differencing.algebra import reconstruct, relative_errors
 from coterie.attacks.federation import Federation, Observations, Selection, make_selections
 from coterie.attacks.inversion.descent import Budget
-from coterie.attacks.inversion.target import ALONE, TARGET, TOGETHER, InversionTarget, Origin
+from coterie.attacks.inversion.measure import ALONE, TARGET, TOGETHER, InversionTarget, Origin
 from coterie.attacks.reconstructions import Reading, Trial
 from coterie.attacks.session import session_error
 from coterie.cohorts.circles import Reals

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from coterie.attacks.demo.measure import CLIENTS, COHORT, SIZES, AttackDemo, SelectionOutcome
-from coterie.attacks.inversion.target import MEAN
+from coterie.attacks.inversion.measure import MEAN
 from coterie.attacks.reconstructions import Reading
 from coterie.reports.charts import Figure, draw_line, make_layout
 from coterie.reports.findings import CardLine, Effect, Findings, Plot, Strip, Table
 from coterie.reports.intervals import spread, spread_cell
 from coterie.reports.words import Level, count
 
-_MANY = 0.5  # of the digits recognised: the attack works
+_MANY = 0.5  # share of digits recognised from which on the attack counts as working
 
 
 def report(attack: AttackDemo, clients: Sequence[Sequence[SelectionOutcome]]) -> Findings:

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from coterie.attacks import threats
-from coterie.attacks.attack import Adversary, OnProgress
+from coterie.attacks.attack import Adversary, OnProgress, OnShare, ignore_progress, within
 from coterie.attacks.differencing.algebra import (
     circle_bounds,
     guess_mean,
@@ -18,7 +18,6 @@ from coterie.attacks.differencing.algebra import (
 )
 from coterie.attacks.differencing.settings import DifferencingSettings
 from coterie.attacks.federation import Federation, Observations, ObservedRound, Selection, make_selections
-from coterie.attacks.progress import OnShare, ignore_progress, within
 from coterie.attacks.session import session_error
 from coterie.auditing.auditor import audit
 from coterie.cohorts.circles import Mask, Reals

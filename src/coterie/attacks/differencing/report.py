@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 RECOVERED = 0.05
 """The median error below which updates count as recovered."""
-_COLORS = ("@danger", "@accent", "@muted", "@ink")  # of what is not protected
+_COLORS = ("@danger", "@accent", "@muted", "@ink")  # of selections without protection
 _CIRCLE_COLORS = ("@safe", "@accent", "@muted")
 
 
@@ -218,20 +218,17 @@ def _remarks(attack: Differencing, judged: SelectionResult) -> Iterator[str]:
 
 def _table(results: Sequence[SelectionResult]) -> Table:
     several = "; ± is the sample deviation of the trials' medians" if len(results[0].trials) > 1 else ""
-    return Table(
+    return Table.of(
         "Relative squared error of the reconstructed updates",
-        ("selection", "median", "±", "mean", "recovered", "guess", "distinguished"),
+        results,
         [
-            (
-                result.selection.words,
-                f"{result.median:.3g}",
-                spread_cell(result.spread, ".2g"),
-                f"{result.errors.mean():.3g}",
-                f"{result.recovered:.0%}",
-                f"{result.guess:.3g}",
-                "" if result.told_apart is None else f"{result.told_apart:.0%}",
-            )
-            for result in results
+            ("selection", lambda result: result.selection.words),
+            ("median", lambda result: f"{result.median:.3g}"),
+            ("±", lambda result: spread_cell(result.spread, ".2g")),
+            ("mean", lambda result: f"{result.errors.mean():.3g}"),
+            ("recovered", lambda result: f"{result.recovered:.0%}"),
+            ("guess", lambda result: f"{result.guess:.3g}"),
+            ("distinguished", lambda result: "" if result.told_apart is None else f"{result.told_apart:.0%}"),
         ],
         f"Median and mean: over the clients of all trials{several}. Recovered: error below {RECOVERED:g}. Guess: the "
         "median error if the mean of all updates is guessed for every client. Distinguished: how often two members of "

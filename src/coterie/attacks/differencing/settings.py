@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from coterie.auditing.settings import LogSettings
 from coterie.errors import ConfigError, Remedy
 from coterie.settings import (
     MOST_CLIENTS,
@@ -76,7 +77,7 @@ class DifferencingSettings(Settings):
 
 
 @dataclass(frozen=True)
-class SavedSumsSettings(Settings):
+class SavedSumsSettings(LogSettings):
     """Where the sums of a server are, and how the log of who is in them is read."""
 
     run: Annotated[
@@ -114,30 +115,6 @@ class SavedSumsSettings(Settings):
             default="2000 for sums, 250 for a log",
         ),
     ] = None
-    format: Annotated[str | None, Option("Format of the log, if it is not recognised.", metavar="NAME")] = None
-    round_column: Annotated[str | None, Option("Column of the log with the rounds; or its number.", metavar="NAME")] = (
-        None
-    )
-    client_column: Annotated[
-        str | None, Option("Column of the log with the clients; or its number.", metavar="NAME")
-    ] = None
-    where: Annotated[
-        tuple[str, ...],
-        Option("Read only rows of the log with this value, or any for *; may be repeated.", metavar="COLUMN=VALUE"),
-    ] = ()
-    encoding: Annotated[str | None, Option("Encoding of a log that is not UTF-8.", metavar="NAME")] = None
-    keep_order: Annotated[
-        bool, Option("Rounds took place in the order of the log, whatever their labels are.", name="--keep-order")
-    ] = False
-
-    as_written: Annotated[
-        bool,
-        Option(
-            "In the log, names that look alike are different clients, a name with commas is one client, and a round "
-            "that comes again after others is the same round.",
-            name="--as-written",
-        ),
-    ] = False
 
     @property
     def given(self) -> bool:

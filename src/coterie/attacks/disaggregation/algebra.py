@@ -20,7 +20,7 @@ from coterie.attacks.federation import Matrix
 from coterie.cohorts.circles import Indices, Mask
 from coterie.errors import InputError
 
-_NODES = 50  # of a search tree: a limit in seconds would make results depend on the machine
+_NODES = 50  # nodes of the search tree; a limit in seconds would make results depend on the machine
 
 
 def column_space(totals: Matrix, clients: int) -> Matrix:

@@ -8,13 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from coterie.attacks import threats
-from coterie.attacks.attack import Adversary, OnProgress
+from coterie.attacks.attack import Adversary, OnProgress, within
 from coterie.attacks.differencing.algebra import guess_mean, reconstruct, relative_errors, told_apart
 from coterie.attacks.differencing.measure import Differencing
 from coterie.attacks.disaggregation.algebra import disaggregate, entries_right_by_counts, guess_by_counts, period_counts
 from coterie.attacks.disaggregation.settings import DisaggregationSettings
 from coterie.attacks.federation import Observations, Selection
-from coterie.attacks.progress import within
 from coterie.cohorts.circles import Mask, Reals
 
 

@@ -89,32 +89,19 @@ def _numbers(trials: Sequence[HiddenLogTrial]) -> dict[str, Any]:
 
 
 def _table(selections: Sequence[Selection], results: Mapping[str, Mapping[str, Any]]) -> Table:
-    return Table(
+    return Table.of(
         "The recovered log, and the updates recovered with it",
-        (
-            "selection",
-            "columns",
-            "±",
-            "entries",
-            "by counts",
-            "error",
-            "with the log",
-            "of the mean",
-            "distinguished",
-        ),
+        [(selection.words, results[selection.name]) for selection in selections],
         [
-            (
-                selection.words,
-                f"{one['columns_recovered']:.0%}",
-                spread_cell(one["columns_recovered_spread"], ".0%"),
-                f"{one['entries_right']:.1%}",
-                f"{one['entries_right_by_counts_alone']:.1%}",
-                f"{one['median_error']:.2g}",
-                f"{one['median_error_with_log']:.2g}",
-                f"{one['guessing_the_mean']['median_error']:.2g}",
-                f"{one['circle_mates_told_apart']:.0%}",
-            )
-            for selection, one in ((selection, results[selection.name]) for selection in selections)
+            ("selection", lambda row: row[0]),
+            ("columns", lambda row: f"{row[1]['columns_recovered']:.0%}"),
+            ("±", lambda row: spread_cell(row[1]["columns_recovered_spread"], ".0%")),
+            ("entries", lambda row: f"{row[1]['entries_right']:.1%}"),
+            ("by counts", lambda row: f"{row[1]['entries_right_by_counts_alone']:.1%}"),
+            ("error", lambda row: f"{row[1]['median_error']:.2g}"),
+            ("with the log", lambda row: f"{row[1]['median_error_with_log']:.2g}"),
+            ("of the mean", lambda row: f"{row[1]['guessing_the_mean']['median_error']:.2g}"),
+            ("distinguished", lambda row: f"{row[1]['circle_mates_told_apart']:.0%}"),
         ],
         "Columns, entries: of the log, what was found right; ±: over the trials. By counts: the most entries that "
         "counts alone give right. Error: median, of updates, with the log that was found, with the true "

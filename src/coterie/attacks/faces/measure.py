@@ -29,7 +29,7 @@ from coterie.training.streams import stream
 
 PLAIN, SA, CCESA = "plain averaging: a client's model", "SA: what the client sent", "CCESA: what the client sent"
 GLOBAL, GUESS = "all three: everybody's model", "guess: the mean picture"
-_STEPS, _STEP = 25, 0.02  # so that a pixel may just come from grey to black or white
+_STEPS, _STEP = 25, 0.02  # together just enough for a pixel to go from grey to black or white
 
 
 @dataclass(frozen=True)

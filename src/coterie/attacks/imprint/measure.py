@@ -9,17 +9,23 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
+from torch import nn
 
 from coterie.attacks import threats
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.federation import Federation, Vector, shaped
-from coterie.attacks.imprint.defences import refused_for_architecture, refused_for_length
 from coterie.attacks.imprint.layer import Imprinter, craft, examples_in, network
 from coterie.attacks.imprint.settings import ImprintSettings
+from coterie.attacks.reconstructions import nearest
 from coterie.attacks.session import play_session
 from coterie.attacks.similarity import Pictures, PixelScale, psnr
 from coterie.cohorts.circles import random_circles
+from coterie.errors import PeerProtocolError
 from coterie.privacy.encoding import clip_norm
+from coterie.rounds.floor import Floor
+from coterie.secagg.terms import Terms
+from coterie.training import flatten
+from coterie.training.architecture import architecture, check_architecture
 from coterie.training.local import LocalSGD, Problem
 from coterie.training.streams import stream
 
@@ -133,7 +139,30 @@ def compare(truth: Pictures, found: Pictures) -> RecoveredExamples:
     """Compare every original with the nearest recovered picture, or with a blank one if nothing was recovered."""
     if not len(found):
         found = np.zeros_like(truth[:1])
-    flat, guesses = truth.reshape(len(truth), -1), found.reshape(len(found), -1)
-    nearest = found[[int(np.square(guesses - one).sum(1).argmin()) for one in flat]]
-    exact = np.abs(truth - nearest).reshape(len(truth), -1).max(1) < EXACT
-    return RecoveredExamples(int(exact.sum()), float(psnr(truth, nearest).mean()), truth, nearest)
+    beside = found[nearest(truth, found, np.arange(len(found)))]
+    exact = np.abs(truth - beside).reshape(len(truth), -1).max(1) < EXACT
+    return RecoveredExamples(int(exact.sum()), float(psnr(truth, beside).mean()), truth, beside)
+
+
+def refused_for_length(sent: nn.Module, agreed: nn.Module) -> bool:
+    """Return whether a client refuses the session because the model is longer than its floor allows."""
+    floor = Floor(most_length=1 + _numbers(agreed))
+    terms = Terms(session=bytes(16), clients=("client", "another"), bits=32, length=1 + _numbers(sent))
+    try:
+        floor.check(terms, "client")
+    except PeerProtocolError:
+        return True
+    return False
+
+
+def refused_for_architecture(sent: nn.Module, agreed: nn.Module) -> bool:
+    """Return whether a client refuses the model because it pinned the agreed architecture."""
+    try:
+        check_architecture(sent, architecture(agreed))
+    except PeerProtocolError:
+        return True
+    return False
+
+
+def _numbers(model: nn.Module) -> int:
+    return sum(array.size for array in flatten.read(model))

@@ -10,7 +10,7 @@ from coterie.reports.intervals import mean_and_spread
 from coterie.reports.words import Level, count
 
 _SHOWN = 8
-_FEW = 0.01  # of the examples: what noise must get it down to
+_FEW = 0.01  # share of recovered examples at which noise counts as effective
 
 
 def report(attack: Imprint, rounds: Sequence[CraftedRound]) -> Findings:
@@ -86,24 +86,19 @@ def _case(case: tuple[int, int], rounds: Sequence[CraftedRound]) -> dict[str, fl
 
 
 def _recovered(by_case: Mapping[tuple[int, int], Sequence[CraftedRound]]) -> Table:
-    rows = []
-    for (cohort, bins), rounds in by_case.items():
-        case = _case((cohort, bins), rounds)
-        rows.append(
-            (
-                f"{cohort} clients, {bins} bins",
-                f"{case['examples']:,}",
-                mean_and_spread([one.bare.exact for one in rounds], ".0f"),
-                f"{case['expected']:.0f}",
-                f"{case['psnr']:.1f}",
-                f"{case['guessed']:.0f}",
-                f"{case['guessed_psnr']:.1f}",
-            )
-        )
-    return Table(
+    cases = [(_case(case, rounds), rounds) for case, rounds in by_case.items()]
+    return Table.of(
         "Examples recovered from one sum over whole circles",
-        ("sum over", "examples", "recovered", "expected", "PSNR, dB", "by guessing", "PSNR, dB"),
-        rows,
+        cases,
+        [
+            ("sum over", lambda row: f"{row[0]['cohort']} clients, {row[0]['bins']} bins"),
+            ("examples", lambda row: f"{row[0]['examples']:,}"),
+            ("recovered", lambda row: mean_and_spread([one.bare.exact for one in row[1]], ".0f")),
+            ("expected", lambda row: f"{row[0]['expected']:.0f}"),
+            ("PSNR, dB", lambda row: f"{row[0]['psnr']:.1f}"),
+            ("by guessing", lambda row: f"{row[0]['guessed']:.0f}"),
+            ("PSNR, dB", lambda row: f"{row[0]['guessed_psnr']:.1f}"),
+        ],
         "Recovered: every pixel within 1/32 of its range; rounding then gives the very digit, of those that come "
         "along. Expected: examples alone in their bin, if bins were equally likely. PSNR: of each example and the "
         "nearest that was recovered. Guessing: as many public pictures as there are bins.",

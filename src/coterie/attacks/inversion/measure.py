@@ -6,19 +6,130 @@ update, as in that figure; and *together*, by searching for the pictures of the 
 needs nothing that the attacker does not have, and is stronger where pictures are few.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, NamedTuple, Self
+
+import numpy as np
 
 from coterie.attacks import threats
-from coterie.attacks.attack import Adversary, OnProgress
-from coterie.attacks.federation import Federation
-from coterie.attacks.inversion.descent import Budget
+from coterie.attacks.attack import Adversary, OnProgress, OnShare, ignore_progress, within
+from coterie.attacks.federation import Federation, Vector, public_model, shaped
+from coterie.attacks.inversion.descent import Budget, invert
 from coterie.attacks.inversion.settings import InversionSettings
-from coterie.attacks.inversion.target import ALONE, TOGETHER, InversionTarget, Origin
-from coterie.attacks.progress import OnShare, ignore_progress
 from coterie.attacks.reconstructions import Trial
-from coterie.attacks.similarity import Pictures
-from coterie.training.streams import stream
+from coterie.attacks.session import play_session
+from coterie.attacks.similarity import Pictures, PixelScale, matched
+from coterie.cohorts.circles import Indices, random_circles
+from coterie.training.data.datasets import Inputs
+from coterie.training.flatten import ModelArrays
+from coterie.training.local import LocalSGD
+from coterie.training.streams import stream, torch_seed
+
+ALONE, TOGETHER = "alone", "together"
+"""How an update is attacked: as if it were the client's own, or as the mean of a whole circle."""
+MEAN, PICTURE = "guess: mean picture of the label", "guess: another picture of the label"
+"""The guesses of an attacker who saw no update."""
+
+TARGET = 0
+"""The number of the client under attack; its data differ from seed to seed."""
+_RATE = 0.01  # learning rate of the one step that clients take; the attack does not depend on it
+_CROWD = 2000
+
+
+class Origin(NamedTuple):
+    """A way to reconstruct pictures: from the update of a circle of T = ``privacy``."""
+
+    privacy: int
+    way: str
+
+    @property
+    def label(self) -> str:
+        """The way in words."""
+        return f"T = {self.privacy}" + (f", {self.way}" if self.privacy > 1 else "")
+
+
+@dataclass(frozen=True, eq=False)
+class InversionTarget:
+    """The client under attack, among other clients, and the model they are about to train."""
+
+    federation: Federation
+    state: ModelArrays
+    scale: PixelScale
+
+    @classmethod
+    def prepare(cls, federation: Federation, trained: int) -> Self:
+        """Return the target after so many rounds of ordinary training by all clients."""
+        strategy = federation.fedavg(LocalSGD(10 * _RATE))
+        for _ in federation.play(strategy, range(1, trained + 1), together=False):
+            pass
+        return cls(federation, public_model(strategy), PixelScale.of(federation.dataset.train_x))
+
+    def circle(self, privacy: int) -> list[int]:
+        """Return the target's circle, the target first."""
+        circles = random_circles(len(self.federation), privacy, stream(self.federation.seed, "circles", privacy))
+        mates = next(circle for circle in circles if TARGET in circle)
+        return [TARGET, *(mate for mate in mates if mate != TARGET)]
+
+    def update(self, members: Sequence[int]) -> Vector:
+        """Return the mean update of some clients; if there are several, the mean that secure aggregation reveals."""
+        work = LocalSGD(_RATE, batch_size=max(self.federation.parts[member].size for member in members))
+        updates = self.federation.updates(self.state, 1, work, members)
+        return play_session(list(updates), self.federation.seed).mean if len(members) > 1 else updates[0]
+
+    def recover(self, row: Origin, update: Vector, budget: Budget, watch: OnShare = ignore_progress) -> Pictures:
+        """Return the pictures that an attacker reconstructs from an update, in the order of the target's originals.
+
+        The pictures of a whole circle are first matched with the originals of the whole circle.
+        """
+        circle = self.circle(row.privacy) if row.way == TOGETHER else [TARGET]
+        owned = self._examples(circle)
+        found = invert(
+            self.federation.problem.instance(self.state),
+            shaped(-update, self.state),
+            np.asarray(self.federation.dataset.train_y, np.int64)[owned],
+            self.federation.dataset.input_shape,
+            self.scale,
+            budget,
+            torch_seed(self.federation.seed, "inversion", row.privacy, row.way),
+            watch,
+        )
+        guesses = self.scale.pictures(found)
+        order = matched(self.pictures(circle), guesses)
+        return guesses[order[: self._examples([TARGET]).size]]
+
+    def trial(self, drawn: dict[Origin, Pictures]) -> Trial:
+        """Return the reconstructions beside the originals, the guesses, and the pictures to recognise them among."""
+        dataset, own = self.federation.dataset, self._examples([TARGET])
+        others = np.setdiff1d(np.arange(len(dataset.train_x)), own)
+        drawn_from = stream(self.federation.seed, "crowd").permutation(others)[: _CROWD - own.size]
+        crowd = np.concatenate([own, drawn_from])
+        rows = {row.label: pictures for row, pictures in drawn.items()}
+        return Trial(
+            self.pictures([TARGET]),
+            own,
+            {**rows, **self.guesses()},
+            self.scale.pictures(dataset.train_x[crowd]),
+            crowd,
+        )
+
+    def pictures(self, members: Sequence[int]) -> Pictures:
+        """Return all pictures of some clients."""
+        return self.scale.pictures(self.federation.dataset.train_x[self._examples(members)])
+
+    def guesses(self) -> dict[str, Pictures]:
+        """Return the guesses of an attacker who knows only the labels: public pictures of the same kind."""
+        dataset, rng = self.federation.dataset, stream(self.federation.seed, "guessing")
+        means, drawn = [], []
+        for label in dataset.train_y[self._examples([TARGET])]:
+            public: Inputs = dataset.test_x[dataset.test_y == label]
+            means.append(np.mean(public, axis=0))
+            drawn.append(public[rng.integers(len(public))])
+        return {MEAN: self.scale.pictures(np.stack(means)), PICTURE: self.scale.pictures(np.stack(drawn))}
+
+    def _examples(self, members: Sequence[int]) -> Indices:
+        return np.concatenate([self.federation.parts[member] for member in members])
 
 
 @dataclass(frozen=True)
@@ -52,11 +163,8 @@ class Inversion(InversionSettings):
         """Invert the update of another client in every trial: its own, and those of its circles."""
         trials = []
         for number in range(self.trials):
-
-            def progress(share: float, number: int = number) -> None:
-                watch(f"inverting the updates of client {number + 1} of {self.trials}", (number + share) / self.trials)
-
-            trials.append(self.trial(number, progress))
+            told = partial(watch, f"inverting the updates of client {number + 1} of {self.trials}")
+            trials.append(self.trial(number, within(told, number / self.trials, 1 / self.trials)))
         return trials
 
     @property
@@ -71,9 +179,6 @@ class Inversion(InversionSettings):
         updates = {privacy: target.update(target.circle(privacy)) for privacy in (1, *self.privacy)}
         drawn: dict[Origin, Pictures] = {}
         for done, row in enumerate(self.rows):
-
-            def progress(share: float, done: int = done) -> None:
-                watch((done + share) / len(self.rows))
-
-            drawn[row] = target.recover(row, updates[row.privacy], self.budget, progress)
+            told = within(watch, done / len(self.rows), 1 / len(self.rows))
+            drawn[row] = target.recover(row, updates[row.privacy], self.budget, told)
         return target.trial(drawn)

@@ -3,13 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from coterie.attacks.inversion.measure import Inversion
-from coterie.attacks.inversion.target import ALONE, MEAN, PICTURE, TOGETHER, Origin
+from coterie.attacks.inversion.measure import ALONE, MEAN, PICTURE, TOGETHER, Inversion, Origin
 from coterie.attacks.reconstructions import Readings, Trial, excess, read, readings_table
 from coterie.reports.findings import CardLine, Effect, Findings
 from coterie.reports.words import Level, count
 
-_MANY = 0.5  # of the pictures recognised: the attack works
+_MANY = 0.5  # share of pictures recognised from which on the attack counts as working
 _NOTE = (
     "Mean ± standard deviation over clients. Recognised: of up to 2,000 pictures, none is nearer than the original. "
     "Alone: the circle's mean is taken for the client's own update; together: for what it is, and all its pictures are "

@@ -112,87 +112,61 @@ def _exchange_any(private: Any, public: bytes) -> bytes:  # noqa: ANN401  (the l
         return bytes(agreement.KEY_BYTES)
 
 
-_WEAK_CONTEXTS: Mapping[str, Replacement] = {
-    "advertisements name the session": (
-        rules,
-        "advertisement_context",
-        lambda _, client, sealing, masking: bind("advertise", client, sealing, masking),
-    ),
-    "advertisements name the client": (
-        rules,
-        "advertisement_context",
-        lambda terms, _, sealing, masking: bind("advertise", terms.digest, sealing, masking),
-    ),
-    "advertisements name the sealing key": (
-        rules,
-        "advertisement_context",
-        lambda terms, client, _, masking: bind("advertise", terms.digest, client, masking),
-    ),
-    "advertisements name the masking key": (
-        rules,
-        "advertisement_context",
-        lambda terms, client, sealing, _: bind("advertise", terms.digest, client, sealing),
-    ),
-    "masks and sealing keys name the book": (
-        rules,
-        "pair_context",
-        lambda purpose, terms, _, *pair: bind(purpose, terms, *sorted(pair)),
-    ),
-    "masks and sealing keys name the session": (
-        rules,
-        "pair_context",
-        lambda purpose, _, seed, *pair: bind(purpose, seed, *sorted(pair)),
-    ),
-    "masks and sealing keys name their purpose": (
-        rules,
-        "pair_context",
-        lambda _, terms, seed, *pair: bind("pair", terms, seed, *sorted(pair)),
-    ),
-    "masks and sealing keys name both clients": (
-        rules,
-        "pair_context",
-        lambda purpose, terms, seed, *_: bind(purpose, terms, seed),
-    ),
-    "envelopes name the book": (rules, "envelope_context", lambda terms, _, *pair: bind("share", terms, *pair)),
-    "envelopes name the session": (rules, "envelope_context", lambda _, seed, *pair: bind("share", seed, *pair)),
-    "envelopes name both clients": (rules, "envelope_context", lambda terms, seed, *_: bind("share", terms, seed)),
-    "statements name the book": (
-        rules,
-        "masks_context",
-        lambda terms, _, client, carried: bind(
-            "masks", terms.digest, client, encode_members(carried, len(terms.clients))
+def _members(terms: Terms, listed: Collection[int]) -> bytes:
+    return encode_members(listed, len(terms.clients))
+
+
+_WEAKENED: Mapping[str, Mapping[str, Callable[..., bytes]]] = {
+    "advertisement_context": {
+        "advertisements name the session": lambda _, client, sealing, masking: bind(
+            "advertise", client, sealing, masking
         ),
-    ),
-    "statements name the session": (
-        rules,
-        "masks_context",
-        lambda terms, seed, client, carried: bind("masks", seed, client, encode_members(carried, len(terms.clients))),
-    ),
-    "statements name the client": (
-        rules,
-        "masks_context",
-        lambda terms, seed, _, carried: bind("masks", terms.digest, seed, encode_members(carried, len(terms.clients))),
-    ),
-    "statements name the masks": (
-        rules,
-        "masks_context",
-        lambda terms, seed, client, _: bind("masks", terms.digest, seed, client),
-    ),
-    "confirmations name the book": (
-        rules,
-        "survivors_context",
-        lambda terms, _, survivors: bind("survivors", terms.digest, encode_members(survivors, len(terms.clients))),
-    ),
-    "confirmations name the session": (
-        rules,
-        "survivors_context",
-        lambda terms, seed, survivors: bind("survivors", seed, encode_members(survivors, len(terms.clients))),
-    ),
-    "confirmations name the survivors": (
-        rules,
-        "survivors_context",
-        lambda terms, seed, _: bind("survivors", terms.digest, seed),
-    ),
+        "advertisements name the client": lambda terms, _, sealing, masking: bind(
+            "advertise", terms.digest, sealing, masking
+        ),
+        "advertisements name the sealing key": lambda terms, client, _, masking: bind(
+            "advertise", terms.digest, client, masking
+        ),
+        "advertisements name the masking key": lambda terms, client, sealing, _: bind(
+            "advertise", terms.digest, client, sealing
+        ),
+    },
+    "pair_context": {
+        "masks and sealing keys name the book": lambda purpose, terms, _, *pair: bind(purpose, terms, *sorted(pair)),
+        "masks and sealing keys name the session": lambda purpose, _, seed, *pair: bind(purpose, seed, *sorted(pair)),
+        "masks and sealing keys name their purpose": lambda _, *rest: bind("pair", *rest[:2], *sorted(rest[2:])),
+        "masks and sealing keys name both clients": lambda purpose, terms, seed, *_: bind(purpose, terms, seed),
+    },
+    "envelope_context": {
+        "envelopes name the book": lambda terms, _, *pair: bind("share", terms, *pair),
+        "envelopes name the session": lambda _, seed, *pair: bind("share", seed, *pair),
+        "envelopes name both clients": lambda terms, seed, *_: bind("share", terms, seed),
+    },
+    "masks_context": {
+        "statements name the book": lambda terms, _, client, carried: bind(
+            "masks", terms.digest, client, _members(terms, carried)
+        ),
+        "statements name the session": lambda terms, seed, client, carried: bind(
+            "masks", seed, client, _members(terms, carried)
+        ),
+        "statements name the client": lambda terms, seed, _, carried: bind(
+            "masks", terms.digest, seed, _members(terms, carried)
+        ),
+        "statements name the masks": lambda terms, seed, client, _: bind("masks", terms.digest, seed, client),
+    },
+    "survivors_context": {
+        "confirmations name the book": lambda terms, _, survivors: bind(
+            "survivors", terms.digest, _members(terms, survivors)
+        ),
+        "confirmations name the session": lambda terms, seed, survivors: bind(
+            "survivors", seed, _members(terms, survivors)
+        ),
+        "confirmations name the survivors": lambda terms, seed, _: bind("survivors", terms.digest, seed),
+    },
+}
+"""What is signed, agreed on or sealed, without one of its parts: by the function that returns it, and the rule."""
+_WEAK_CONTEXTS: Mapping[str, Replacement] = {
+    rule: (rules, context, weak) for context, weakened in _WEAKENED.items() for rule, weak in weakened.items()
 }
 
 RULES: Mapping[str, Sequence[Replacement]] = {

@@ -12,9 +12,10 @@ import numpy as np
 
 from coterie.arithmetic.quantize import Quantizer
 from coterie.arithmetic.ring import RingVector
-from coterie.attacks.federation import Federation
+from coterie.attacks.federation import Federation, shaped
+from coterie.attacks.inversion.descent import exact_input
 from coterie.attacks.malicious_server.invitations import play
-from coterie.attacks.malicious_server.scenario import Attempt, Lie, Picture, Scenario, as_picture
+from coterie.attacks.malicious_server.scenario import VICTIM, Attempt, Lie, Picture, Scenario, as_picture
 from coterie.attacks.malicious_server.server import simulated_identity
 from coterie.rounds import one_off
 from coterie.runs.engine.secrets import digest_of
@@ -22,7 +23,6 @@ from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalSGD
 from coterie.training.streams import stream
 
-VICTIM = 0
 MODEL = "mlp"
 WORK = LocalSGD(learning_rate=0.5, batch_size=1)
 PRECISION = 16
@@ -76,16 +76,10 @@ def starve(scenario: Scenario, defended: bool) -> Attempt:
 
 
 def see_example(quantizer: Quantizer, update: RingVector, model: ModelArrays) -> Picture:
-    """Return the example that an update of one step was computed from.
-
-    A unit's weights change by its error times the example, and its bias by its error: the quotient is the example.
-    """
-    steps = quantizer.ring.lift(update[1:]) * quantizer.step
-    weights, biases = model[0].shape, model[1].size
-    moved = steps[: model[0].size].reshape(weights)
-    errors = steps[model[0].size : model[0].size + biases]
-    unit = int(np.abs(errors).argmax())
-    return np.asarray(moved[unit] / errors[unit])
+    """Return the example that an update of one step was computed from."""
+    steps = np.asarray(quantizer.ring.lift(update[1:]) * quantizer.step, np.float64)
+    weights, biases, *_ = shaped(steps, [np.asarray(array, np.float64) for array in model])
+    return exact_input(weights, biases)
 
 
 LIES = (

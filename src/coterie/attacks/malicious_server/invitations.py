@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from coterie.arithmetic.ring import RingVector
-from coterie.attacks.malicious_server.scenario import Attempt, Lie, Scenario
+from coterie.attacks.malicious_server.scenario import VICTIM, Attempt, Lie, Scenario
 from coterie.attacks.malicious_server.server import simulated_identity
 from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.roster import Client, Roster
@@ -20,8 +20,6 @@ from coterie.rounds import Floor, Member
 from coterie.rounds.member import ANY_TERMS, Contribute
 from coterie.secagg import Terms, ThreatMode
 from coterie.transports.memory import Answering, Carrier, Session
-
-VICTIM = 0
 
 
 def regroup(scenario: Scenario, defended: bool) -> Attempt:
@@ -50,8 +48,10 @@ def surround(scenario: Scenario, defended: bool) -> Attempt:
         identities = (terms.identities[VICTIM], *(key.public for key in keys.values()))
         terms = offer(scenario, "puppets", identities=identities)
     with members(scenario, defended) as everybody:
-        zeros = terms.ring.zeros(terms.length)
-        puppets: dict[str, Answering] = {name: _puppet(name, zeros, key) for name, key in keys.items()}
+        zeros = _giving(terms.ring.zeros(terms.length))
+        puppets: dict[str, Answering] = {
+            name: Member(name, zeros, floor=ANY_TERMS, identity=key) for name, key in keys.items()
+        }
         name = terms.clients[VICTIM]
         total, refusals = play(terms, puppets | {name: everybody[name]})
     return Attempt(scenario.ring, scenario.inputs[VICTIM], None if refusals else total, refusals=refusals)
@@ -111,10 +111,6 @@ def play(terms: Terms, clients: Mapping[str, Answering]) -> tuple[RingVector | N
     except RoundAborted:
         total = None
     return total, tuple(dict.fromkeys(refusal.reason for refusal in session.report.refusals))
-
-
-def _puppet(name: str, vector: RingVector, key: Identity) -> Member:
-    return Member(name, _giving(vector), floor=ANY_TERMS, identity=key)
 
 
 def _giving(vector: RingVector) -> Contribute:

@@ -12,8 +12,15 @@ from coterie.attacks import threats
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.malicious_server import inconsistency, invitations, rewinding, sessions
 from coterie.attacks.malicious_server.knowledge import leaks
-from coterie.attacks.malicious_server.results import LieResult, Variation, chance_of
-from coterie.attacks.malicious_server.scenario import Lie, Picture, Scenario, as_picture
+from coterie.attacks.malicious_server.scenario import (
+    Lie,
+    LieResult,
+    Picture,
+    Scenario,
+    Variation,
+    as_picture,
+    chance_of,
+)
 from coterie.attacks.malicious_server.settings import MaliciousServerSettings
 from coterie.attacks.malicious_server.variants import VaryingServer
 from coterie.errors import ConfigError
@@ -25,7 +32,6 @@ LIES: Mapping[str, Lie] = {
 }
 """Every lie by its name on the command line."""
 
-FEWEST = 4
 MOST = 1000
 """Pictures to choose inputs from."""
 PRECISION = 8

@@ -8,8 +8,7 @@ import numpy as np
 from coterie.arithmetic.quantize import Quantizer
 from coterie.arithmetic.ring import RingVector
 from coterie.attacks.malicious_server.measure import MaliciousServer
-from coterie.attacks.malicious_server.results import SIGNIFICANT, LieResult, resemblance
-from coterie.attacks.malicious_server.scenario import Attempt, Picture
+from coterie.attacks.malicious_server.scenario import SIGNIFICANT, Attempt, LieResult, Picture, resemblance
 from coterie.reports.findings import CardLine, Effect, Findings, Strip, Table
 from coterie.reports.words import Level
 
@@ -80,27 +79,29 @@ def _usual(results: Sequence[LieResult], quantizer: Quantizer, typical: Picture)
 
 
 def _table(results: Sequence[LieResult], usual: float) -> Table:
-    rows = []
-    for each in results:
-        trials, varied = len(each.without), len(each.varied)
-        rows.append(
+    def varied(each: LieResult) -> str:
+        worked = sum(one.baseline for one in each.varied)
+        return f"{worked} / {each.broken} of {len(each.varied)}" if each.varied else "–"
+
+    return Table.of(
+        "What the server obtained",
+        results,
+        [
+            ("lie", lambda each: each.lie.title),
             (
-                each.lie.title,
-                (each.impossible and "not possible") or f"{each.worked} of {trials}",
-                f"{each.obtained} of {trials}",
-                f"{resemblance(each.against):.2f}",
-                f"{each.chance:.2g}",
-                f"{sum(v.baseline for v in each.varied)} / {each.broken} of {varied}" if varied else "–",
-            )
-        )
-    columns = "lie", "obtained without the rule", "with it", "resemblance", "p", "varied: without / with"
-    note = (
+                "obtained without the rule",
+                lambda each: "not possible" if each.impossible else f"{each.worked} of {len(each.without)}",
+            ),
+            ("with it", lambda each: f"{each.obtained} of {len(each.without)}"),
+            ("resemblance", lambda each: f"{resemblance(each.against):.2f}"),
+            ("p", lambda each: f"{each.chance:.2g}"),
+            ("varied: without / with", varied),
+        ],
         "Obtained: the victim's input to the last bit. Resemblance: the correlation with it of the best that the "
         "server makes of all it holds with the rule, and p, how often random guesses are as close; the mean of all "
         f"pictures, for someone who knows it, has {usual:.2f}. Varied: the same lie with messages altered, left out, "
-        "exchanged and repeated at random, and asked again where it is refused."
+        "exchanged and repeated at random, and asked again where it is refused.",
     )
-    return Table("What the server obtained", columns, rows, note)
 
 
 def _headline(attack: MaliciousServer, results: Sequence[LieResult]) -> str:

@@ -8,11 +8,10 @@ an answer leaves, a member writes to disk which step of which session it has ans
 from collections.abc import Collection, Mapping
 
 from coterie.arithmetic.ring import RingVector
-from coterie.attacks.malicious_server.actions import announce
 from coterie.attacks.malicious_server.invitations import members, offer
-from coterie.attacks.malicious_server.scenario import Attempt, Lie, Scenario
-from coterie.attacks.malicious_server.server import LyingServer, Person
-from coterie.attacks.malicious_server.sessions import VICTIM, mask_all, outcome
+from coterie.attacks.malicious_server.scenario import VICTIM, Attempt, Lie, Scenario
+from coterie.attacks.malicious_server.server import LyingServer, Person, announce
+from coterie.attacks.malicious_server.sessions import mask_all, outcome
 from coterie.crypto.entropy import DeterministicEntropy, Entropy
 from coterie.rounds import Member
 from coterie.secagg import AnyState, Server, Terms, park, resume

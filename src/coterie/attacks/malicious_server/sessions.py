@@ -1,20 +1,16 @@
 """Lies within a session, each against one rule of the protocol (:mod:`coterie.secagg.rules`).
 
-The victim is client 0 unless a lie needs another position. In the end, the server subtracts from the victim's masked
+In the end, the server subtracts from the victim's masked
 input every mask whose seed it has reconstructed.
 """
 
 from collections.abc import Callable
 from contextlib import nullcontext
 
-from coterie.arithmetic.ring import RingVector
 from coterie.attacks.malicious_server.ablation import without
-from coterie.attacks.malicious_server.actions import announce, deliver, show_book
-from coterie.attacks.malicious_server.scenario import Attempt, Lie, Play, Scenario, words
-from coterie.attacks.malicious_server.server import LyingServer, Person
+from coterie.attacks.malicious_server.scenario import VICTIM, Attempt, Lie, Play, Scenario, words
+from coterie.attacks.malicious_server.server import LyingServer, Person, announce, deliver, show_book
 from coterie.secagg import Terms
-
-VICTIM = 0
 
 
 def both_shares(scenario: Scenario) -> Attempt:
@@ -70,7 +66,7 @@ def split(scenario: Scenario) -> Attempt:
         opened = [server.unmask(person) for person in server.persons if person.client in aggregated]
         servers.append(server)
         counted.append(len(aggregated))
-        sums.append(_sum(server.terms, [vector for vector in opened if vector is not None]))
+        sums.append(scenario.ring.sum((vector for vector in opened if vector is not None), server.terms.length))
     difference = sums[0] - sums[1]
     scenario.ring.reduce(difference)
     refusals = words(error for server in servers for error in server.refusals)
@@ -172,14 +168,6 @@ def outcome(scenario: Scenario, server: LyingServer, victim: Person) -> Attempt:
     return Attempt(
         scenario.ring, scenario.inputs[victim.client], recovered, refusals=words(server.refusals), servers=(server,)
     )
-
-
-def _sum(terms: Terms, vectors: list[RingVector]) -> RingVector:
-    total = terms.ring.zeros(terms.length)
-    for vector in vectors:
-        total += vector
-    terms.ring.reduce(total)
-    return total
 
 
 def _circles(terms: Terms) -> list[set[int]]:

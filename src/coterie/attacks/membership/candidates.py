@@ -13,6 +13,7 @@ from typing import Self
 
 import numpy as np
 
+from coterie.attacks.attack import OnShare, within
 from coterie.attacks.federation import (
     Cohort,
     Matrix,
@@ -27,7 +28,6 @@ from coterie.attacks.federation import (
     shaped,
 )
 from coterie.attacks.membership.scores import ModelAnswers, References
-from coterie.attacks.progress import OnShare, within
 from coterie.cohorts.circles import Indices, Mask
 from coterie.errors import ConfigError
 from coterie.privacy import Concentrated

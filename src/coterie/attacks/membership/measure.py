@@ -10,12 +10,11 @@ import msgspec
 import numpy as np
 
 from coterie.attacks import threats
-from coterie.attacks.attack import Adversary, OnProgress
+from coterie.attacks.attack import Adversary, OnProgress, within
 from coterie.attacks.membership.candidates import Candidates, FederatedRun, SumNoise, Training
-from coterie.attacks.membership.rates import Decisions, Roc
 from coterie.attacks.membership.scores import SCORES, MembershipScore, ModelAnswers, References
 from coterie.attacks.membership.settings import MembershipSettings
-from coterie.attacks.progress import within
+from coterie.attacks.ranking import Decisions, Roc
 from coterie.attacks.session import play_session
 from coterie.cohorts.circles import Mask, Reals
 from coterie.graphs.guarantees import paper_threshold
@@ -44,8 +43,11 @@ def sum_of(clients: int, *, noisy: bool = False) -> str:
 
 
 @dataclass(frozen=True)
-class Game(MembershipSettings):
-    """The settings of a trial; tuned so that the attack works on plain federated averaging."""
+class PassiveMembership(MembershipSettings):
+    """Membership inference by an adversary who only observes; tuned so that it works on plain federated averaging."""
+
+    title: ClassVar[str] = "Passive membership inference"
+    threat: ClassVar[Adversary] = threats.MEMBERSHIP
 
     @property
     def threshold(self) -> int:
@@ -56,6 +58,23 @@ class Game(MembershipSettings):
         """Return how a federation of so many clients is trained."""
         work = LocalSGD(self.learning_rate, self.epochs, self.batch_size)
         return Training(clients, self.rounds, work, SumNoise(self.noise, self.norm) if noisy else None)
+
+    @property
+    def epsilon(self) -> float | None:
+        """The epsilon that the noise guarantees; None without noise."""
+        noise = self.training(self.cohorts[-1], noisy=True).noise
+        return noise.epsilon(self.rounds, self.delta) if noise and self.noise else None
+
+    def measure(self, watch: OnProgress) -> "list[PassiveTrial]":
+        """Run every attack on every view, in every trial."""
+        trials = []
+        for trial in range(self.trials):
+
+            def progress(what: str, done: float, trial: int = trial) -> None:
+                watch(f"trial {trial + 1}: {what}", (trial + done) / self.trials)
+
+            trials.append(play_trial(self, trial_seed(self.seed, trial), progress))
+        return trials
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -92,7 +111,9 @@ class PassiveTrial(msgspec.Struct, frozen=True):
     """For some views and attacks: AUC by the number of reference models."""
 
 
-def play_trial(game: Game, seed: int, watch: Callable[[str, float], None] = lambda _what, _share: None) -> PassiveTrial:
+def play_trial(
+    game: PassiveMembership, seed: int, watch: Callable[[str, float], None] = lambda _what, _share: None
+) -> PassiveTrial:
     """Play one trial; all of it depends on the settings and the seed alone."""
     candidates = Candidates.deal(game.data, game.model, game.examples, game.strangers, seed, game.data_dir)
     known = [candidates.draw_members(run) for run in range(game.references)]
@@ -127,7 +148,9 @@ def play_trial(game: Game, seed: int, watch: Callable[[str, float], None] = lamb
     return PassiveTrial(views, accuracy, budget)
 
 
-def _read_uploads(game: Game, victims: Sequence[FederatedRun], seed: int) -> Iterator[tuple[str, list[ModelArrays]]]:
+def _read_uploads(
+    game: PassiveMembership, victims: Sequence[FederatedRun], seed: int
+) -> Iterator[tuple[str, list[ModelArrays]]]:
     """Yield, for each graph, the models that the targets' masked uploads would be if they were not masked."""
     graphs: tuple[tuple[str, Topology, int | None], ...] = (
         (SECURE, Complete(), None),
@@ -209,28 +232,3 @@ def rehearse(score: MembershipScore, references: References) -> float:
 
 def _scores(score: MembershipScore, answers: Sequence[ModelAnswers], references: References) -> Reals:
     return np.stack([score(answer, references) for answer in answers])
-
-
-@dataclass(frozen=True)
-class PassiveMembership(Game):
-    """Membership inference by an adversary who only observes."""
-
-    title: ClassVar[str] = "Passive membership inference"
-    threat: ClassVar[Adversary] = threats.MEMBERSHIP
-
-    @property
-    def epsilon(self) -> float | None:
-        """The epsilon that the noise guarantees; None without noise."""
-        noise = self.training(self.cohorts[-1], noisy=True).noise
-        return noise.epsilon(self.rounds, self.delta) if noise and self.noise else None
-
-    def measure(self, watch: OnProgress) -> list[PassiveTrial]:
-        """Run every attack on every view, in every trial."""
-        trials = []
-        for trial in range(self.trials):
-
-            def progress(what: str, done: float, trial: int = trial) -> None:
-                within(partial(watch, f"trial {trial + 1}: {what}"), trial / self.trials, 1 / self.trials)(done)
-
-            trials.append(play_trial(self, trial_seed(self.seed, trial), progress))
-        return trials

@@ -20,7 +20,7 @@ from coterie.cohorts.circles import Indices, Mask, Reals
 from coterie.errors import ConfigError
 
 _SHOWN = 3  # largest probabilities that an attack model sees, as in Shokri et al. (2017), section VI-B
-_REACH = 30.0  # phi beyond this says no more; keeps garbage models from overflowing an attack model
+_REACH = 30.0  # larger phi carries no information; the limit keeps an attack model from overflowing
 _LEAST_DEVIATION = 1e-6
 _RIDGE = 1e-3
 _NEWTON_STEPS = 30

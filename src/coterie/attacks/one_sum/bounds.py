@@ -19,7 +19,7 @@ from coterie.errors import InputError
 from coterie.reports.intervals import least_shares, most_shares
 
 DOUBT = 0.05
-_THRESHOLDS = 100  # tried in choosing a test
+_THRESHOLDS = 100  # thresholds that are tried to choose a test
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from coterie.attacks import threats
-from coterie.attacks.attack import Adversary, OnProgress
+from coterie.attacks.attack import Adversary, OnProgress, OnShare, ignore_progress, within
 from coterie.attacks.federation import Vector
 from coterie.attacks.one_sum.bounds import Bound, audit
 from coterie.attacks.one_sum.population import Population, Uncertainty, draw_sums
 from coterie.attacks.one_sum.settings import OneSumSettings
-from coterie.attacks.progress import OnShare, ignore_progress, within
 from coterie.attacks.session import play_session
 from coterie.privacy import Concentrated
 from coterie.privacy.accounting import composed_epsilon

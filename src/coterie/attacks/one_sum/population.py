@@ -8,8 +8,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from coterie.attacks.attack import OnShare, ignore_progress
 from coterie.attacks.federation import Vector, load_labelled, make_problem, train_clients
-from coterie.attacks.progress import OnShare, ignore_progress
 from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError
 from coterie.training import flatten

@@ -12,8 +12,8 @@ from coterie.reports.findings import CardLine, Effect, Findings, Plot, Table
 from coterie.reports.words import Level, count
 
 _COLORS = ("@accent", "@caution", "@danger", "@safe")
-_SATURATED = 0.9  # of the ceiling: from there on, observations are too few to tell
-_FAR = 1000  # deviations: beyond, the distance measures the ridge on directions nobody moves in
+_SATURATED = 0.9  # share of the ceiling from which on there are too few observations to tell
+_FAR = 1000  # deviations; larger distances only show the ridge, in directions in which no update moves
 _REMARKS = (
     "Without noise there is no finite ε: whatever bound is shown, another pair of updates or more observations may "
     "show a larger one. A bound of 0 says that nothing was shown, not that nothing leaks.",
@@ -55,7 +55,10 @@ def report(attack: OneSum, measured: Audits) -> Findings:
     noisy = {(one.clients, one.multiplier): shown for one, shown in together if one.multiplier}
     most = ceiling(attack.tries - attack.tries // 2, attack.delta)
     exceeded = any(shown.most > attack.limit(multiplier) for (_, multiplier), shown in noisy.items())
-    worst = {clients: max((plain[clients, pair] for pair in PAIRS), key=_epsilon) for clients in attack.cohorts}
+    worst = {
+        clients: max((plain[clients, pair] for pair in PAIRS), key=lambda shown: shown.epsilon)
+        for clients in attack.cohorts
+    }
     return Findings(
         level=_level(worst, most, exceeded=exceeded),
         headlines=[_headline(plain, worst, most, exceeded=exceeded)],
@@ -80,10 +83,6 @@ def report(attack: OneSum, measured: Audits) -> Findings:
         plots=[_draw_pairs(attack, plain, most), _draw_noise(attack, noisy)],
         remarks=_REMARKS,
     )
-
-
-def _epsilon(shown: Shown) -> float:
-    return shown.epsilon
 
 
 def _level(worst: Mapping[int, Shown], most: float, *, exceeded: bool) -> Level:

@@ -25,7 +25,7 @@ from coterie.cohorts.circles import Circles, Indices, Mask, Reals
 from coterie.errors import InputError
 from coterie.training.local import LocalSGD, Problem
 
-_RIDGE = 0.1  # of the mean squared norm of an update: fewer examples than entries are fitted
+_RIDGE = 0.1  # times the mean squared norm of an update; there are fewer updates than entries
 _HALF = 0.5
 
 

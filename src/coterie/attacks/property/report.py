@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from coterie.attacks.federation import Selection
     from coterie.attacks.property.measure import PropertyInference, PropertyTrial
 
-_DOUBT = 0.05  # of calling a ranking better than guessing that is not
+_DOUBT = 0.05  # significance level for calling a ranking better than guessing
 _HAVING, _OTHERS = 0.16, -0.16  # where points lie beside the line of their selection
 _SCORES = (
     "A point is a client in a trial. Where red and grey points lie apart, the server knows who has the property; "

@@ -112,6 +112,7 @@ def read_log(
     window: str | None = None,
     limit: int = DEFAULT_LIMIT,
     head: Head | None = None,
+    progress: Callable[[float], None] = lambda _: None,
 ) -> Participation:
     """Read a participation log from a path, a database URL, an open file or, for ``"-"``, standard input.
 
@@ -130,6 +131,8 @@ def read_log(
             :class:`LogTooLarge`.
         head: a head of a ledger that was kept elsewhere; the ledger must contain it. A ledger is always verified; see
             :meth:`coterie.cohorts.ledger.Ledger.verify`.
+        progress: called now and then with the share of a text or a Parquet file that was read. A text is read more than
+            once if its format cannot be known from its beginning.
 
     """
     options = LogOptions(
@@ -143,6 +146,7 @@ def read_log(
         window=window,
         limit=limit,
         head=head,
+        progress=progress,
     )
     if window and not round_column:
         raise ConfigError("windows of time need a column of times: use ", Remedy("round_column"))

@@ -1,25 +1,32 @@
 """The lines of a text, decoded in every pass: all of them in memory would take many times the size of the text."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import Self
+from typing import Self, cast
 
 from coterie.errors import InputError
 
+_BETWEEN = 1 << 14  # lines between two reports of progress
+
 
 class Lines:
-    """The lines of a text that are not blank, with their numbers from 1. Bytes outside the encoding are marked."""
+    """The lines of a text that are not blank, with their numbers from 1. Bytes outside the encoding are marked.
 
-    def __init__(self, content: bytes, encoding: str, start: int = 0) -> None:
-        self._content, self._encoding, self._start = content, encoding, start
+    ``progress`` is called with the share of the bytes that were read, again in every pass.
+    """
+
+    def __init__(
+        self, content: bytes, encoding: str, start: int = 0, progress: Callable[[float], None] = lambda _: None
+    ) -> None:
+        self._content, self._encoding, self._start, self._progress = content, encoding, start, progress
         with self._open() as file:
             file.read(1)  # raises an error for an unknown encoding
 
     def after(self, count: int) -> Self:
         """Return the lines without the first ``count`` of them."""
-        return type(self)(self._content, self._encoding, self._start + count)
+        return type(self)(self._content, self._encoding, self._start + count, self._progress)
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
         return islice(self._filled(), self._start, None)
@@ -31,7 +38,10 @@ class Lines:
 
     def _filled(self) -> Iterator[tuple[int, str]]:
         with self._open() as file:
+            consumed = cast("io.BytesIO", file.buffer).tell
             for number, line in enumerate(file, start=1):
+                if number % _BETWEEN == 0:
+                    self._progress(consumed() / len(self._content))
                 filled = line.removesuffix("\n")
                 if number == 1:
                     filled = filled.removeprefix("\ufeff")

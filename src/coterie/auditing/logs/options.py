@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ class LogOptions:
     window: str | None = None
     limit: int = DEFAULT_LIMIT
     head: Head | None = None
+    progress: Callable[[float], None] = field(default=lambda _: None, compare=False, repr=False)
 
     @property
     def choose(self) -> bool:

@@ -1,12 +1,13 @@
 """Logs in Parquet files, read with pyarrow if it is installed.
 
 The unpacked size of a file is computed from the headers of all its pages before anything is unpacked
-(:mod:`coterie.auditing.logs.parquet_pages`). Its rows are then read in portions. Text columns stay dictionaries, so a
-repeated name takes its space once.
+(:mod:`coterie.auditing.logs.parquet_pages`). Its row groups are then read one after the other, each in portions. Text
+columns stay dictionaries, so a repeated name takes its space once. Beside the file itself, memory holds one portion and
+the dictionary of one row group.
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from coterie.reports.words import printable
 _MAGIC = b"PAR1"  # the first and last bytes of these files
 _CELL_BYTES = 8  # minimum memory of an unpacked cell
 _ROWS_AT_ONCE = 4096
+_VALUES_AT_ONCE = 1 << 16  # in lists of clients, of which a row may have thousands
 
 
 def is_parquet(log: RawLog) -> bool:
@@ -41,7 +43,7 @@ def read_parquet(log: RawLog) -> Participation:
     except ModuleNotFoundError as error:
         raise InputError("Parquet files need pyarrow: pip install 'coterie[parquet]'") from error
     with _Damage():
-        rows = _ParquetRows.open(*modules, content, options.limit)
+        rows = _ParquetRows.open(*modules, content, options.limit, options.progress)
     if not rows.file.metadata.num_rows:
         raise InputError("nothing in the log is readable: the table has no rows")
     found = Collector(options)
@@ -78,10 +80,18 @@ class _ParquetRows(NamedTuple):
     """Whether a column holds lists."""
     structures: tuple[str, ...]
     """The columns that hold something else than values and lists; they may be there, but not be used."""
+    progress: Callable[[float], None]
 
     @classmethod
-    def open(cls, arrow: Any, parquet: Any, content: bytes, limit: int) -> "_ParquetRows":  # noqa: ANN401
-        """Open a file that takes at most ``limit`` bytes."""
+    def open(
+        cls,
+        arrow: Any,  # noqa: ANN401
+        parquet: Any,  # noqa: ANN401
+        content: bytes,
+        limit: int,
+        progress: Callable[[float], None] = lambda _: None,
+    ) -> "_ParquetRows":
+        """Open a file that takes at most ``limit`` bytes; ``progress`` is called with the share of rows read."""
         metadata = parquet.read_metadata(io.BytesIO(content))
         check_size(_CELL_BYTES * metadata.num_rows * metadata.num_columns, limit)
         check_pages(content, metadata, limit)
@@ -93,7 +103,7 @@ class _ParquetRows(NamedTuple):
             raise InputError(f"two columns have the same name: {list_columns(schema.names)}")
         nested = {field.name for field in schema if _is_list(arrow.types, field.type)}
         structures = [field.name for field in schema if arrow.types.is_nested(field.type) and field.name not in nested]
-        return cls(arrow, file, tuple(schema.names), bool(nested), tuple(structures))
+        return cls(arrow, file, tuple(schema.names), bool(nested), tuple(structures), progress)
 
     def lines(self) -> Iterator[tuple[int, tuple[str, ...]]]:
         """Yield the names of the columns and all rows, as cells."""
@@ -103,9 +113,14 @@ class _ParquetRows(NamedTuple):
 
     def rows(self) -> Iterator[tuple[object, ...]]:
         """Yield the rows; only a portion is in memory at a time."""
+        metadata, read = self.file.metadata, 0
         with _Damage():
-            for batch in self.file.iter_batches(batch_size=_ROWS_AT_ONCE):
-                yield from zip(*map(self._values, batch.columns), strict=True)
+            for number in range(metadata.num_row_groups):
+                at_once = _portion(metadata.row_group(number))
+                for batch in self.file.iter_batches(batch_size=at_once, row_groups=[number]):
+                    yield from zip(*map(self._values, batch.columns), strict=True)
+                    read += batch.num_rows
+                    self.progress(read / metadata.num_rows)
 
     def _values(self, column: Any) -> list[object]:  # noqa: ANN401
         """Return a column's values: equal texts as one object, times as text (Python's have no nanoseconds)."""
@@ -132,6 +147,13 @@ class _ParquetRows(NamedTuple):
 
 def _is_list(types: Any, kind: Any) -> bool:  # noqa: ANN401  (pyarrow's)
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _portion(group: Any) -> int:  # noqa: ANN401
+    """Return how many rows of a row group to read at once."""
+    rows: int = group.num_rows
+    values: int = max((group.column(number).num_values for number in range(group.num_columns)), default=0)
+    return max(1, min(_ROWS_AT_ONCE, _VALUES_AT_ONCE * rows // max(1, values)))
 
 
 def _cell(value: object) -> str:

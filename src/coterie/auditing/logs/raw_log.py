@@ -93,7 +93,8 @@ class RawLog:
             encoding = next((name for mark, name in _MARKS.items() if self.unpacked.startswith(mark)), None)
             if encoding is None:
                 refuse_binary(self.unpacked)
-        return LogText(Lines(self.unpacked, encoding or "utf-8"), self.options)
+        lines = Lines(self.unpacked, encoding or "utf-8", progress=self.options.progress)
+        return LogText(lines, self.options)
 
     @property
     def _binary(self) -> bool:

@@ -79,20 +79,22 @@ def count_windows(missed: Mask, length: int) -> int:
 
 def drop_table(cases: Sequence[DropCase], seed: int) -> Table:
     """Return eq. (44) beside what the paper printed and what is counted."""
-    rows = [
-        (
-            f"{case.participants}, {case.malicious:.0%} malicious, {case.drawn} drawn, tau = {case.bound}",
-            "random" if case.circle == 1 else f"circles of {case.circle}",
-            "" if case.printed is None else f"{case.printed:.3g}",
-            f"{case.eq_44:.4g}",
-            f"{count_misses(case, seed):.3g}",
-            f"{case.draws:,}",
-        )
-        for case in cases
-    ]
-    headings = ["participants", "subset", "eq. (44), printed", "eq. (44)", "counted", "iterations drawn"]
-    note = (
+    return Table.of(
+        "Missing many iterations in a row",
+        cases,
+        [
+            (
+                "participants",
+                lambda case: (
+                    f"{case.participants}, {case.malicious:.0%} malicious, {case.drawn} drawn, tau = {case.bound}"
+                ),
+            ),
+            ("subset", lambda case: "random" if case.circle == 1 else f"circles of {case.circle}"),
+            ("eq. (44), printed", lambda case: "" if case.printed is None else f"{case.printed:.3g}"),
+            ("eq. (44)", lambda case: f"{case.eq_44:.4g}"),
+            ("counted", lambda case: f"{count_misses(case, seed):.3g}"),
+            ("iterations drawn", lambda case: f"{case.draws:,}"),
+        ],
         "Eq. (44) is the probability that each of tau subsets in a row has a malicious member, who can drop a victim's "
-        "packets. Counted: the share of all windows of tau iterations in which each subset has one."
+        "packets. Counted: the share of all windows of tau iterations in which each subset has one.",
     )
-    return Table("Missing many iterations in a row", headings, rows, note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from coterie.reports.plots import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from coterie.cohorts.circles import Reals
@@ -36,12 +37,22 @@ _COLORS = (RUST, BLUE, OCHRE, SLATE, GREEN, SKY, TEXT)
 _PANEL, _ROW, _HEIGHT, _BELOW = 4.6, 2.0, 5.8, 3.9
 
 
-def draw_curves(tables: Mapping[str, Sequence[Learnt]], errors: Iterable[str], path: Path) -> None:
+@contextmanager
+def _table_panels(
+    path: Path, title: str, subtitle: str, tables: Mapping[str, Sequence[Learnt]]
+) -> Iterator[Iterable[tuple[Any, str, Sequence[Learnt]]]]:
+    """Yield the axes of a panel for each table, its name and its outcomes; the page has one legend for all."""
+    with page(path, title, subtitle, list(tables), **page_layout(tables)) as panels:
+        yield zip(panels, tables.keys(), tables.values(), strict=True)
+        foot_legend(*panels)
+
+
+def draw_curves(tables: Mapping[str, Sequence[Learnt]], errors: Collection[str], path: Path) -> None:
     """Draw how models get better, with the public displacement as a dashed line."""
     subtitle = "Test examples: mean over participants, and from the worst to the best trial. Dashed: the displacement."
-    with page(path, "What participants learn", subtitle, list(tables), **page_layout(tables)) as panels:
-        colors = row_colors(tables)
-        for axes, (name, outcomes) in zip(panels, tables.items(), strict=True):
+    colors = row_colors(tables)
+    with _table_panels(path, "What participants learn", subtitle, tables) as panels:
+        for axes, name, outcomes in panels:
             scale = 1 if name in errors else 100
             for outcome in outcomes:
                 xs, curves, color = _steps(outcome), scale * _curve(outcome, "score"), colors[outcome.row]
@@ -49,29 +60,27 @@ def draw_curves(tables: Mapping[str, Sequence[Learnt]], errors: Iterable[str], p
                 public = scale * _curve(outcome, "displacement")
                 if not np.isnan(public).any():
                     axes.plot(xs, public.mean(axis=0), color=color, linewidth=1.2, linestyle="--")
-            axes.set(xlabel="iteration", ylabel="mean squared error" if name in errors else "accuracy, %")
+            axes.set(xlabel="iteration", ylabel=_unit(name, errors))
             count_axis(axes, log=_uneven(outcomes))
-        foot_legend(*panels)
 
 
-def draw_spreads(tables: Mapping[str, Sequence[Learnt]], errors: Iterable[str], path: Path) -> None:
+def draw_spreads(tables: Mapping[str, Sequence[Learnt]], errors: Collection[str], path: Path) -> None:
     """Draw the standard deviation over participants' models."""
     subtitle = (
         "Standard deviation over the participants' models on the test examples, mean over trials: the less, the fairer."
     )
-    with page(path, "How far apart participants are", subtitle, list(tables), **page_layout(tables)) as panels:
-        colors = row_colors(tables)
-        for axes, (name, outcomes) in zip(panels, tables.items(), strict=True):
+    colors = row_colors(tables)
+    with _table_panels(path, "How far apart participants are", subtitle, tables) as panels:
+        for axes, name, outcomes in panels:
             scale = 1 if name in errors else 100
             for outcome in outcomes:
                 spreads = scale * _curve(outcome, "spread")
                 if not np.isnan(spreads).any():
                     color = colors[outcome.row]
                     axes.plot(_steps(outcome), spreads.mean(axis=0), color=color, linewidth=2, label=outcome.row)
-            axes.set(xlabel="iteration", ylabel="mean squared error" if name in errors else "points")
+            axes.set(xlabel="iteration", ylabel=_unit(name, errors, "points"))
             axes.set_ylim(bottom=0)
             count_axis(axes, log=_uneven(outcomes))
-        foot_legend(*panels)
 
 
 def draw_growth(outcomes: Sequence[Learnt], paper: Mapping[str, Mapping[str, float]], path: Path) -> None:
@@ -139,16 +148,16 @@ def page_layout(tables: Mapping[str, Sequence[Learnt]]) -> dict[str, Any]:
 
 
 def draw_epsilons(
-    tables: Mapping[str, Sequence[Learnt]], errors: set[str], paper: Printed, epsilons: Printed, path: Path
+    tables: Mapping[str, Sequence[Learnt]], errors: Collection[str], paper: Printed, epsilons: Printed, path: Path
 ) -> None:
     """Draw what is learnt against the epsilon that it is learnt with, beside the values of the paper (its Table 2)."""
     subtitle = (
         "Lines: learnt without noise, so without any epsilon. Points: DP-SGD, whose epsilon holds. Diamonds: what\n"
         "Theorem 1 would have for CGD; it is not sound. Grey: printed in the paper, for other notions of epsilon."
     )
-    with page(path, "What is learnt, and with which epsilon", subtitle, list(tables), **page_layout(tables)) as panels:
-        colors = row_colors(tables)
-        for axes, (name, outcomes) in zip(panels, tables.items(), strict=True):
+    colors = row_colors(tables)
+    with _table_panels(path, "What is learnt, and with which epsilon", subtitle, tables) as panels:
+        for axes, name, outcomes in panels:
             scale = 1 if name in errors else 100
             for outcome in outcomes:
                 color, score = colors[outcome.row], scale * outcome.last("score").mean()
@@ -167,7 +176,6 @@ def draw_epsilons(
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
             if name in errors:
                 axes.set_ylim(bottom=0)
-        foot_legend(*panels)
 
 
 def draw_lambdas(
@@ -237,5 +245,5 @@ def _nested(order: int) -> float:
     return max(1.0, 5 - 1.4 * order)
 
 
-def _unit(name: str, errors: set[str]) -> str:
-    return "mean squared error" if name in errors else "accuracy, %"
+def _unit(name: str, errors: Collection[str], otherwise: str = "accuracy, %") -> str:
+    return "mean squared error" if name in errors else otherwise

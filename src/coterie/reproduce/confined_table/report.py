@@ -21,8 +21,7 @@ from coterie.reproduce.confined_table.figures import (
     draw_spreads,
     draw_steps,
 )
-from coterie.reproduce.experiment import decided
-from coterie.reproduce.verdicts import RULE, settle
+from coterie.reproduce.experiment import RULE, decided, settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

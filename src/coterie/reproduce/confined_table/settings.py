@@ -16,9 +16,8 @@ from coterie.errors import ConfigError
 from coterie.reproduce.confined_table.drops import DropCase
 from coterie.reproduce.confined_table.grid import GridCase
 from coterie.reproduce.confined_table.outcomes import Learnt
-from coterie.reproduce.experiment import Experiment, Job
+from coterie.reproduce.experiment import Experiment, Job, Scale
 from coterie.reproduce.training import make_run_config
-from coterie.reproduce.verdicts import Scale
 
 if TYPE_CHECKING:
     from coterie.confined import StepSize

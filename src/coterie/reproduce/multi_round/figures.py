@@ -52,7 +52,7 @@ def draw_privacy(curves: Sequence[Curves], path: Path) -> None:
     subtitle = "Mean over the trials. Where T is not known exactly, a band spans what is proved and what is attained."
     headings = ("Weak T: the fewest clients any combination is about", "Strong T: the smallest group with one weight")
     with page(path, "What the server can single out", subtitle, headings, _WIDE, legend=True) as (weak, strong):
-        for number, (one, color, _) in enumerate(_main(curves)):
+        for number, (one, color, _) in enumerate(entry for entry in _all(curves) if entry[2]):
             style = (0, (3, 1.5)) if number == 1 else "-"  # the first two run on top of each other
             rounds = np.arange(1, one.strong.shape[1] + 1)
             low, high = _mean(one.weak_at_least), _mean(one.weak_at_most)
@@ -127,11 +127,6 @@ def draw_losses(losses: Sequence[Losses], path: Path) -> None:
         axes.spines["left"].set_visible(False)
         axes.set(xlabel="rounds", xlim=(0.95, horizon * 1.5), ylim=(len(losses) - 0.5, -0.5))
         foot_legend(axes)
-
-
-def _main(curves: Sequence[Curves]) -> Iterator[tuple[Curves, str, bool]]:
-    """Return the schemes of the paper, each with its colour."""
-    return (entry for entry in _all(curves) if entry[2])
 
 
 def _all(curves: Sequence[Curves]) -> Iterator[tuple[Curves, str, bool]]:

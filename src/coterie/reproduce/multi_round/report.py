@@ -111,71 +111,50 @@ def _claims(experiment: MultiRoundSettings, curves: Sequence[Curves]) -> Iterato
 
 
 def _privacy_table(curves: Sequence[Curves]) -> Table:
-    headings = (
-        "scheme",
-        "cohorts: Table 1",
-        "exactly",
-        "T: authors' files",
-        "strong T",
-        "weak T",
-        "first exposed: authors' files",
-        "ours",
-        "all",
-    )
-    rows = [
-        (
-            one.scheme.name,
-            one.printed,
-            f"{one.family:,}",
-            str(one.published.privacy) if one.published else "",
-            _values(one.strong[:, -1]),
-            _values(np.concatenate([one.weak_at_least[:, -1], one.weak_at_most[:, -1]])),
-            one.published.first_exposed if one.published else "",
-            _range(one.first),
-            _range(one.everybody),
-        )
-        for one in curves
-    ]
-    note = (
+    return Table.of(
+        "What a scheme promises",
+        curves,
+        [
+            ("scheme", lambda one: one.scheme.name),
+            ("cohorts: Table 1", lambda one: one.printed),
+            ("exactly", lambda one: f"{one.family:,}"),
+            ("T: authors' files", lambda one: str(one.published.privacy) if one.published else ""),
+            ("strong T", lambda one: _values(one.strong[:, -1])),
+            ("weak T", lambda one: _values(np.concatenate([one.weak_at_least[:, -1], one.weak_at_most[:, -1]]))),
+            ("first exposed: authors' files", lambda one: one.published.first_exposed if one.published else ""),
+            ("ours", lambda one: _range(one.first)),
+            ("all", lambda one: _range(one.everybody)),
+        ],
         "Strong T: every combination of the sums gives equal weight to groups of at least T clients. Weak T: every "
         "combination involves at least T clients. Both are exact. Exposed: a client's own contribution can be "
         "computed exactly, after so many rounds; median over the trials (smallest to largest). Table 1 is the "
         "paper's. *Authors' files* are the result files published with their code: no paper prints these numbers, "
-        "its figures draw them."
+        "its figures draw them.",
     )
-    return Table("What a scheme promises", headings, rows, note)
 
 
 def _cost_table(curves: Sequence[Curves]) -> Table:
-    headings = (
-        "scheme",
-        "C: authors' files",
-        "ours",
-        "Theorem 1",
-        "F per played round: authors' files",
-        "ours",
-        "F per round: ours",
-    )
-    rows = [
-        (
-            one.scheme.name,
-            f"{one.published.cardinality:g}" if one.published else "",
-            _spread(one.cardinality[:, -1]),
-            f"{one.expected:.3f}",
-            f"{one.published.fairness_gap:.3f}" if one.published else "",
-            _spread(one.gap_played[:, -1]),
-            _spread(one.gap[:, -1]),
-        )
-        for one in curves
-    ]
-    note = (
+    return Table.of(
+        "What it costs",
+        curves,
+        [
+            ("scheme", lambda one: one.scheme.name),
+            ("C: authors' files", lambda one: f"{one.published.cardinality:g}" if one.published else ""),
+            ("ours", lambda one: _spread(one.cardinality[:, -1])),
+            ("Theorem 1", lambda one: f"{one.expected:.3f}"),
+            (
+                "F per played round: authors' files",
+                lambda one: f"{one.published.fairness_gap:.3f}" if one.published else "",
+            ),
+            ("ours", lambda one: _spread(one.gap_played[:, -1])),
+            ("F per round: ours", lambda one: _spread(one.gap[:, -1])),
+        ],
         "C: clients aggregated per round, skipped rounds included; Theorem 1 in expectation over the draws of "
         "dropout. F: largest difference between two clients' participation rates after the last round; per played "
         "round, as the authors' code divides, and per round, as the paper defines it. Schemes marked Algorithm 2 "
         "take a least-used circle and random others, as the paper writes; the plain T = 3, 4, 6 take the "
-        "least-used circles only, as the authors' code does."
+        "least-used circles only, as the authors' code does.",
     )
-    return Table("What it costs", headings, rows, note)
 
 
 def _theory_table(experiment: MultiRoundSettings) -> Table:
@@ -190,38 +169,28 @@ def _theory_table(experiment: MultiRoundSettings) -> Table:
 
 
 def _losses_table(experiment: MultiRoundSettings, losses: Sequence[Losses]) -> Table:
-    rows = [
-        (
-            str(one.setting),
-            f"{one.survival:g}",
-            _range(one.broken),
-            _range(one.exposed),
-            _range(one.clients),
-            f"{one.naive.mean():.2f}",
-            f"never ({one.rounds} rounds)" if not one.aligned_exposed else f"{one.aligned_exposed} clients",
-            _values(one.aligned_strong),
-            f"{one.aligned.mean():.2f}",
-        )
-        for one in losses
-    ]
-    headings = (
-        "setting",
-        "s",
-        "naive: strong T broken",
-        "first exposed",
-        "clients exposed then",
-        "summed",
-        "circle-aligned: exposed",
-        "strong T",
-        "summed",
-    )
-    note = (
+    return Table.of(
+        "Dropouts inside a round",
+        losses,
+        [
+            ("setting", lambda one: str(one.setting)),
+            ("s", lambda one: f"{one.survival:g}"),
+            ("naive: strong T broken", lambda one: _range(one.broken)),
+            ("first exposed", lambda one: _range(one.exposed)),
+            ("clients exposed then", lambda one: _range(one.clients)),
+            ("summed", lambda one: f"{one.naive.mean():.2f}"),
+            (
+                "circle-aligned: exposed",
+                lambda one: f"{one.aligned_exposed} clients" if one.aligned_exposed else f"never ({one.rounds} rounds)",
+            ),
+            ("strong T", lambda one: _values(one.aligned_strong)),
+            ("summed", lambda one: f"{one.aligned.mean():.2f}"),
+        ],
         f"Clients drop out with probability {experiment.leaks.dropout:g} before selection, and a selected one with "
         "1 - s inside the round. Naive: the survivors are summed, whoever they are. Circle-aligned: survivors of a "
         "broken circle are left out. Selection is by Algorithm 2. Rounds are median (smallest to largest). More "
-        "losses do not mean earlier exposure: they split more circles, which leaves the server with more unknowns."
+        "losses do not mean earlier exposure: they split more circles, which leaves the server with more unknowns.",
     )
-    return Table("Dropouts inside a round", headings, rows, note)
 
 
 def _differences(experiment: MultiRoundSettings, curves: Sequence[Curves]) -> Iterator[str]:

@@ -16,12 +16,12 @@ import numpy as np
 from coterie.arithmetic.quantize import Layout
 from coterie.cohorts.circles import Mask
 from coterie.rounds.outcome import RoundResult
-from coterie.runs.records.costs import RoundCosts
 from coterie.runs.records.promise import Promise
-from coterie.runs.records.record import SCORES, RoundRecord, beside_noise
+from coterie.runs.records.record import SCORES, RoundCosts, RoundRecord, beside_noise
 from coterie.runs.records.summary import Summary
 from coterie.runs.sections.base import Check, Section
 from coterie.runs.sections.common import CommonSettings, NoiseSettings
+from coterie.training.metrics import METRICS
 from coterie.transports.faults import Faults
 
 if TYPE_CHECKING:  # torch is imported when a run is built, not when settings are read
@@ -199,7 +199,7 @@ class Algorithm(ABC, Generic[S]):
     @classmethod
     def beside_noise(cls, record: RoundRecord) -> RoundRecord:
         """Return what may be recorded of a round whose sums have noise; clients' own models have none."""
-        return beside_noise(record, cls.public if cls.personal else cls.public | SCORES)
+        return beside_noise(record, cls.public if cls.personal else cls.public | SCORES | METRICS.keys())
 
     @classmethod
     def published(cls, models: "Mapping[str, ModelArrays]") -> "Mapping[str, ModelArrays]":

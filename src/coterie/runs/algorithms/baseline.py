@@ -10,8 +10,8 @@ from coterie.cohorts.circles import Mask
 from coterie.cohorts.outcome import Outcome
 from coterie.rounds.outcome import Attendance, RoundResult
 from coterie.runs.algorithms.base import Aggregated, Algorithm, Resources, Rounds, S
-from coterie.runs.records.costs import RoundCosts
 from coterie.runs.records.promise import Promise
+from coterie.runs.records.record import RoundCosts
 from coterie.runs.sections.base import Contradiction
 from coterie.runs.sections.common import CommonSettings, NoiseSettings, TrainingSettings
 from coterie.transports.faults import Faults

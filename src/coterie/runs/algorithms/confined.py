@@ -19,9 +19,8 @@ from coterie.runs.algorithms.confined_grid import GridSettings
 from coterie.runs.algorithms.fedavg import FederatedAveraging
 from coterie.runs.records.promise import Promise
 from coterie.runs.records.summary import Summary
-from coterie.runs.sections.base import BelowOne, Contradiction, NotNegative, Positive, Section
+from coterie.runs.sections.base import BelowOne, Contradiction, NotNegative, OneOf, Positive, Section, make_chosen
 from coterie.runs.sections.checks import smallest_circle
-from coterie.runs.sections.choices import OneOf, make_chosen
 from coterie.runs.sections.collusion import promised_colluders
 from coterie.runs.sections.common import (
     AggregationSettings,
@@ -315,7 +314,7 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
 
 def _displacement(summary: Summary) -> str:
     found = summary.extras.get("displacement")
-    known = "" if found is None else f", with {summary.yardstick.told(found)}"
+    known = "" if found is None else f", with {summary.yardstick.describe(found)}"
     usable = "a usable model" if summary.epsilon is None else "a model"  # which noise may spoil
     return (
         f"Whoever sees the sums can add them up. The result, the public displacement, is itself {usable}{known}: "
@@ -355,7 +354,7 @@ def _late(summary: Summary, settings: ConfinedSettings) -> str:
     faults, victims = summary.config.faults, summary.extras.get("victims")
     if not faults.victims:
         return said
-    quality = "" if victims is None else f"; the victims' models have {summary.yardstick.told(victims)} on average"
+    quality = "" if victims is None else f"; the victims' models have {summary.yardstick.describe(victims)} on average"
     return (
         f"{said} A network adversary dropped the packets of {count(len(faults.victims), 'client')} in "
         f"{faults.victim_drops:.0%} of the rounds{quality}."

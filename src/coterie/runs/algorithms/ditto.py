@@ -13,8 +13,8 @@ from pydantic import Field
 
 from coterie.runs.algorithms import participants
 from coterie.runs.algorithms.fedavg import FederatedAveraging
-from coterie.runs.records.costs import RoundCosts
 from coterie.runs.records.promise import Promise
+from coterie.runs.records.record import RoundCosts
 from coterie.runs.records.summary import Summary
 from coterie.runs.sections.base import NotNegative, Section
 from coterie.runs.sections.common import CommonSettings
@@ -91,5 +91,5 @@ class PersonalAveraging(FederatedAveraging[DittoSettings]):
         yield from super().words(summary)
         common = summary.extras.get("common")
         if common is not None:
-            value = summary.yardstick.told(common)
+            value = summary.yardstick.describe(common)
             yield "Clients", f"{participants.in_a_sentence(summary)} The common model has {value}."

@@ -70,7 +70,7 @@ def _privacy(summary: Summary) -> str:
             f"{summary.exposed:,} of {summary.clients:,} clients are exposed: from all the sums together, the server "
             "can compute their own updates. Selection by circles (cohort.policy = multi-round) prevents this."
         )
-    told = summary.promise.told(summary.strong_privacy)
+    told = summary.promise.describe(summary.strong_privacy)
     if summary.kept or (summary.promise.cut and summary.promise.circle > 1):
         return f"{told}: {summary.promise}."
     return (

@@ -18,7 +18,7 @@ from coterie.rounds.round import PeerRound
 from coterie.runs.algorithms.base import Aggregated
 from coterie.runs.engine.contributions import Contributions
 from coterie.runs.engine.presence import still_present
-from coterie.runs.records.costs import RoundCosts
+from coterie.runs.records.record import RoundCosts
 from coterie.secagg.server import Step
 from coterie.training.flatten import ModelArrays
 from coterie.transports.faults import Faults
@@ -70,17 +70,9 @@ class Additive:
             return additions[0].total
 
         opened.add(add)
-        updates = contributions.updates
-        costs = RoundCosts(
-            losses=updates.losses,
-            clipped=contributions.clipped,
-            upload_bytes=sum(addition.upload_bytes for addition in additions),
-            download_bytes=sum(addition.download_bytes for addition in additions),
-            train_seconds=updates.seconds,
-            protect_seconds=max(0.0, time.perf_counter() - began - updates.seconds),
-            compute_seconds=updates.compute_seconds,
-        )
-        return opened.result, costs
+        seconds = time.perf_counter() - began
+        up, down = (sum(getattr(one, size) for one in additions) for size in ("upload_bytes", "download_bytes"))
+        return opened.result, contributions.costs(seconds, up, down)
 
     @property
     def _open(self) -> PeerRound[ModelArrays]:

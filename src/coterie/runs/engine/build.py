@@ -16,17 +16,17 @@ from coterie.privacy import PrivacySpending, Release
 from coterie.runs.algorithms import Algorithm
 from coterie.runs.algorithms.base import Context
 from coterie.runs.engine.cohorts import Cohorts, make_cohorts
-from coterie.runs.engine.curriculum import make_curriculum
-from coterie.runs.engine.federation import Federation
+from coterie.runs.engine.federation import Federation, make_curriculum
 from coterie.runs.engine.promise import make_promise
 from coterie.runs.engine.protection import Protection, split_chance
 from coterie.runs.records.promise import Promise
 from coterie.runs.records.yardstick import Yardstick
-from coterie.runs.sections.choices import make_chosen
+from coterie.runs.sections.base import make_chosen
 from coterie.runs.settings.config import RunConfig
 from coterie.secagg.server import Step
 from coterie.training.evaluate import Score
 from coterie.training.flatten import ModelArrays
+from coterie.training.metrics import METRICS
 from coterie.training.strategies import Strategy
 from coterie.training.streams import stream, torch_seed
 from coterie.transports.faults import Fault, FaultKind, Faults, packet_drops
@@ -73,7 +73,7 @@ class BuiltRun:
 
     def score(self, model: ModelArrays, name: str = "") -> Score:
         """Score a model on the test examples; the model of a client whose data is a series, on that series alone."""
-        return self.federation.score(name, model)
+        return self.federation.score(name, model, self.config.training.metrics)
 
     @property
     def noisy(self) -> bool:
@@ -160,6 +160,13 @@ def build_run(config: RunConfig, federation: Federation) -> BuiltRun:
             "training.algorithm: must be confined for data whose columns belong to different members "
             f"({', '.join(federation.members)}), not {config.training.algorithm}: no other algorithm keeps them apart"
         )
+    labelled = federation.labels is not None
+    for name in config.training.metrics:
+        if METRICS[name].labels is not labelled:
+            kinds = ("labels", "numbers") if METRICS[name].labels else ("numbers", "labels")
+            raise ConfigError(
+                f"training.metrics: {name} is for {kinds[0]}, and the targets of this data are {kinds[1]}"
+            )
     algorithm = config.algorithm(make_context(config, federation))
     cohorts = make_cohorts(config, availability, algorithm, federation.policy) if algorithm.aggregates else None
     return BuiltRun(config, federation, algorithm, availability, cohorts)

@@ -1,18 +1,98 @@
-"""The cohorts of a run: circles, the policy that selects among them, and the protection of every sum."""
+"""The cohorts of a run: circles, the policy that selects among them (ours or a user's), and how sums are protected."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from coterie.cohorts.availability import Availability
-from coterie.cohorts.circles import Circles
-from coterie.cohorts.policies import Policy, largest_cohort
+from coterie.cohorts.circles import Circles, Indices, Mask, single_circles
+from coterie.cohorts.declaration import check_whole, declared_circles, policy_name
+from coterie.cohorts.policies import POLICIES, Policy, PolicySettings, compose_circles, largest_cohort
+from coterie.errors import ConfigError, InputError
 from coterie.runs.algorithms import Algorithm
 from coterie.runs.engine.protection import Protection, make_protection
-from coterie.runs.engine.selection import make_selection
 from coterie.runs.sections.checks import policy_settings
+from coterie.runs.sections.common import OWN
+from coterie.runs.sections.extensions import call_named, takes
 from coterie.runs.settings.config import RunConfig
 from coterie.training.streams import stream
+
+
+@dataclass(frozen=True)
+class OwnPolicy:
+    """A policy of the user's own, every selection of which is checked.
+
+    It may select available clients only, circles that it keeps together as a whole, and no more clients than it says.
+    """
+
+    policy: Policy
+    largest: int
+    """The most clients that it selects at once."""
+    circles: Circles
+    """The clients that it keeps together."""
+    names: Sequence[str]
+    """The clients' names, by number."""
+
+    def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
+        """Select as the policy does; it may return any sequence of numbers."""
+        selected = self.policy.select(available.copy(), frequencies.copy(), rng)
+        try:
+            chosen = np.asarray(selected)
+        except ValueError:  # lists of several lengths
+            chosen = np.asarray(None)
+        if chosen.size == 0:
+            return np.empty(0, np.int64)
+        if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or np.unique(chosen).size != chosen.size:
+            raise InputError("cohort.policy: a policy returns the numbers of the clients it chooses, each of them once")
+        if chosen.min() < 0 or chosen.max() >= available.size or not available[chosen].all():
+            raise InputError("cohort.policy: the policy chose clients that are not available")
+        if chosen.size > self.largest:
+            name = policy_name(self.policy)
+            raise InputError(f"cohort.policy: {name} chose {chosen.size} clients, and says {self.largest} at most")
+        check_whole(self.policy, self.circles, chosen, self.names)
+        return np.sort(chosen.astype(np.int64))
+
+
+def make_selection(
+    config: RunConfig,
+    settings: PolicySettings,
+    rng: np.random.Generator,
+    own: Policy | None,
+    names: Sequence[str] | None = None,
+) -> tuple[Circles, Policy]:
+    """Form the circles of the run, and build the policy that selects among them.
+
+    A class of the user gets the arguments that its parameters name: the ``circles``, the fields of the settings, or the
+    number of ``clients``. It keeps together what its attribute ``circles`` says, or else the circles that it was given.
+    If there are neither, it keeps no clients together: every circle has one client.
+    """
+    name = config.cohort.policy
+    if name in POLICIES:
+        circles = POLICIES[name].compose(settings, rng)
+        return circles, POLICIES[name].build(circles, settings)
+    count = config.clients.count
+    given = single_circles(count)
+    policy = own
+    if name != OWN:
+        if takes("cohort.policy", name, "circles"):
+            given = compose_circles(settings, rng)
+        policy = call_named("cohort.policy", name, **vars(settings), circles=Circles.of(given), clients=count)
+    if policy is None or not callable(getattr(policy, "select", None)):
+        raise ConfigError(f"cohort.policy: {name} gives no policy, which has a method select")
+    circles = circles_of(policy, count, given)
+    numbered = [str(number) for number in range(count)]
+    return circles, OwnPolicy(policy, largest_cohort(policy, count), circles, names or numbered)
+
+
+def circles_of(policy: Policy, clients: int, given: Circles | None = None) -> Circles:
+    """Return the circles that a policy of the user keeps together: those it declares, those it was given, or none."""
+    try:
+        declared = declared_circles(policy, clients)
+    except ConfigError as error:
+        raise ConfigError(f"cohort.policy: {error}") from None
+    return declared or given or single_circles(clients)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from coterie.rounds.member import Contribute
 from coterie.runs.engine.protection import Protection
 from coterie.runs.engine.secrets import ClientSecrets, digest_of
 from coterie.runs.engine.updates import LocalUpdates, name_of
+from coterie.runs.records.record import RoundCosts
 from coterie.secagg.server import Aggregate
 from coterie.training.flatten import ModelArrays
 from coterie.training.streams import stream
@@ -40,6 +41,19 @@ class Contributions:
         """The share of entries that lay outside the clipping range in this round."""
         return sum(self._clipped.values()) / max(1, len(self._clipped) * self._layout.size)
 
+    def costs(self, seconds: float, upload_bytes: int, download_bytes: int) -> RoundCosts:
+        """Return what the round cost, which took so many seconds, training included."""
+        updates = self.updates
+        return RoundCosts(
+            losses=updates.losses,
+            clipped=self.clipped,
+            upload_bytes=upload_bytes,
+            download_bytes=download_bytes,
+            train_seconds=updates.seconds,
+            protect_seconds=max(0.0, seconds - updates.seconds),
+            compute_seconds=updates.compute_seconds,
+        )
+
     def begin(self, number: int, training: Sequence[str]) -> None:
         """Forget the previous round, and let these clients begin to train."""
         self._number, self._clipped = number, {}
@@ -57,12 +71,12 @@ class Contributions:
         rounding = stream(self._seed, "rounding", self._number, name)
         if isinstance(self._codec, NoisyQuantizer):
             encoded = self._codec.encode(arrays, rounding, self._secrets.noise(self._number, name, arrays))
-            # All that is sent, not the update alone: its noise may be another too, by another secret or library.
+            # The digest is of what is sent, noise included: with another secret or library the noise would differ.
             if not memory.pledge(self._number, digest_of([encoded.vector])):
                 raise TrainingError(
-                    f"{name} has another input than before round {self._number} was interrupted, and fresh noise on it "
-                    "would weaken the old: go on with this run on the machine and libraries it began with, and with "
-                    "its own clients.secret"
+                    f"{name} has another input than before round {self._number} was interrupted, and the noise of both "
+                    "together protects less: resume this run on the machine and with the libraries that it began "
+                    "with, and with its own clients.secret"
                 )
         else:
             weight = self.updates.strategy.weight(name)
@@ -70,9 +84,9 @@ class Contributions:
             if not memory.pledge(self._number, recipe):
                 raise TrainingError(
                     f"{name} took part in round {self._number} before it was interrupted, under another recipe (model, "
-                    "learning rate, local work, clip, precision or weight), and two sums over one circle that are made "
-                    "differently tell more than T allows: resume under the settings of then, rounds included if the "
-                    "schedule depends on it, and change them after this round"
+                    "learning rate, local work, clip, precision or weight), and two sums over one circle that are "
+                    "computed differently reveal more than T allows: resume with the settings of that time, rounds "
+                    "included if the schedule depends on it, and change them after this round"
                 )
             encoded = self._codec.encode(arrays, rounding, weight)
         self._clipped[name] = encoded.clipped

@@ -1,8 +1,8 @@
-"""The federation of a run: the examples, which client has which, and the model; from the settings or the caller."""
+"""The federation of a run: the examples, which client has which, the model, and how clients train it."""
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
@@ -16,7 +16,7 @@ from coterie.cohorts.guard import unstorable_name
 from coterie.cohorts.policies import Policy
 from coterie.errors import ConfigError
 from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
-from coterie.runs.sections.choices import make_chosen
+from coterie.runs.sections.base import make_chosen
 from coterie.runs.sections.common import OWN, CommonSettings
 from coterie.runs.sections.extensions import call_named, is_named
 from coterie.training import flatten
@@ -29,8 +29,9 @@ from coterie.training.data.partitions import PARTITIONS
 from coterie.training.data.series import ForecastSeries
 from coterie.training.data.user_data import client_names, from_anything
 from coterie.training.evaluate import Score, evaluate
-from coterie.training.local import ArrayData, Batch, Data, Loss, Problem, cross_entropy, squared_error
+from coterie.training.local import ArrayData, Batch, Data, LocalSGD, Loss, Problem, cross_entropy, squared_error
 from coterie.training.models import build
+from coterie.training.schedules import Cosine, Curriculum, Inverse, Milestones, Schedule
 from coterie.training.streams import stream, torch_seed
 from coterie.training.user_models import Module, instantiate, structure_digest
 
@@ -79,12 +80,12 @@ class Federation:
         own = self.series.members.get(model) if self.series else None
         return np.arange(len(self.test)) if own is None else own
 
-    def score(self, model: str, state: Sequence[FloatArray]) -> Score:
-        """Score the model of this name in this state."""
+    def score(self, model: str, state: Sequence[FloatArray], metrics: Collection[str] = ()) -> Score:
+        """Score the model of this name in this state, also by these metrics."""
         chosen = self.tests(model)
         test = self.test if chosen.size == len(self.test) else ArrayData(self.test.x[chosen], self.test.y[chosen])
         scale = self.series.scale[chosen] if self.series else None
-        return evaluate(self.problem, state, test, scale=scale)
+        return evaluate(self.problem, state, test, scale=scale, metrics=metrics)
 
 
 def find_federation(config: CommonSettings) -> Federation:
@@ -209,3 +210,30 @@ def _try_out(config: CommonSettings, problem: Problem, dataset: Dataset) -> None
         shape = " x ".join(map(str, dataset.input_shape))
         what = f"inputs of {shape} {dataset.train_x.dtype}" if shape else f"single {dataset.train_x.dtype} numbers"
         raise ConfigError(f"model.name: {config.model.name} fails on {what}, {config.data.title}: {error}") from error
+
+
+def make_curriculum(config: CommonSettings, federation: Federation) -> Curriculum:
+    """Return what every client trains on, and how."""
+    training = config.training
+    work = LocalSGD(
+        training.learning_rate,
+        training.epochs,
+        training.batch_size,
+        training.momentum,
+        training.weight_decay,
+        training.shuffle,
+    )
+    return Curriculum(federation.parts, work, config.seed, make_schedule(config))
+
+
+def make_schedule(config: CommonSettings) -> Schedule:
+    """Return how the learning rate changes."""
+    schedule = config.training.schedule
+    match schedule.kind:
+        case "milestones":
+            return Milestones(schedule.milestones, schedule.factor)
+        case "inverse":
+            return Inverse(schedule.decay)
+        case "cosine":
+            return Cosine(schedule.rounds or config.rounds, schedule.floor)
+    return Milestones()

@@ -1,9 +1,9 @@
 """The history of a run that is resumed: its checkpoint, ledger, records, memories and secret must belong together.
 
 A round that was interrupted after its sum was opened is played again. That reveals nothing new only if the same clients
-contribute the same inputs with the same noise, so no file that decides about them may be lost or exchanged. All of this
-is by the files of one folder. It finds files that were lost, mixed up or edited one by one, not somebody who writes all
-of them anew.
+contribute the same inputs with the same noise, so no file that decides about them may be lost or exchanged. The checks
+compare the files of one folder with each other. They find files that were lost, mixed up or edited, but not a folder in
+which all of them were written anew.
 """
 
 from collections.abc import Collection, Sequence

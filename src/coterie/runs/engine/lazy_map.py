@@ -1,4 +1,4 @@
-"""A mapping whose values are made when they are asked for: of 100,000 simulated clients a round has a hundred."""
+"""A mapping whose values are made at their first use: a round needs a hundred of 100,000 simulated clients."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Generic, TypeVar
@@ -33,5 +33,5 @@ class LazyMap(Mapping[str, V], Generic[V]):
         return len(self._made)
 
     def keep(self, names: Collection[str]) -> None:
-        """Drop the values of all other names; they are made again when they are asked for."""
+        """Drop the values of all other names; they are made again at their next use."""
         self._made = {name: self._made[name] for name in names if name in self._made}

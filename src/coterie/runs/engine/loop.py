@@ -25,13 +25,10 @@ from coterie.runs.engine.build import BuiltRun
 from coterie.runs.engine.cohort_rounds import OnStep, RunResources, cohort_rounds
 from coterie.runs.engine.history import check_history, check_memories, check_secret
 from coterie.runs.engine.presence import late_clients
-from coterie.runs.records.costs import RoundCosts
-from coterie.runs.records.record import RoundRecord, extend
-from coterie.runs.records.stop import Stop
+from coterie.runs.records.record import RoundCosts, RoundRecord, Stop, extend
 from coterie.runs.report.observers import Observer
 from coterie.runs.settings.toml import to_toml
-from coterie.runs.storage.folder import Checkpoint, Progress, RunFolder
-from coterie.runs.storage.journal import Journal
+from coterie.runs.storage.folder import Checkpoint, Journal, Progress, RunFolder
 from coterie.training.evaluate import Score
 from coterie.training.executors.processes import Trainer, make_trainer
 from coterie.training.flatten import ModelArrays
@@ -205,7 +202,8 @@ class Engine:
             protect_seconds=costs.protect_seconds,
             compute_seconds=costs.compute_seconds,
         )
-        record = extend(record, algorithm.columns, algorithm.measures(scores, built.sigma))
+        metrics = {name: _mean([score.metrics[name] for score in own]) for name in built.config.training.metrics}
+        record = extend(record, built.config.columns, {**algorithm.measures(scores, built.sigma), **metrics})
         return algorithm.beside_noise(record) if built.noisy else record
 
     def _exposure(self) -> tuple[int | None, int]:

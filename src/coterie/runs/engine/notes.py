@@ -11,7 +11,7 @@ from coterie.graphs.table import is_complete
 from coterie.planning.collusion import share_of
 from coterie.reports.words import count
 from coterie.runs.engine.build import MOST_SCORED, BuiltRun
-from coterie.runs.engine.curriculum import make_schedule
+from coterie.runs.engine.federation import make_schedule
 from coterie.runs.sections.collusion import roster_size, session_colluders
 from coterie.runs.sections.common import FaultSettings
 from coterie.runs.settings.config import RunConfig

@@ -11,7 +11,7 @@ from coterie.rounds.outcome import Attendance, RoundResult
 from coterie.runs.algorithms.base import Aggregated
 from coterie.runs.engine.presence import still_present, training_clients
 from coterie.runs.engine.updates import LocalUpdates
-from coterie.runs.records.costs import RoundCosts
+from coterie.runs.records.record import RoundCosts
 from coterie.secagg.circles import whole_circles
 from coterie.secagg.server import Step
 from coterie.training.flatten import ModelArrays

@@ -7,7 +7,7 @@ from coterie.transports.faults import FaultKind, Faults
 
 
 def training_clients(faults: Faults, selected: Collection[str]) -> tuple[str, ...]:
-    """Return the clients that may still be present when updates are due; the others would train in vain.
+    """Return the clients that may still be present when updates are due; training the others would be wasted.
 
     Training begins with the round: it need not wait until keys and shares are exchanged.
     """

@@ -8,8 +8,8 @@ from typing import Any
 
 from coterie.cohorts.policies import POLICIES, Policy
 from coterie.errors import ConfigError
+from coterie.runs.engine.cohorts import circles_of
 from coterie.runs.engine.notes import filled, fitting_privacy
-from coterie.runs.engine.selection import circles_of
 from coterie.runs.sections.common import OWN, CohortSettings
 from coterie.runs.settings.changes import CHANGEABLE, check_changes
 from coterie.runs.settings.config import RunConfig, with_schedule_length

@@ -12,8 +12,8 @@ interrupted, or one that was killed at any moment. The result is the same, bit f
 On a sparse graph, whose edges depend on the keys, a repeated round can fail where the first attempt did not, or the
 other way round: about as rarely as the graph was planned to fail.
 
-An observer may end a run early. The checkpoint then has its :class:`~coterie.runs.records.stop.Stop`, and a resumed run
-plays no further round, unless the settings that the decision depends on were changed, or ``ignore_stop`` is set.
+An observer may end a run early. The checkpoint then has its :class:`~coterie.runs.records.record.Stop`, and a resumed
+run plays no further round, unless the settings that the decision depends on were changed, or ``ignore_stop`` is set.
 """
 
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ from coterie.auditing.auditor import Auditor
 from coterie.errors import ConfigError
 from coterie.files import write_file
 from coterie.host import cores
+from coterie.locks import locked
 from coterie.runs.engine.build import BuiltRun, build_run
 from coterie.runs.engine.federation import Federation, find_federation
 from coterie.runs.engine.forecasts import forecast_courses
 from coterie.runs.engine.loop import Engine
 from coterie.runs.engine.notes import notes_before
 from coterie.runs.engine.stopping import early_stopping
-from coterie.runs.records.record import RoundRecord
-from coterie.runs.records.stop import Stop
+from coterie.runs.records.record import RoundRecord, Stop
 from coterie.runs.records.summary import Summary
 from coterie.runs.report.forecasts import draw_forecasts
 from coterie.runs.report.observers import Observer, ObserverGroup, RunStart
@@ -41,9 +41,7 @@ from coterie.runs.report.trackers import make_trackers
 from coterie.runs.settings.changes import check_changes, check_fingerprints
 from coterie.runs.settings.config import RunConfig, with_schedule_length
 from coterie.runs.settings.toml import parse_config, to_toml
-from coterie.runs.storage.folder import Progress, RunFolder, checked_records, named_arrays
-from coterie.runs.storage.journal import Journal
-from coterie.runs.storage.lock import locked
+from coterie.runs.storage.folder import Journal, Progress, RunFolder, checked_records, named_arrays
 from coterie.training.executors.vectorised import choose_executor
 from coterie.training.models import parameter_count
 from coterie.training.user_models import Module, named_state
@@ -66,7 +64,7 @@ class RunResult:
 
     @property
     def accuracy(self) -> float | None:
-        """The share of test examples that the model is right on, if they have labels."""
+        """The share of test examples that the model classifies correctly, if they have labels."""
         return self.summary.accuracy
 
     @property
@@ -236,11 +234,8 @@ class TrainingRun:
         states = {name: named_state(models[name]) for name in public}
         write_file(self.folder.model_file, named_arrays(states))
         clients = tuple(built.federation.parts)
-        summary = Summary.of(
-            self.config,
-            clients,
-            self._parameters,
-            records,
+        summary = replace(
+            Summary.of(self.config, clients, self._parameters, records),
             promise=built.promise,
             protocol=" ".join(filter(None, (*map(str, built.protections), built.algorithm.protocol))),
             assumptions=built.assumptions,

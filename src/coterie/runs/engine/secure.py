@@ -9,7 +9,6 @@ from coterie.runs.algorithms.base import Aggregated
 from coterie.runs.engine.contributions import Contributions
 from coterie.runs.engine.lazy_map import LazyMap
 from coterie.runs.engine.presence import training_clients
-from coterie.runs.records.costs import RoundCosts
 from coterie.secagg.server import Step
 from coterie.training.flatten import ModelArrays
 from coterie.transports.faults import Faults
@@ -50,19 +49,11 @@ class Secure:
 
     def aggregate(self) -> Aggregated:
         """Carry the messages of the round; the ledger is written before anything is revealed."""
-        opened, contributions, updates = self._open, self._contributions, self._contributions.updates
+        opened = self._open
         report = self._carrier.play(opened, self._members)
-        steps = report.steps.values()
-        costs = RoundCosts(
-            losses=updates.losses,
-            clipped=contributions.clipped,
-            upload_bytes=sum(sum(step.upload_bytes) for step in steps),
-            download_bytes=sum(sum(step.download_bytes) for step in steps),
-            train_seconds=updates.seconds,
-            protect_seconds=max(0.0, report.seconds - updates.seconds),
-            compute_seconds=updates.compute_seconds,
-        )
-        return opened.result, costs
+        up = sum(sum(step.upload_bytes) for step in report.steps.values())
+        down = sum(sum(step.download_bytes) for step in report.steps.values())
+        return opened.result, self._contributions.costs(report.seconds, up, down)
 
     @property
     def _open(self) -> Round[ModelArrays]:

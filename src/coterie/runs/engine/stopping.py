@@ -2,11 +2,11 @@
 
 from coterie.errors import ConfigError
 from coterie.runs.engine.build import BuiltRun
-from coterie.runs.records.record import RoundRecord
-from coterie.runs.records.stop import Stop
+from coterie.runs.records.record import RoundRecord, Stop
 from coterie.runs.records.yardstick import Yardstick
 from coterie.runs.report.observers import Observer, RunStart
 from coterie.runs.sections.common import StoppingSettings
+from coterie.training.metrics import METRICS
 
 
 class EarlyStopping(Observer):
@@ -17,7 +17,12 @@ class EarlyStopping(Observer):
     """
 
     def __init__(self, settings: StoppingSettings, yardstick: Yardstick) -> None:
-        self._settings, self._yardstick = settings, yardstick
+        self._settings, metric = settings, settings.metric
+        self._name, self._column, self._rising = "training loss", "train_loss", False
+        if metric == "quality":
+            self._name, self._column, self._rising = yardstick.name, yardstick.column, yardstick.share
+        elif metric in METRICS:
+            self._name, self._column, self._rising = metric.replace("_", " "), metric, METRICS[metric].share
         self._best: float | None = None
         self._best_round = 0
 
@@ -32,18 +37,17 @@ class EarlyStopping(Observer):
     def after_round(self, record: RoundRecord) -> Stop | None:
         """Decide after a round; one without the metric changes nothing."""
         settings = self._settings
-        value = record.train_loss if settings.metric == "train_loss" else self._yardstick.of(record)
+        value: float | None = getattr(record, self._column)
         if value is None:
             return None
-        rising = settings.metric == "quality" and self._yardstick.share
+        rising = self._rising
         gain = None if self._best is None else value - self._best if rising else self._best - value
         if gain is None or gain > settings.min_improvement:
             self._best, self._best_round = value, record.round
         if record.round - self._best_round < settings.patience:
             return None
-        metric = self._yardstick.name if settings.metric == "quality" else "training loss"
         return Stop(
-            f"The {metric} has not improved since round {self._best_round:,}, for {settings.patience:,} rounds "
+            f"The {self._name} has not improved since round {self._best_round:,}, for {settings.patience:,} rounds "
             "(stopping.patience)",
             section="stopping",
         )
@@ -56,9 +60,14 @@ def early_stopping(built: BuiltRun) -> list[Observer]:
         return []
     if settings.metric == "train_loss" and built.noisy:
         raise ConfigError("stopping.metric: a run with noise does not record the training loss; use quality")
-    if settings.metric == "quality" and not len(built.federation.test):
-        raise ConfigError("stopping.metric: there are no test examples to measure quality on; use train_loss")
-    if settings.metric == "quality" and built.noisy and built.algorithm.personal:
+    if settings.metric in METRICS and settings.metric not in built.config.training.metrics:
+        raise ConfigError(f"stopping.metric: {settings.metric} is not recorded; add it to training.metrics")
+    on_tests = settings.metric != "train_loss"
+    if on_tests and not len(built.federation.test):
+        raise ConfigError(
+            f"stopping.metric: there are no test examples to measure {settings.metric} on; use train_loss"
+        )
+    if on_tests and built.noisy and built.algorithm.personal:
         raise ConfigError(
             "stopping.patience: must be 0: a run with noise does not record the quality of the clients' own models"
         )

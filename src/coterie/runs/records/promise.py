@@ -61,8 +61,8 @@ class Promise:
             lasting += f" (T - c = {self.honest} with c = {self.colluders} colluders)"
         return lasting
 
-    def told(self, so_far: int | None) -> str:
-        """Tell the T that lasts and the T that was found so far, which rounds to come may lower, apart."""
+    def describe(self, so_far: int | None) -> str:
+        """Return the T that lasts, and beside it the T found so far, which later rounds may lower."""
         return f"{self.lasting}, nothing revealed yet" if so_far is None else f"{self.lasting}, T = {so_far} so far"
 
     def beside_audit(self) -> str:

@@ -1,6 +1,7 @@
-"""The records of a run: what is known after each round."""
+"""The records of a run: what is known after each round, what it cost, and why a run ended early."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import cast
 
@@ -8,6 +9,21 @@ import msgspec
 
 from coterie.cohorts.outcome import Outcome
 from coterie.rounds.outcome import Tally
+
+
+@dataclass(frozen=True, eq=False)
+class RoundCosts:
+    """What a round cost; the other fields are those of :class:`RoundRecord`."""
+
+    losses: Mapping[str, float] = field(default_factory=dict, repr=False)
+    """The training loss of each client that trained."""
+    clipped: float = 0.0
+    upload_bytes: int = 0
+    download_bytes: int = 0
+    train_seconds: float = 0.0
+    protect_seconds: float = 0.0
+    compute_seconds: float = 0.0
+
 
 PUBLIC = frozenset(
     {
@@ -49,7 +65,7 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Mean over the clients that trained, of their examples' loss while training."""
     test_loss: float | None = None
     accuracy: float | None = None
-    """Share of the test examples that models are right on; None where targets are numbers, not labels."""
+    """Share of the test examples that models classify correctly; None where targets are numbers, not labels."""
     error: float | None = None
     """Mean absolute error on the test examples in the unit of their targets, where that is known."""
     strong_privacy: int | None = None
@@ -92,7 +108,7 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 @cache
 def record_type(columns: tuple[str, ...]) -> type[RoundRecord]:
-    """Return the record type of an algorithm with its own columns: numbers, or None if they are not known."""
+    """Return the record type of a run with further columns: numbers, or None if they are not known."""
     if not columns:
         return RoundRecord
     fields = [(column, float | None, None) for column in columns]
@@ -102,8 +118,8 @@ def record_type(columns: tuple[str, ...]) -> type[RoundRecord]:
     return cast(type[RoundRecord], made)
 
 
-def extend(record: RoundRecord, columns: tuple[str, ...], values: Mapping[str, float]) -> RoundRecord:
-    """Return the record with an algorithm's own columns."""
+def extend(record: RoundRecord, columns: tuple[str, ...], values: Mapping[str, float | None]) -> RoundRecord:
+    """Return the record with the columns of an algorithm and of metrics."""
     return record_type(columns)(**{**msgspec.structs.asdict(record), **values}) if columns else record
 
 
@@ -123,5 +139,17 @@ def beside_noise(record: RoundRecord, public: Collection[str]) -> RoundRecord:
 
 
 def own_columns(record: RoundRecord) -> tuple[str, ...]:
-    """Return the columns that the algorithm added to a record."""
+    """Return the columns that the algorithm and the metrics added to a record."""
     return record.__struct_fields__[len(RoundRecord.__struct_fields__) :]
+
+
+class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an observer returns to end a run after the round that was just recorded.
+
+    The run's folder keeps it, and a resumed run respects it.
+    """
+
+    reason: str
+    """Why, as a sentence without its full stop: it is shown on the console, in the summary and on the page."""
+    section: str = ""
+    """The section of the settings that the decision depends on; a resumed run goes on if that section was changed."""

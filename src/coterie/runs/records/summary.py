@@ -125,17 +125,8 @@ class Summary:
         clients: Sequence[str],
         parameters: int,
         records: Sequence[RoundRecord],
-        *,
-        promise: Promise = NO_PROMISE,
-        protocol: str = "",
-        assumptions: tuple[str, ...] = (),
-        sigma: float = 0.0,
-        noise_shares: int = 0,
-        yardstick: Yardstick = ACCURACY,
-        notes: tuple[str, ...] = (),
-        stopped: str = "",
     ) -> "Summary":
-        """Add the records up."""
+        """Add the records up; what they do not say, from the promise on, has its defaults."""
         last = records[-1] if records else RoundRecord(round=0, outcome=Outcome.SKIPPED)
         scores = [record for record in records if record.test_loss is not None]
         accuracies = [record.accuracy for record in scores if record.accuracy is not None]
@@ -174,16 +165,8 @@ class Summary:
             seconds=sum(record.seconds for record in records),
             train_seconds=sum(record.train_seconds for record in records),
             protect_seconds=sum(record.protect_seconds for record in records),
-            promise=promise,
-            protocol=protocol,
-            assumptions=assumptions,
             example_epsilon=last.example_epsilon,
-            sigma=sigma,
-            noise_shares=noise_shares,
             extras={name: _latest(records, name) for name in own_columns(last)},
-            yardstick=yardstick,
-            notes=notes,
-            stopped=stopped,
         )
 
 

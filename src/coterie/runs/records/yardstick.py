@@ -38,7 +38,7 @@ class Yardstick:
         """Return a value as text."""
         return f"{value:.1%}" if self.share else f"{value:.4g}"
 
-    def told(self, value: float) -> str:
+    def describe(self, value: float) -> str:
         """Return a value with the name: "93.1% accuracy", "a loss of 0.21"."""
         return f"{self.written(value)} {self.name}" if self.share else f"a {self.name} of {self.written(value)}"
 

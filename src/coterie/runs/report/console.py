@@ -17,8 +17,7 @@ from coterie.runs.algorithms import algorithm_of
 from coterie.runs.records.record import RoundRecord, own_columns
 from coterie.runs.records.summary import Summary
 from coterie.runs.records.yardstick import ACCURACY, Yardstick
-from coterie.runs.report.clipping import ClippingWatch
-from coterie.runs.report.observers import Observer, RunStart
+from coterie.runs.report.observers import ClippingWatch, Observer, RunStart
 from coterie.runs.report.words import in_words, named
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -134,7 +133,7 @@ class RunView:
         if last.selected or last.strong_privacy is not None:
             exposed = f"{last.exposed} of {self._clients} exposed" if last.exposed else "nobody exposed"
             safe = not last.exposed and self._promise.holds
-            privacy = f"{self._promise.told(last.strong_privacy)}; {exposed}"
+            privacy = f"{self._promise.describe(last.strong_privacy)}; {exposed}"
             rows.append(("privacy", Text(privacy, style="green" if safe else "yellow")))
             fairness = f"F = {last.fairness_gap:.1%} of the rounds apart, C = {last.cardinality:.1f} of {self._cohort}"
             rows.append(("fairness", Text(fairness)))

@@ -3,9 +3,10 @@
 A new figure is a function, and its row in :data:`FIGURES`: the section of the page, the figure and its caption.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,50 +17,45 @@ from coterie.auditing.findings import AuditReport
 from coterie.auditing.logs import Participation
 from coterie.auditing.verdict import Requirement
 from coterie.cohorts.outcome import Outcome
-from coterie.reports.charts import Figure, text, whole_ticks
+from coterie.reports.charts import Figure, Trace, draw_line, text, whole_ticks
 from coterie.runs.algorithms import algorithm_of
 from coterie.runs.records.record import RoundRecord
 from coterie.runs.records.summary import Summary
 from coterie.runs.records.yardstick import Yardstick
 from coterie.runs.report.forecasts import Course, last_hours, shown
+from coterie.training.metrics import METRICS
 
 _POINTS = 1000  # more rounds than these are thinned out
 _BARS = 200  # more rounds than these share a bar
+_BESIDE = ("@caution", "@safe", "@muted", "@danger", "@ink")
 _LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"}
 
 
-def learning(records: Sequence[RoundRecord], yardstick: Yardstick, beside: Mapping[str, str]) -> Figure:
+def learning(
+    records: Sequence[RoundRecord], yardstick: Yardstick, beside: Mapping[str, str], *, personal: bool = False
+) -> Figure:
     """Draw what models are judged by over the rounds, and mark rounds without a result.
 
-    Columns ``beside`` it are drawn under the names given; what is drawn is the mean then.
+    If clients have ``personal`` models, it is the mean over them. Columns ``beside`` it have the names given.
     """
-    beside = {column: what for column, what in beside.items() if _known(records, column)}
+    beside = {
+        column: what for column, what in beside.items() if any(_value(record, column) is not None for record in records)
+    }
     drawn = (yardstick.column, *beside)
     scored = [record for record in records if any(_value(record, column) is not None for column in drawn)]
     scored = [scored[at] for at in sample(len(scored), _POINTS)] if scored else []
-    values = [yardstick.of(record) for record in scored]
-    name = yardstick.name
-    shown = "%{y:.1%}" if yardstick.share else "%{y:.4g}"
-    line = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [record.round for record in scored],
-        "y": values,
-        "name": "mean of all",
-        "showlegend": bool(beside),
-        "line": {"color": "@accent", "width": 2.5},
-        "hovertemplate": f"round %{{x}}<br>{name} on the test examples {shown}<extra></extra>",
-    }
-    others = [
-        {
-            **line,
-            "y": [_value(record, column) for record in scored],
-            "name": text(what),
-            "line": {"color": color, "width": 1.5},
-            "hovertemplate": f"round %{{x}}<br>{text(what)}: {shown}<extra></extra>",
-        }
-        for (column, what), color in zip(beside.items(), ("@caution", "@safe"), strict=False)
-    ]
+    name, shown = yardstick.name, "%{y:.1%}" if yardstick.share else "%{y:.4g}"
+
+    def line(column: str, what: str, hover: str, color: str, width: float) -> Trace:
+        values = [_value(record, column) for record in scored]
+        hover = f"round %{{x}}<br>{hover} {shown}"
+        drawn = draw_line(what, [one.round for one in scored], values, hover=hover, color=color, width=width)
+        return drawn | {"showlegend": bool(beside)}
+
+    what = "mean of all" if personal else name
+    lines = [line(yardstick.column, what, f"{name} on the test examples", "@accent", 2.5)]
+    for (column, what), color in zip(beside.items(), _BESIDE, strict=False):
+        lines.append(line(column, what, f"{text(what)}:", color, 1.5))
     failed = [record for record in records if not record.completed]
     marks = {
         "type": "scatter",
@@ -72,27 +68,20 @@ def learning(records: Sequence[RoundRecord], yardstick: Yardstick, beside: Mappi
         "marker": {"symbol": "x-thin", "size": 7, "line": {"color": "@caution", "width": 2}},
         "hovertemplate": "round %{x}<br>%{text}<extra></extra>",
     }
-    axis: dict[str, Any] = {"title": _title(name), "rangemode": "tozero"}
-    if yardstick.share:
-        axis |= {"tickformat": "~%", "range": [0, 1.02]}
-    layout = {
-        "xaxis": _rounds(records),
-        "yaxis": axis,
+    percent = {"tickformat": "~%", "range": [0, 1.02]} if yardstick.share else {}
+    layout = _layout(records, name, **percent) | {
         "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
         **({"showlegend": True, "legend": _LEGEND} if beside else {}),
     }
+    values = lines[0]["y"]
     last = f"{values[-1]:.3g}" if values and values[-1] is not None else "unknown"
-    return Figure(
-        [line, *others, *_rule_to_beat(records, yardstick), marks],
-        layout,
-        340,
-        f"Line chart: {name} over {len(records):,} rounds; in the end {last}.",
-    )
+    alt = f"Line chart: {name} over {len(records):,} rounds; in the end {last}."
+    return Figure([*lines, *_rule_to_beat(records, yardstick), marks], layout, 340, alt)
 
 
 def forecasts(courses: Sequence[Course]) -> Figure:
     """Draw truth and forecast of these series over the last week of the tests, one below the other."""
-    traces: list[dict[str, Any]] = []
+    traces: list[Trace] = []
     layout: dict[str, Any] = {"showlegend": True, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}}
     height = 1 / len(courses)
     for place, course in enumerate(courses):
@@ -101,21 +90,10 @@ def forecasts(courses: Sequence[Course]) -> Figure:
         times = np.datetime_as_string(course.times[hours], "m").tolist()
         truth, forecast = ("truth", course.truth, "@muted", 4.5), ("forecast", course.forecast, "@accent", 1.75)
         for name, values, color, width in (truth, forecast):
-            line = {
-                "type": "scatter",
-                "mode": "lines",
-                "name": name,
-                "legendgroup": name,
-                "showlegend": place == 0,
-                "x": times,
-                "y": values[hours].round(1).tolist(),
-                "xaxis": f"x{axis}",
-                "yaxis": f"y{axis}",
-                "line": {"color": color, "width": width},
-                "opacity": 0.45 if name == "truth" else 1.0,
-                "hovertemplate": f"{text(course.name)}, %{{x}}<br>{name} %{{y:,.0f}} {course.unit}<extra></extra>",
-            }
-            traces.append(line)
+            hover = f"{text(course.name)}, %{{x}}<br>{name} %{{y:,.0f}} {course.unit}"
+            line = draw_line(name, times, values[hours].round(1).tolist(), hover=hover, color=color, width=width)
+            group = {"legendgroup": name, "showlegend": place == 0, "opacity": 0.45 if name == "truth" else 1.0}
+            traces.append(line | group | {"xaxis": f"x{axis}", "yaxis": f"y{axis}"})
         bottom = 1 - (place + 1) * height
         layout[f"xaxis{axis}"] = {"type": "date", "anchor": f"y{axis}", "showgrid": False}
         layout[f"yaxis{axis}"] = {
@@ -128,122 +106,47 @@ def forecasts(courses: Sequence[Course]) -> Figure:
 
 def cohorts(records: Sequence[RoundRecord]) -> Figure:
     """Draw what became of the clients selected in each round."""
-    edges = _edges(len(records))
     tallies = [record.tally for record in records]
-    fates = {
-        "aggregated": ("@accent", [tally.aggregated for tally in tallies]),
-        "excluded with their circle": ("@accent-soft", [tally.excluded for tally in tallies]),
-        "dropped out": ("@caution", [tally.dropped for tally in tallies]),
-        "in a round without a result": ("@line", [tally.unused for tally in tallies]),
-    }
-    bars = [_bar(name, values, edges, records, color, "%{y:.3~g} clients") for name, (color, values) in fates.items()]
-    layout = {
-        "xaxis": _rounds(records),
-        "yaxis": {"title": _title("clients selected"), "rangemode": "tozero"},
-        **_stacked(len(edges) - 1),
-    }
-    return Figure(
-        bars,
-        layout,
-        300,
-        "Stacked bar chart: clients aggregated, excluded with their circle and dropped out in each round.",
+    fates = (
+        ("aggregated", "@accent", [tally.aggregated for tally in tallies]),
+        ("excluded with their circle", "@accent-soft", [tally.excluded for tally in tallies]),
+        ("dropped out", "@caution", [tally.dropped for tally in tallies]),
+        ("in a round without a result", "@line", [tally.unused for tally in tallies]),
     )
+    alt = "Stacked bar chart: clients aggregated, excluded with their circle and dropped out in each round."
+    return _stack(records, fates, "%{y:.3~g} clients", _layout(records, "clients selected"), 300, alt)
 
 
 def times(records: Sequence[RoundRecord]) -> Figure:
     """Draw where the time of each round went."""
-    edges = _edges(len(records))
-    train = [record.train_seconds for record in records]
-    protect = [record.protect_seconds for record in records]
     rest = [max(0.0, r.seconds - r.train_seconds - r.protect_seconds) for r in records]
-    parts = (("training", train, "@accent"), ("protection", protect, "@safe"), ("evaluation and ledger", rest, "@line"))
-    bars = [_bar(name, values, edges, records, color, "%{y:.3s}s") for name, values, color in parts]
-    layout = {
-        "xaxis": _rounds(records),
-        "yaxis": {"title": _title("seconds"), "rangemode": "tozero"},
-        **_stacked(len(edges) - 1),
-    }
-    return Figure(bars, layout, 300, "Stacked bar chart: seconds of training, protection and the rest in each round.")
+    parts = (
+        ("training", "@accent", [record.train_seconds for record in records]),
+        ("protection", "@safe", [record.protect_seconds for record in records]),
+        ("evaluation and ledger", "@line", rest),
+    )
+    alt = "Stacked bar chart: seconds of training, protection and the rest in each round."
+    return _stack(records, parts, "%{y:.3s}s", _layout(records, "seconds"), 300, alt)
 
 
 def traffic(records: Sequence[RoundRecord]) -> Figure:
     """Draw what all clients together sent and received in each round."""
-    edges = _edges(len(records))
-    up, down = [record.upload_bytes for record in records], [record.download_bytes for record in records]
-    parts = (("sent", up, "@accent"), ("received", down, "@caution"))
-    bars = [_bar(name, values, edges, records, color, "%{y:.3s}B") for name, values, color in parts]
-    layout = {
-        "xaxis": _rounds(records),
-        "yaxis": {"title": _title("bytes"), "rangemode": "tozero", "tickformat": "~s"},
-        **_stacked(len(edges) - 1),
-    }
-    return Figure(bars, layout, 260, "Stacked bar chart: bytes sent and received by all clients in each round.")
+    parts = (
+        ("sent", "@accent", [record.upload_bytes for record in records]),
+        ("received", "@caution", [record.download_bytes for record in records]),
+    )
+    alt = "Stacked bar chart: bytes sent and received by all clients in each round."
+    return _stack(records, parts, "%{y:.3s}B", _layout(records, "bytes", tickformat="~s"), 260, alt)
 
 
 def spending(records: Sequence[RoundRecord], delta: float) -> Figure:
     """Draw the epsilon spent so far."""
     shown = [records[at] for at in sample(len(records), _POINTS)]
-    line = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [record.round for record in shown],
-        "y": [record.epsilon for record in shown],
-        "line": {"color": "@caution", "width": 2.5},
-        "hovertemplate": "after round %{x}<br>ε = %{y:.3g}<extra></extra>",
-    }
-    layout = {
-        "xaxis": _rounds(records),
-        "yaxis": {"title": _title(f"ε at δ = {delta:g}"), "rangemode": "tozero"},
-    }
-    return Figure([line], layout, 260, f"Line chart: epsilon over the rounds; in the end {records[-1].epsilon:.3g}.")
-
-
-def _rule_to_beat(records: Sequence[RoundRecord], yardstick: Yardstick) -> list[dict[str, Any]]:
-    """Draw what the best of the rules of thumb scores that learn nothing, where there are any."""
-    if not yardstick.rules:
-        return []
-    rule = min(yardstick.rules, key=lambda name: yardstick.rules[name])
-    line = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [0.5, len(records) + 0.5],
-        "y": [yardstick.rules[rule]] * 2,
-        "line": {"color": "@caution", "width": 1.5, "dash": "dash"},
-        "hovertemplate": f"{rule}, without learning: %{{y:.4g}}<extra></extra>",
-    }
-    return [line]
-
-
-def _edges(count: int) -> list[int]:
-    """Cut the rounds into as many pieces as there may be bars."""
-    return [round(edge) for edge in np.linspace(0, count, min(count, _BARS) + 1).tolist()]
-
-
-def _bar(
-    name: str, values: Sequence[float], edges: Sequence[int], records: Sequence[RoundRecord], color: str, shown: str
-) -> dict[str, Any]:
-    pieces = list(pairwise(edges))
-    return {
-        "type": "bar",
-        "name": name,
-        "x": [(records[first].round + records[last - 1].round) / 2 for first, last in pieces],
-        "y": [sum(values[first:last]) / (last - first) for first, last in pieces],
-        "marker": {"color": color, "line": {"width": 0}},
-        "hovertemplate": f"round %{{x:.0f}}<br>{shown} {name}<extra></extra>",
-    }
-
-
-def _stacked(bars: int) -> dict[str, Any]:
-    return {"barmode": "stack", "bargap": 0.15 if bars <= 120 else 0, "showlegend": True, "legend": _LEGEND}
-
-
-def _title(words: str) -> dict[str, Any]:
-    return {"text": words, "standoff": 12}
-
-
-def _rounds(records: Sequence[RoundRecord]) -> dict[str, Any]:
-    count = len(records)
-    return {"title": _title("round"), "showgrid": False, "range": [0.5, count + 0.5], **whole_ticks(count)}
+    values = [record.epsilon for record in shown]
+    hover = "after round %{x}<br>ε = %{y:.3g}"
+    line = draw_line("", [record.round for record in shown], values, hover=hover, color="@caution", width=2.5)
+    alt = f"Line chart: epsilon over the rounds; in the end {records[-1].epsilon:.3g}."
+    return Figure([line], _layout(records, f"ε at δ = {delta:g}"), 260, alt)
 
 
 def failures(records: Sequence[RoundRecord]) -> list[tuple[int, Outcome, str]]:
@@ -251,8 +154,51 @@ def failures(records: Sequence[RoundRecord]) -> list[tuple[int, Outcome, str]]:
     return [(record.round, record.outcome, record.reason) for record in records if not record.completed]
 
 
-def _known(records: Sequence[RoundRecord], column: str) -> bool:
-    return any(_value(record, column) is not None for record in records)
+def _rule_to_beat(records: Sequence[RoundRecord], yardstick: Yardstick) -> list[Trace]:
+    """Draw what the best of the rules of thumb scores that learn nothing, where there are any."""
+    if not yardstick.rules:
+        return []
+    rule, value = min(yardstick.rules.items(), key=itemgetter(1))
+    ends, hover = (0.5, len(records) + 0.5), f"{rule}, without learning: %{{y:.4g}}"
+    return [draw_line("", ends, (value, value), hover=hover, color="@caution", width=1.5, dash="dash")]
+
+
+def _stack(
+    records: Sequence[RoundRecord],
+    parts: Iterable[tuple[str, str, Sequence[float]]],
+    shown: str,
+    layout: Mapping[str, Any],
+    height: int,
+    alt: str,
+) -> Figure:
+    """Draw parts of each round, with their names and colours, on top of each other; ``shown`` writes a value."""
+    edges = [round(edge) for edge in np.linspace(0, len(records), min(len(records), _BARS) + 1).tolist()]
+    pieces = list(pairwise(edges))
+    bars = [
+        {
+            "type": "bar",
+            "name": name,
+            "x": [(records[first].round + records[last - 1].round) / 2 for first, last in pieces],
+            "y": [sum(values[first:last]) / (last - first) for first, last in pieces],
+            "marker": {"color": color, "line": {"width": 0}},
+            "hovertemplate": f"round %{{x:.0f}}<br>{shown} {name}<extra></extra>",
+        }
+        for name, color, values in parts
+    ]
+    gap = 0.15 if len(pieces) <= 120 else 0
+    stacked = {"barmode": "stack", "bargap": gap, "showlegend": True, "legend": _LEGEND}
+    return Figure(bars, {**layout, **stacked}, height, alt)
+
+
+def _layout(records: Sequence[RoundRecord], title: str, **yaxis: object) -> dict[str, Any]:
+    """Return axes for rounds and for values from 0 up."""
+    count = len(records)
+    rounds = {"title": _title("round"), "showgrid": False, "range": [0.5, count + 0.5], **whole_ticks(count)}
+    return {"xaxis": rounds, "yaxis": {"title": _title(title), "rangemode": "tozero", **yaxis}}
+
+
+def _title(words: str) -> dict[str, Any]:
+    return {"text": words, "standoff": 12}
 
 
 def _value(record: RoundRecord, column: str) -> float | None:
@@ -299,14 +245,17 @@ class PageFigure(NamedTuple):
 def _learning(page: PageContents) -> Captioned | None:
     if not page.records:
         return None
-    yardstick, curves = page.summary.yardstick, algorithm_of(page.summary.config).curves
+    yardstick, config = page.summary.yardstick, page.summary.config
+    shares = [name for name in config.training.metrics if METRICS[name].share and yardstick.share]
+    algorithm = algorithm_of(config)
+    curves = {**algorithm.curves, **{name: name.replace("_", " ") for name in shares}}
     caption = "On test examples that no client has."
     if yardstick.rules:
         caption += " The dashed line is the best forecast that learns nothing."
     if failures(page.records):
         caption += " A cross marks a round without a result: the model did not change."
     caption += " Drag over any plot to zoom in; double-click to zoom out."
-    return Captioned(learning(page.records, yardstick, curves), caption)
+    return Captioned(learning(page.records, yardstick, curves, personal=algorithm.personal), caption)
 
 
 def _forecasts(page: PageContents) -> Captioned | None:

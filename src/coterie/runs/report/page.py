@@ -88,7 +88,7 @@ def _level(summary: Summary) -> Level:
 def _headline(summary: Summary) -> str:
     learnt = f"{summary.rounds:,} rounds"
     if summary.score is not None:
-        told = summary.yardstick.told(summary.score)
+        told = summary.yardstick.describe(summary.score)
         learnt = f"{told[0].upper()}{told[1:]} after {learnt}"
     if _level(summary) is Level.DANGER:
         return f"{learnt}, and {summary.exposed:,} clients exposed"
@@ -114,7 +114,7 @@ def _measures(summary: Summary) -> list[Measure]:
     privacy = f"{summary.promised:,}" if summary.promised > 1 else "–"
     return [
         *found,
-        Measure("Strong T", privacy, f"{summary.promise.told(summary.strong_privacy)}; {exposed}"),
+        Measure("Strong T", privacy, f"{summary.promise.describe(summary.strong_privacy)}; {exposed}"),
         Measure("Cohort C", f"{summary.cardinality:.1f}", f"of {summary.config.cohort.size} in a round, on average"),
         Measure("Fairness gap F", f"{summary.fairness_gap:.1%}", "of the rounds"),
         Measure("Protection", f"{share:.0%}", f"of the time, and {size(summary.upload_bytes)} up for each client"),

@@ -11,16 +11,19 @@ from coterie.runs.algorithms import algorithm_of
 from coterie.runs.algorithms.participants import WITHHELD
 from coterie.runs.records.summary import Summary
 from coterie.runs.records.yardstick import Yardstick
-from coterie.runs.report.clipping import MUCH_CLIPPED
+from coterie.runs.report.observers import MUCH_CLIPPED
 from coterie.runs.sections.checks import always_complete
 from coterie.runs.sections.collusion import roster_size
 from coterie.runs.sections.common import OWN
+from coterie.training.metrics import METRICS
 
 
 def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
     """Yield sentences on a run, each with its topic."""
     algorithm = algorithm_of(summary.config)
     yield "Model", _model(summary)
+    if metrics := _metrics(summary):
+        yield "Metrics", metrics
     if summary.yardstick.rules:
         yield "Baselines", _baselines(summary.yardstick)
     if summary.notes:
@@ -77,12 +80,20 @@ def _model(summary: Summary) -> str:
             return f"The {what} classifies {yardstick.written(score)} of {tests} correctly{at_best}."
         off = f", and is off by {summary.error:,.4g} {yardstick.unit} on average" if summary.error is not None else ""
         scaling = f", of {yardstick.scaling}" if yardstick.scaling else ""
-        return f"The {what} has {yardstick.told(score)} on {tests}{at_best}{scaling}{off}."
+        return f"The {what} has {yardstick.describe(score)} on {tests}{at_best}{scaling}{off}."
     if personal and summary.epsilon is not None:
         return f"The score of the {what} {WITHHELD}."
     if summary.finished:
         return f"The {what} was not evaluated: there are no test examples."
     return f"The {what} was not evaluated yet."
+
+
+def _metrics(summary: Summary) -> str:
+    known = {name: summary.extras.get(name) for name in summary.config.training.metrics}
+    found = [
+        f"{name.replace('_', ' ')} {METRICS[name].written(value)}" for name, value in known.items() if value is not None
+    ]
+    return f"On the test examples: {', '.join(found)}." if found else ""
 
 
 def _baselines(yardstick: Yardstick) -> str:

@@ -1,10 +1,14 @@
-"""The base class of all sections of the settings, and the kinds of numbers in them."""
+"""The base class of all sections of the settings, and what a setting can be: numbers, or an entry of a table."""
 
-from collections.abc import Callable, Iterator
-from typing import Annotated, Self, TypeAlias
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Annotated, Any, Self, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from coterie.errors import ConfigError
+from coterie.runs.sections.extensions import is_named
 
 Contradiction: TypeAlias = tuple[str, str]
 """A setting, by its key, and what is wrong with it."""
@@ -12,7 +16,7 @@ Check: TypeAlias = Callable[..., Iterator[Contradiction]]
 """Looks for contradictions between the sections that its parameters are named after."""
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-# What is beyond these bounds, that of float32 among them, would fail later, where nobody can tell why.
+# Numbers beyond these bounds, which include that of float32, would fail later with an error that does not say why.
 Positive: TypeAlias = Annotated[float, Field(gt=0, le=1e38, allow_inf_nan=False)]
 NotNegative: TypeAlias = Annotated[float, Field(ge=0, le=1e38, allow_inf_nan=False)]
 BelowOne: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
@@ -43,3 +47,47 @@ class NamedSection(Section):
     def leading(cls) -> str:
         """Return the key that the short form sets."""
         return next(iter(cls.model_fields))
+
+
+Made = TypeVar("Made")
+
+
+class OneOf:
+    """An annotation of a setting: it must be one of these names, or a key of these tables when it is checked."""
+
+    def __init__(self, *choices: str | Collection[str], named: bool = False) -> None:
+        """Allow these and, with ``named``, also ``module:name`` for a function or class of the user."""
+        self._choices, self._named = choices, named
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that may be chosen now."""
+        given = ((choice,) if isinstance(choice, str) else choice for choice in self._choices)
+        return tuple(str(name) for names in given for name in names)
+
+    def __get_pydantic_core_schema__(self, _source: object, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._validate)
+
+    def _validate(self, value: Any) -> str:  # noqa: ANN401 - whatever was written
+        if isinstance(value, str) and (value in self.names or (self._named and is_named(value))):
+            return str(value)
+        *others, last = (*map(repr, self.names), *(["module:name"] if self._named else []))
+        expected = f"{', '.join(others)} or {last}" if others else last
+        # The same words, and the same kind of mistake, as where pydantic knows the names itself.
+        raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": expected})
+
+
+def make_chosen(table: Mapping[str, Callable[..., Made]], name: str, section: BaseModel, **known: Any) -> Made:  # noqa: ANN401
+    """Make the entry of a table that a section's ``kind`` names, from the section's settings and other known values.
+
+    Each entry gets the values that its parameters name. It is a :class:`ConfigError` if it needs ``labels`` and they
+    are None.
+    """
+    settings = section.model_dump()
+    kind = settings.pop("kind")
+    make = table[kind]
+    taken = inspect.signature(make).parameters
+    given = {parameter: value for parameter, value in {**settings, **known}.items() if parameter in taken}
+    if "labels" in given and given["labels"] is None:
+        raise ConfigError(f"{name}.kind: {kind} needs labels, and this data set has none")
+    return make(**given)

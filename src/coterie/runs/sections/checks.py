@@ -109,19 +109,19 @@ def noise(
     if aggregation.threat == "active-server" and not always_complete(aggregation):
         yield (
             "aggregation.topology",
-            "must be complete with noise: a lying server may see sums of parts, with less",
+            "must be complete with noise: a malicious server may see sums of parts of a session, which have less noise",
         )
     chosen = aggregation.connection or aggregation.threshold or is_named(aggregation.topology)
     if not always_complete(aggregation) and chosen and aggregation.dropout_of == "client":
         yield (
             "aggregation.topology",
             "must be complete or planned with noise, with connection = 0 and threshold = 0: of another graph it is not "
-            "known how often the server sees sums of parts, with less",
+            "known how often the server sees sums of parts of a session, which have less noise",
         )
     if availability.kind == "label-dependent":
-        yield "availability.kind", "must not be label-dependent with noise: who is there would tell the clients' labels"
+        yield "availability.kind", "must not be label-dependent with noise: who is available would reveal labels"
     if clients.weighting != "uniform":
-        yield "clients.weighting", "must be uniform with noise: weights would travel without any"
+        yield "clients.weighting", "must be uniform with noise: weights are sent without noise"
 
 
 def always_complete(aggregation: AggregationSettings) -> bool:

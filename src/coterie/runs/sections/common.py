@@ -18,14 +18,15 @@ from coterie.runs.sections.base import (
     Count,
     NamedSection,
     NotNegative,
+    OneOf,
     Positive,
     Section,
     Share,
 )
-from coterie.runs.sections.choices import OneOf
 from coterie.secagg.protocols import AUTO, PROTOCOLS
 from coterie.training.data.datasets import DATASETS
 from coterie.training.data.partitions import PARTITIONS
+from coterie.training.metrics import METRICS
 from coterie.training.models import MODELS
 
 OWN = "own"
@@ -207,6 +208,9 @@ class TrainingSettings(Section):
     evaluate_every: Count = Field(
         default=1, description="rounds between two evaluations; the last round is always evaluated"
     )
+    metrics: Annotated[tuple[Annotated[str, OneOf(METRICS)], ...], Field(strict=False)] = Field(
+        default=(), description="further numbers that models are evaluated by, beside loss and accuracy"
+    )
     executor: Literal["auto", "processes", "vectorised"] = Field(
         default="vectorised",
         description="train clients in worker processes, or many together as one computation (fast for small models); "
@@ -306,10 +310,10 @@ class StoppingSettings(Section):
         le=10**9,
         description="rounds without an improvement after which the run ends; 0 never ends it early",
     )
-    metric: Literal["quality", "train_loss"] = Field(
+    metric: Annotated[str, OneOf("quality", "train_loss", METRICS)] = Field(
         default="quality",
-        description="what must improve: quality on the test examples (accuracy, or the loss of a regression), or the "
-        "clients' training loss",
+        description="what must improve: quality on the test examples (accuracy, or the loss of a regression), the "
+        "clients' training loss, or one of training.metrics",
     )
     min_improvement: NotNegative = Field(
         default=0.0, description="a change of the metric by this much or less is no improvement"

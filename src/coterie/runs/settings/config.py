@@ -12,8 +12,7 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from coterie.runs.algorithms import ALGORITHMS, Algorithm, algorithm_of
-from coterie.runs.sections.base import Contradiction
-from coterie.runs.sections.choices import OneOf
+from coterie.runs.sections.base import Contradiction, OneOf
 from coterie.runs.sections.common import CommonSettings, TrainingSettings
 
 
@@ -41,6 +40,11 @@ class RunConfig(CommonSettings):
     def algorithm(self) -> type[Algorithm[Any]]:
         """The algorithm that the run learns by."""
         return algorithm_of(self)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The numbers that the algorithm and the metrics add to the record of every round."""
+        return (*self.algorithm.columns, *self.training.metrics)
 
 
 def add_sections() -> None:

@@ -17,8 +17,7 @@ from pydantic_core import ErrorDetails
 from coterie.errors import ConfigError, ErrorText, Remedy
 from coterie.graphs.table import TOPOLOGIES
 from coterie.runs.algorithms import ALGORITHMS
-from coterie.runs.sections.base import NamedSection
-from coterie.runs.sections.choices import OneOf
+from coterie.runs.sections.base import NamedSection, OneOf
 from coterie.runs.sections.common import CommonSettings
 from coterie.runs.settings.config import RunConfig, contradictions
 from coterie.secagg.protocols import SessionProtocol
@@ -262,9 +261,15 @@ def _tables(config: BaseModel, *, explain: bool, path: str = "", without: Collec
         yield from _tables(section, explain=explain, path=where)
 
 
+def list_choices(field: FieldInfo) -> list[str]:
+    """List the values that a setting may have, if they can be listed."""
+    entries = [choice for kind in get_args(field.annotation) for choice in getattr(kind, "__metadata__", ())]
+    tables = [name for choice in (*field.metadata, *entries) if isinstance(choice, OneOf) for name in choice.names]
+    return tables or [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
+
+
 def _comment(field: FieldInfo) -> Iterator[str]:
-    tables = [name for choice in field.metadata if isinstance(choice, OneOf) for name in choice.names]
-    choices = tables or [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
+    choices = list_choices(field)
     words = f"{field.description}" + (f" ({' | '.join(choices)})" if choices else "")
     for line in textwrap.wrap(words, _WIDTH - 2, break_on_hyphens=False):
         yield f"# {line}"

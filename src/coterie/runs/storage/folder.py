@@ -1,10 +1,11 @@
-"""The folder of a run: what is in it, and how it survives a crash.
+"""The folder of a run: what is in it, the journal of its rounds, and how it survives a crash.
 
 Files that a run needs to continue are replaced as a whole or not at all (:mod:`coterie.files`). Metrics are appended,
 and written to disk before the checkpoint that counts them. So after a crash the checkpoint never counts rounds that are
 missing, and records beyond it are cut off.
 """
 
+import csv
 import hashlib
 import io
 import os
@@ -22,11 +23,10 @@ from coterie.arithmetic import FloatArray
 from coterie.cohorts.ledger import Head
 from coterie.errors import ConfigError, InputError
 from coterie.files import remove_drafts, write_file, write_secret
-from coterie.runs.records.record import RoundRecord, record_type
-from coterie.runs.records.stop import Stop
+from coterie.locks import locked
+from coterie.runs.records.record import RoundRecord, Stop, record_type
 from coterie.runs.settings.config import RunConfig
 from coterie.runs.settings.toml import load_recorded, to_toml
-from coterie.runs.storage.lock import locked
 
 SECRET_BYTES = 32
 _SECRET_DOMAIN = b"coterie clients.secret 1\x00"
@@ -64,11 +64,49 @@ class Checkpoint:
     state: Mapping[str, FloatArray] = field(repr=False)
 
 
+class FolderEntry:
+    """The path of a file or folder that every :class:`RunFolder` may have."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, folder: "RunFolder", _owner: type) -> Path:
+        return folder.path / self._name
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """The folder of one run."""
 
     path: Path
+
+    config_file = FolderEntry("config.toml")
+    """The settings, all of them."""
+    metrics_file = FolderEntry("metrics.jsonl")
+    """A JSON line for each round: the authoritative record."""
+    table_file = FolderEntry("metrics.csv")
+    """The same for spreadsheets."""
+    forecast_file = FolderEntry("forecast.png")
+    """Forecast and truth as a picture, where the tests are time series."""
+    ledger_file = FolderEntry("ledger.sqlite")
+    """Which clients were aggregated together, in all rounds."""
+    memory_file = FolderEntry("clients.sqlite")
+    """The memory of the simulated clients: the roster they trust, and every session they took part in."""
+    roster_file = FolderEntry("roster.msgpack")
+    """The clients and their circles."""
+    secret_file = FolderEntry("clients.secret")
+    """The secret of the simulated clients: their signing keys and their noise are derived from it.
+
+    Whoever has it can remove the noise from every sum: do not publish it with the other files.
+    """
+    checkpoint_file = FolderEntry("checkpoint.safetensors")
+    """What is needed to continue."""
+    model_file = FolderEntry("model.safetensors")
+    """The trained model or models."""
+    report_file = FolderEntry("report.html")
+    """The report for people."""
+    sums_folder = FolderEntry("sums")
+    """What each round revealed, if that is kept: ``ROUND.npy``, the mean update in one row of float32."""
 
     @classmethod
     def create(cls, path: Path | None, config: RunConfig) -> "RunFolder":
@@ -101,69 +139,6 @@ class RunFolder:
         if not folder.config_file.is_file():
             raise ConfigError(f"{path} is not the folder of a run: it has no {folder.config_file.name}")
         return folder
-
-    @property
-    def config_file(self) -> Path:
-        """The settings, all of them."""
-        return self.path / "config.toml"
-
-    @property
-    def metrics_file(self) -> Path:
-        """A JSON line for each round: the authoritative record."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def table_file(self) -> Path:
-        """The same for spreadsheets."""
-        return self.path / "metrics.csv"
-
-    @property
-    def forecast_file(self) -> Path:
-        """Forecast and truth as a picture, where the tests are time series."""
-        return self.path / "forecast.png"
-
-    @property
-    def ledger_file(self) -> Path:
-        """Which clients were aggregated together, in all rounds."""
-        return self.path / "ledger.sqlite"
-
-    @property
-    def memory_file(self) -> Path:
-        """The memory of the simulated clients: the roster they trust, and every session they took part in."""
-        return self.path / "clients.sqlite"
-
-    @property
-    def roster_file(self) -> Path:
-        """The clients and their circles."""
-        return self.path / "roster.msgpack"
-
-    @property
-    def secret_file(self) -> Path:
-        """The secret of the simulated clients: their signing keys and their noise are derived from it.
-
-        Whoever has it can remove the noise from every sum: do not publish it with the other files.
-        """
-        return self.path / "clients.secret"
-
-    @property
-    def checkpoint_file(self) -> Path:
-        """What is needed to continue."""
-        return self.path / "checkpoint.safetensors"
-
-    @property
-    def model_file(self) -> Path:
-        """The trained model or models."""
-        return self.path / "model.safetensors"
-
-    @property
-    def report_file(self) -> Path:
-        """The report for people."""
-        return self.path / "report.html"
-
-    @property
-    def sums_folder(self) -> Path:
-        """What each round revealed, if that is kept: ``ROUND.npy``, the mean update in one row of float32."""
-        return self.path / "sums"
 
     def keep_sum(self, number: int, mean: Sequence[FloatArray]) -> None:
         """Keep what a round revealed; a round that is played again replaces it."""
@@ -213,7 +188,7 @@ class RunFolder:
     def records(self) -> list[RoundRecord]:
         """Read the records of all rounds; a line cut short by a crash ends the list."""
         records: list[RoundRecord] = []
-        kind = record_type(self.config().algorithm.columns)
+        kind = record_type(self.config().columns)
         lines = self.metrics_file.read_bytes().splitlines() if self.metrics_file.exists() else []
         for number, line in enumerate(lines, 1):
             try:
@@ -256,3 +231,40 @@ def checked_records(records: Sequence[RoundRecord], rounds: int, source: Path) -
     if [record.round for record in kept] != list(range(1, rounds + 1)):
         raise InputError(f"{source} does not have the {rounds} rounds that the checkpoint counts")
     return kept
+
+
+class Journal:
+    """``metrics.jsonl`` and ``metrics.csv``; when :meth:`add` returns, the round is on disk."""
+
+    def __init__(self, folder: RunFolder, records: Sequence[RoundRecord]) -> None:
+        """Go on after these records; the rest of the files is cut off."""
+        write_file(folder.metrics_file, b"".join(_line(record) for record in records))
+        self._lines = folder.metrics_file.open("ab")
+        self._table = folder.table_file.open("w", newline="", encoding="utf-8")
+        self._rows = csv.writer(self._table)
+        self._rows.writerow(record_type(folder.config().columns).__struct_fields__)
+        for record in records:
+            self._rows.writerow(_cells(record))
+
+    def add(self, record: RoundRecord) -> None:
+        """Write a round down."""
+        self._lines.write(_line(record))
+        self._lines.flush()
+        os.fsync(self._lines.fileno())
+        self._rows.writerow(_cells(record))
+        self._table.flush()
+
+    def close(self) -> None:
+        """Close the files."""
+        self._lines.close()
+        self._table.close()
+
+
+def _line(record: RoundRecord) -> bytes:
+    return msgspec.json.encode(record) + b"\n"
+
+
+def _cells(record: RoundRecord) -> list[object]:
+    """Return a row of the table, in which lists of clients are counted."""
+    values = [getattr(record, name) for name in record.__struct_fields__]
+    return [len(value) if isinstance(value, tuple) else "" if value is None else value for value in values]

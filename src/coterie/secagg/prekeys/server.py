@@ -34,6 +34,7 @@ from coterie.secagg.prekeys.messages import (
     SurvivorProof,
     SurvivorSignature,
 )
+from coterie.secagg.prekeys.recovery import recover_secrets
 from coterie.secagg.prekeys.steps import ROWS
 from coterie.secagg.prekeys.unmasking import PrekeyView, remove_masks
 from coterie.secagg.steps import Step
@@ -78,6 +79,7 @@ class PrekeyServer(BaseServer):
             MappingProxyType(self._sums),
             self._aggregated,
             MappingProxyType(self._signatures),
+            frozenset(self._revealers),
             MappingProxyType(self._shares),
         )
 
@@ -189,4 +191,6 @@ class PrekeyServer(BaseServer):
         self._revealers.add(holder)
 
     def _close_shares(self) -> Outgoing:
-        return self._finish(remove_masks(self.view(), self._parallel))
+        view = self.view()
+        secrets, self.blame = recover_secrets(view)
+        return self._finish(remove_masks(view, secrets, self._parallel))

@@ -5,12 +5,12 @@ from collections.abc import Collection, Iterator, Mapping
 from flwr.app import ConfigRecordValues, RecordDict
 from flwr.serverapp import Grid
 
-from coterie.deployment.engine import Trip, TripReply
+from coterie.deployment.engine import HELLO, SHOW, STEP, Trip, TripReply
 from coterie.errors import PeerProtocolError
 from coterie.reports.words import one_line
 from coterie.transports.flower.exchange import Exchange, Reply
 from coterie.transports.flower.link import steadily
-from coterie.transports.flower.records import ALTERED, HELLO, SHOW, STEP, header_of, packed, payload_of
+from coterie.transports.flower.records import ALTERED, header_of, packed, payload_of
 
 
 class FlowerCarrier:

@@ -17,7 +17,7 @@ def with_displacement(records: RecordDict, shown: Displacement) -> RecordDict:
     shows = bool(shown.models)
     header = ConfigRecord({"descent": shown.descent, "first": shown.first, "before": shown.before, "shows": shows})
     if not shows:
-        header["task"] = shown.task
+        header["task"], header["configuration"] = shown.task, shown.configuration
     together = RecordDict({**dict(records.items()), DESCENT: header})
     for place, model in enumerate(shown.models[:-1]):
         together[f"{MISSED}{place}"] = ArrayRecord({name: Array(array) for name, array in model.items()})
@@ -39,4 +39,7 @@ def displacement_in(records: RecordDict) -> Displacement | None:
         raise PeerProtocolError(SERVER, "sent a displacement that cannot be read")
     if header.get("shows") is True:
         missed.append(dict(model_of(app_records(records))))
-    return Displacement(descent, first, before, tuple(missed), str(header.get("task", "")))
+    task, configuration = header.get("task", ""), header.get("configuration", b"")
+    if not isinstance(task, str) or not isinstance(configuration, bytes):
+        raise PeerProtocolError(SERVER, "sent a displacement that cannot be read")
+    return Displacement(descent, first, before, tuple(missed), task, configuration)

@@ -8,19 +8,20 @@ from flwr.app import RecordDict
 
 from coterie.deployment.descent import Descent
 from coterie.deployment.engine import TRAIN, Assignment, kind_of
-from coterie.deployment.first_use import task_name
+from coterie.deployment.first_use import configured, task_name
 from coterie.deployment.form import Mean
 from coterie.deployment.reasons import BEHIND
 from coterie.rounds import RoundResult
 from coterie.transports.flower.confined import with_displacement
-from coterie.transports.flower.records import model_of
+from coterie.transports.flower.records import configuration_of, model_of
 
 
 class DescentRounds:
     """Adds a descent's models to what a round works on, and notes who has judged them."""
 
-    def __init__(self, descent: Descent) -> None:
-        self._descent = descent
+    def __init__(self, descent: Descent, varying: Collection[str]) -> None:
+        """Follow a descent; ``varying`` are the configuration keys that may differ between sessions."""
+        self._descent, self._varying = descent, varying
 
     def completed(self, assignment: Assignment, records: RecordDict) -> Assignment:
         """Return an assignment on these records that gets the models once it is known which clients are there."""
@@ -29,7 +30,8 @@ class DescentRounds:
     def _complete(self, assignment: Assignment, records: RecordDict, present: Collection[str]) -> Assignment:
         trains = kind_of(assignment.function) == TRAIN
         if trains:
-            self._descent.note_task(task_name(assignment.function))
+            configuration = configured(configuration_of({}, records, self._varying))
+            self._descent.note_task(task_name(assignment.function), configuration)
         shown = self._descent.show(model_of(records), present) if trains else self._descent.place()
         together = with_displacement(records, shown)
         return replace(assignment, content=together.object_id.encode(), records=together, complete=None)

@@ -16,7 +16,7 @@ from flwr.supercore.run import Run
 
 from coterie.deployment.aggregator import Aggregator, Traffic
 from coterie.deployment.engine import EVALUATE, TRAIN, Assignment, kind_of
-from coterie.deployment.form import Mean, as_whole_numbers
+from coterie.deployment.form import Mean, as_type
 from coterie.deployment.logs import LOGGER
 from coterie.deployment.settings import LONGEST, PrivateSettings
 from coterie.errors import ConfigError, LocalProtocolError
@@ -204,9 +204,8 @@ def with_types(records: RecordDict, types: Mapping[str, np.dtype[Any]]) -> Recor
 
 def _with_type(array: Array, kind: np.dtype[Any] | None) -> Array:
     now = array.numpy()
-    if kind is None or now.dtype == kind:
-        return array
-    return Array(as_whole_numbers(now, kind) if kind.kind in "iu" else np.asarray(now.astype(kind)))
+    typed = as_type(now, kind)
+    return array if typed is now else Array(typed)
 
 
 def _differs(one: Message, other: Message) -> bool:

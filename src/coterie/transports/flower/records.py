@@ -5,6 +5,8 @@ A request carries two records of Coterie beside those of the app: ``coterie`` sa
 sends once, however many nodes it goes to; as a value of a ``ConfigRecord`` they take about three times as long.
 """
 
+import io
+import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -20,22 +22,17 @@ R = TypeVar("R")
 HEADER = "coterie"
 PAYLOAD = "coterie-payload"
 _BYTES = "bytes"
+_NUMPY = "numpy.ndarray"
 
 REFUSED = 6
 """Flower's code for a mod that would not go on."""
 FIRST = "private_mod comes first, as in ClientApp(mods=[private_mod, ...])"
 """Where Coterie has to be in an app."""
 
-HELLO = "hello"
-"""A request that asks a node who it is."""
-STEP = "step"
-"""A request that asks a node for its answer in a session."""
 DESCENT = "coterie-descent"
 """The record that says where the models of a confined descent are in their chain."""
 MISSED = "coterie-missed-"
 """The beginning of the names of records with models that some nodes have missed."""
-SHOW = "show"
-"""A request that shows a node models of a confined descent, and asks for nothing."""
 ALTERED = "altered"
 """In a node's reply to a hello: the request arrived with records that the server did not send."""
 
@@ -85,13 +82,13 @@ def app_records(records: RecordDict) -> RecordDict:
 
 
 class RecordArrays(Mapping[str, NDArray[Any]]):
-    """The arrays of a record by name; each is unpacked when it is asked for, so that a model is not kept twice."""
+    """The arrays of a record by name, to be read and not changed; they share the memory of the record if they can."""
 
     def __init__(self, record: ArrayRecord) -> None:
         self._record = record
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        return self._record[name].numpy()
+        return view_of(self._record[name])
 
     def __contains__(self, name: object) -> bool:
         return name in self._record
@@ -101,6 +98,23 @@ class RecordArrays(Mapping[str, NDArray[Any]]):
 
     def __len__(self) -> int:
         return len(self._record)
+
+
+def view_of(array: Array) -> NDArray[Any]:
+    """Return an array without a copy of its entries, as a model may be as large as all else that a node has in memory.
+
+    What is not in numpy's plain format is left to Flower, with its errors.
+    """
+    data = array.data
+    try:
+        file = io.BytesIO(data)
+        if array.stype == _NUMPY and np.lib.format.read_magic(file) == (1, 0):
+            shape, in_columns, dtype = np.lib.format.read_array_header_1_0(file)
+            if math.prod(shape) and not in_columns and not dtype.hasobject:
+                return np.frombuffer(data, dtype, math.prod(shape), file.tell()).reshape(shape)
+    except ValueError:
+        pass
+    return array.numpy()
 
 
 def model_of(records: RecordDict) -> Arrays:
@@ -129,7 +143,7 @@ def configuration_of(
             yield f"{key!r} of {record!r}", repr((place, value)).encode()
     for record, arrays in received.array_records.items():
         for place, (name, array) in enumerate(arrays.items()):
-            now = array.numpy()
+            now = view_of(array)
             kind = place, now.shape, now.dtype.str, tuple(array.shape), array.dtype
             yield f"array {name!r} of {record!r}", repr(kind).encode()
 

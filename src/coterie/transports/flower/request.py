@@ -1,27 +1,35 @@
-"""A message that Flower delivered to a node, as a request that Coterie answers."""
+"""A message that Flower delivered to a node, as a delivery that Coterie answers."""
 
 from collections.abc import Collection, Iterator
+from contextvars import ContextVar
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, ConfigRecordValues, Context, Error, Message, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 
 from coterie.deployment.displacement import Displacement
-from coterie.deployment.engine import TRAIN, AppReply, Arrays, Hello, NodeRequest, Task, kind_of
+from coterie.deployment.engine import HELLO, TRAIN, AppReply, Arrays, Delivery, Hello, NodeRequest, Task, kind_of
 from coterie.deployment.logs import LOGGER, traced
 from coterie.deployment.node import run_config_digest
 from coterie.deployment.reasons import Reason
 from coterie.deployment.replies import lacking
-from coterie.errors import TrainingError
+from coterie.errors import ConfigError, PeerProtocolError, TrainingError
 from coterie.secagg.messages import SERVER
 from coterie.transports.flower.confined import displacement_in
 from coterie.transports.flower.records import (
+    ALTERED,
+    REFUSED,
     RecordArrays,
     app_records,
     configuration_of,
+    header_of,
     model_of,
+    packed,
     payload_of,
     without_ours,
 )
+
+_answering = ContextVar("answering", default=False)
+"""Whether a mod around this one is answering a message."""
 
 
 class FlowerRequest(NodeRequest):
@@ -55,6 +63,10 @@ class FlowerRequest(NodeRequest):
         """Yield what configures the app's function."""
         return configuration_of(self._context.run_config, self._app, varying)
 
+    def run_configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield the run's configuration."""
+        return configuration_of(self._context.run_config, RecordDict(), varying)
+
     def displacement(self) -> Displacement | None:
         """Return the models of a confined descent."""
         return displacement_in(self._received)
@@ -72,12 +84,14 @@ class FlowerRequest(NodeRequest):
         message = self._message
         ours = message.content
         message.content = _copied(self._app, model)  # an app may change what it is given, and reply with that
+        token = _answering.set(True)
         try:
             reply = self._call_next(message, self._context)
         except Exception as error:  # Flower would send its text to the server, and it may quote data
             LOGGER.warning("the app's function failed:\n%s", traced(error))
             raise TrainingError("the app's function failed") from None
         finally:
+            _answering.reset(token)
             message.content = ours
         if not reply.has_content():
             raise TrainingError("the app's function answered with an error")
@@ -85,18 +99,58 @@ class FlowerRequest(NodeRequest):
         return content
 
 
-def hello_of(message: Message, header: ConfigRecord, context: Context) -> Hello:
-    """Return the question who a node is, as it is in a Flower message."""
-    about = message.metadata
-    return Hello(
-        about.run_id,
-        about.dst_node_id,
-        run_config_digest(context.run_config),
-        prekeys=header.get("prekeys") is True,
-        renew=header.get("renew") is True,
-        rosters=header.get("rosters", []),
-        vouchers=header.get("vouchers", b""),
-    )
+class FlowerDelivery(Delivery[Message]):
+    """A Flower message on a node, and the ClientApp's function behind it."""
+
+    def __init__(self, message: Message, context: Context, call_next: ClientAppCallable) -> None:
+        self._message, self._context, self._call_next = message, context, call_next
+        self.function = message.metadata.message_type
+
+    def kind(self) -> str | None:
+        """Return the kind of request by its header; None if there is no header."""
+        if _answering.get():
+            raise ConfigError("private_mod is listed twice: once in ClientApp(mods=[...]) or at a function is enough")
+        found = header_of(self._message.content) if self._message.has_content() else None
+        return None if found is None else str(found.get("kind"))
+
+    def about(self) -> str:
+        """Return the server's words for the round and the step."""
+        return str(self._header.get("about", ""))
+
+    def hello(self) -> Hello:
+        """Return the question who the node is."""
+        about, header = self._message.metadata, self._header
+        return Hello(
+            about.run_id,
+            about.dst_node_id,
+            run_config_digest(self._context.run_config),
+            prekeys=header.get("prekeys") is True,
+            renew=header.get("renew") is True,
+            rosters=header.get("rosters", []),
+            vouchers=header.get("vouchers", b""),
+        )
+
+    def request(self) -> FlowerRequest:
+        """Return the step of a session."""
+        return FlowerRequest(self._message, self._header, self._context, self._call_next)
+
+    def pass_on(self) -> Message:
+        """Let the app answer."""
+        return self._call_next(self._message, self._context)
+
+    def reply(self, payload: bytes) -> Message:
+        """Return a message with an answer; one to a hello says whether something changed the request."""
+        altered = self._header.get("kind") == HELLO and bool(without_ours(self._message.content))
+        said: dict[str, ConfigRecordValues] = {ALTERED: True} if altered else {}
+        return Message(packed(payload, said), reply_to=self._message)
+
+    def refuse(self, word: str) -> Message:
+        """Return an error with a word."""
+        return Message(Error(REFUSED, word), reply_to=self._message)
+
+    @property
+    def _header(self) -> ConfigRecord:
+        return header_of(self._message.content) or ConfigRecord()
 
 
 def _copied(received: RecordDict, model: Arrays | None) -> RecordDict:
@@ -106,6 +160,8 @@ def _copied(received: RecordDict, model: Arrays | None) -> RecordDict:
     """
     records = RecordDict({key: record.copy() for key, record in received.items()})
     if model is not None:
-        key = next(iter(received.array_records))
+        if len(received.array_records) != 1:  # the app might work on another one
+            raise PeerProtocolError(SERVER, f"sent {len(received.array_records)} models in one request, not 1")
+        (key,) = received.array_records
         records[key] = ArrayRecord({name: Array(array) for name, array in model.items()})
     return records

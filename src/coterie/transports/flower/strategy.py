@@ -8,6 +8,7 @@ looks at single replies is refused when it is wrapped, before anything is sent.
 """
 
 import hashlib
+import logging
 import re
 import secrets
 from collections.abc import Iterable, Mapping
@@ -28,7 +29,7 @@ from coterie.deployment.descent import Descent
 from coterie.deployment.enrolment import Enrolment
 from coterie.deployment.events import Observer
 from coterie.deployment.home import server_home
-from coterie.deployment.logs import LOGGER
+from coterie.deployment.logs import LOGGER, join_log
 from coterie.deployment.reasons import Asked
 from coterie.deployment.recipe import STATISTICS
 from coterie.deployment.settings import (
@@ -44,11 +45,10 @@ from coterie.transports.flower.carrier import FlowerCarrier
 from coterie.transports.flower.checkpoint import StrategyCheckpoint
 from coterie.transports.flower.descent import DescentRounds
 from coterie.transports.flower.grid import PrivateGrid
-from coterie.transports.flower.logs import join_flower_log
 from coterie.transports.flower.recorder import EvaluateFunction, Recorder, beginning, reconfigure
 from coterie.transports.flower.records import FIRST, RecordArrays
 
-join_flower_log()
+join_log(logging.getLogger("flwr"))
 
 _NEED_THE_MEAN = (flower.FedAvg, flower.FedAvgM, flower.FedAdagrad, flower.FedAdam, flower.FedYogi)
 """Strategies whose ``aggregate_train`` uses the weighted mean of the replies and nothing else."""
@@ -186,7 +186,7 @@ class PrivateStrategy(flower.Strategy):
                     _wanted(strategy),
                     initial_arrays,
                     lambda: recorder.number,
-                    DescentRounds(descent) if descent else None,
+                    DescentRounds(descent, self._settings.recipe.varying) if descent else None,
                 )
                 recorder.catch_up(self.grid, timeout)
                 result = strategy.start(

@@ -20,13 +20,13 @@ from coterie.cohorts.ledger import Ledger
 from coterie.deployment.confined import own_place
 from coterie.deployment.confinement import Confinement
 from coterie.deployment.displacement import Displacement
-from coterie.deployment.engine import Arrays, Trip, TripReply
+from coterie.deployment.engine import SHOW, Arrays, Trip, TripReply
 from coterie.deployment.roster_folder import RosterFolder
 from coterie.errors import CarrierError, ConfigError, NothingTrained
 from coterie.transports.flower import PrivateStrategy
 from coterie.transports.flower.carrier import FlowerCarrier
 from coterie.transports.flower.confined import with_displacement
-from coterie.transports.flower.records import DESCENT, MISSED, SHOW, packed
+from coterie.transports.flower.records import DESCENT, MISSED, packed
 
 NODES = len(CENTRES)
 

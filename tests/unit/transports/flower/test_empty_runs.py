@@ -85,7 +85,7 @@ STRUCTURES: dict[str, tuple[Reply, str]] = {
     ),
     "no metrics at all": (
         lambda arrays: RecordDict({"arrays": arrays}),
-        "its app must reply with exactly one ArrayRecord",
+        "its app must reply with exactly one model",
     ),
     "function that raises": (fail, "its app failed"),
 }

@@ -1,30 +1,31 @@
 """Large models: what a node needs in memory beside them, and apps that send adapters only."""
 
+import json
+import os
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
+import pytest
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from tests.support.flower import FakeGrid, FakeNode
 from tests.support.flower_strategies import QUIET
+from tests.support.large_model import DirectNode
 
+from coterie.deployment.recipe import RosterRecipe
 from coterie.transports.flower import PrivateStrategy, private_mod
 
+PROJECT = Path(__file__).parents[4]
 LAYERS, LAYER = 10, 300_000
+LARGE = 50_000_000
 MODEL_BYTES = 4 * LAYERS * LAYER
 MOST_MODELS = 3.0
 """What a node may need beside the model that it received and the app's reply, as a multiple of the model."""
-
-
-class DirectNode(FakeNode):
-    """A node whose messages are not serialised, so that only what Coterie needs is in memory."""
-
-    def answer(self, message: Message) -> Message:
-        about = message.metadata
-        context = Context(about.run_id, about.dst_node_id, dict(self.node_config), RecordDict(), {})
-        return self.app(message, context)
 
 
 def test_a_node_needs_at_most_three_times_the_model_beside_it() -> None:
@@ -55,6 +56,29 @@ def test_a_node_needs_at_most_three_times_the_model_beside_it() -> None:
     assert kept.grid.results[0].value is not None
     assert len(peaks) == 2
     assert 1 < max(peaks) <= MOST_MODELS
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="the peak of a process is measured on Linux only"
+)
+@pytest.mark.parametrize("sizes", [[LARGE], [LARGE // 10] * 10], ids=["one array", "ten arrays"])
+def test_a_model_of_fifty_million_parameters_takes_three_times_its_size_at_most(
+    tmp_path: Path, sizes: list[int]
+) -> None:
+    """Of the whole process, SQLite included, with as many bits as a roster of up to 128 nodes needs by default."""
+    bits = RosterRecipe().quantizer(128).ring.bits
+    precision = next(one for one in range(24, 54) if RosterRecipe(precision=one).quantizer(2).ring.bits == bits)
+    command = [sys.executable, "-m", "tests.support.large_model", str(precision), *map(str, sizes)]
+    environment = {**os.environ, "COTERIE_HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    played = subprocess.run(
+        command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=1800, check=False
+    )
+    assert played.returncode == 0, played.stderr
+    peaks = json.loads(played.stdout.splitlines()[-1])
+    print([f"{peak / 1e6:.0f} MB" for peak in peaks])
+    assert len(peaks) == 2
+    assert 1 < max(peaks) / (4 * LARGE) <= MOST_MODELS
 
 
 def test_an_app_that_sends_adapters_only_trains_them_and_keeps_its_model_at_home() -> None:

@@ -20,6 +20,7 @@ from tests.support.flower import FakeGrid, FakeNode, initial_arrays, make_app, m
 
 from coterie.crypto import signing
 from coterie.crypto.entropy import DeterministicEntropy
+from coterie.deployment.engine import HELLO, STEP
 from coterie.deployment.form import form_under
 from coterie.deployment.node import Node, NodeSettings
 from coterie.deployment.reasons import Reason
@@ -33,7 +34,7 @@ from coterie.secagg.invitation import is_invitation, read_invitation
 from coterie.secagg.prekeys.book import is_book_message
 from coterie.transports.flower import PrivateStrategy, private_mod
 from coterie.transports.flower.mod import PrivateMod
-from coterie.transports.flower.records import HELLO, STEP, header_of, model_of, packed, payload_of, without_ours
+from coterie.transports.flower.records import header_of, model_of, packed, payload_of, without_ours
 
 Answer = Callable[[Message], Message]
 

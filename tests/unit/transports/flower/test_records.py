@@ -1,10 +1,14 @@
+from typing import Literal
+
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coterie.errors import InputError
 from coterie.transports.flower.grid import array_types, with_types
-from coterie.transports.flower.records import RecordArrays, model_of
+from coterie.transports.flower.records import RecordArrays, model_of, view_of
 
 
 def record(**arrays: np.ndarray) -> ArrayRecord:
@@ -37,3 +41,45 @@ def test_arrays_of_a_record_are_a_mapping_in_the_order_of_the_record() -> None:
 def test_a_model_is_one_record(records: RecordDict) -> None:
     with pytest.raises(InputError, match="exactly one ArrayRecord, not"):
         model_of(records)
+
+
+KINDS = ["<f4", ">f4", "<f8", "<i8", "|u1", "|b1"]
+
+
+@given(
+    st.sampled_from(KINDS), st.lists(st.integers(0, 4), max_size=3), st.sampled_from(["C", "F"]), st.integers(0, 2**32)
+)
+def test_a_view_of_an_array_is_what_flower_reads(
+    kind: str, shape: list[int], order: Literal["C", "F"], seed: int
+) -> None:
+    content = np.random.default_rng(seed).integers(0, 2, shape).astype(kind)
+    array = Array(np.asarray(content, order=order))
+    seen, read = view_of(array), array.numpy()
+    assert (seen.dtype, seen.shape) == (read.dtype, read.shape)
+    assert np.array_equal(seen, read)
+
+
+def test_a_view_shares_the_memory_of_its_record_and_cannot_change_it() -> None:
+    array = Array(np.arange(1000.0))
+    seen = view_of(array)
+    assert np.shares_memory(seen, np.frombuffer(array.data, np.uint8))
+    with pytest.raises(ValueError, match="read-only"):
+        seen[0] = 1
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x93NUMPY\x01\x00", b"\x93NUMPY\x09\x00" + bytes(200), b"PK\x03\x04" + bytes(50)]
+)
+def test_what_is_no_array_fails_as_flower_fails(data: bytes) -> None:
+    broken = Array("float32", (2,), "numpy.ndarray", data)
+    with pytest.raises(Exception) as ours:  # noqa: PT011
+        view_of(broken)
+    with pytest.raises(Exception) as theirs:  # noqa: PT011
+        broken.numpy()
+    assert type(ours.value) is type(theirs.value)
+
+
+def test_an_array_that_is_shorter_than_its_header_says_is_refused() -> None:
+    whole = Array(np.arange(10.0))
+    with pytest.raises(ValueError, match=r"cannot reshape|read"):
+        view_of(Array(whole.dtype, whole.shape, whole.stype, whole.data[:-8]))

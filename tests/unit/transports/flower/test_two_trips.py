@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 from flwr.app import Message
 from flwr.serverapp.strategy import FedAvg
@@ -18,13 +20,15 @@ from tests.support.flower_strategies import QUIET
 from coterie.cohorts.database_file import DatabaseFile
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.prekey_stock import PrekeyStock
+from coterie.deployment.events import RoundEvent, StepEvent
 from coterie.deployment.prekey_supply import FILE, MOST_ASKED
 from coterie.deployment.roster_folder import RosterFolder
-from coterie.errors import NothingTrained
+from coterie.errors import Blame, NothingTrained, WrongShares
 from coterie.rounds import RoundResult
-from coterie.secagg.prekeys.messages import PREKEYS
+from coterie.secagg import messages
+from coterie.secagg.prekeys.messages import PREKEYS, SHARE_BYTES, OpenedShares
 from coterie.transports.flower import PrivateStrategy, private_mod
-from coterie.transports.flower.records import header_of, payload_of
+from coterie.transports.flower.records import header_of, packed, payload_of
 
 Answer = Callable[[Message], Message]
 CONTRIBUTE, SURVIVORS, PROOF = 10, 12, 14
@@ -126,6 +130,51 @@ def test_a_session_that_too_many_leave_before_they_sign_has_no_result(home: Path
     assert "5 clients confirmed the survivors; 6 are needed" in result.reason
     with Ledger.inspect(home / "server" / "ledger.sqlite") as ledger:
         assert len(ledger.revealed(1)) == 4  # who signed will answer for no other list, so the row counts
+
+
+# Nodes that lie.
+
+
+def lying(node: int, *, silent: tuple[int, ...] = ()) -> Callable[[Message, Answer], Message | None]:
+    """Return a delivery in which a node reveals made-up shares, and others do not answer to that."""
+
+    def lie(message: Message, answer: Answer) -> Message | None:
+        reply, destination = answer(message), message.metadata.dst_node_id
+        if tag_of(message) != SURVIVORS or destination not in (node, *silent):
+            return reply
+        if destination in silent:
+            return None
+        opened = messages.decode(payload_of(reply.content, "node"), OpenedShares, "node", None)
+        rng = np.random.default_rng(0)
+        wrong = tuple(
+            msgspec.structs.replace(
+                entry, shares=(rng.bytes(SHARE_BYTES - 1) + b"\0") * (len(entry.shares) // SHARE_BYTES)
+            )
+            for entry in opened.dealers
+        )
+        payload = messages.encode(msgspec.structs.replace(opened, dealers=wrong))
+        return Message(packed(payload, header_of(reply.content) or {}), reply_to=message)
+
+    return lie
+
+
+def test_a_node_that_reveals_wrong_shares_does_not_spoil_the_sum_and_is_named(log: pytest.LogCaptureFixture) -> None:
+    events: list[StepEvent | RoundEvent] = []
+    (result,) = play(make_grid(make_app([private_mod]), 8, lying(NODE)), observer=events.append)
+    assert sums([result]) == [8]
+    assert result.blame == Blame((NAME,))
+    assert isinstance(events[-1], RoundEvent)
+    assert events[-1].blamed == (NAME,)
+    assert f"round 1 has a result, but {NAME} dealt or sent wrong shares" in log.text
+    assert f"`coterie roster retire {NAME}`" in log.text
+
+
+def test_a_round_that_wrong_shares_end_says_so_and_names_nobody_without_proof(log: pytest.LogCaptureFixture) -> None:
+    (result,) = play(make_grid(make_app([private_mod]), 4, lying(NODE, silent=(NODE + 1,))))
+    assert isinstance(result.error, WrongShares)
+    assert result.blame == Blame()
+    assert "too few shares are left to prove who dealt or sent wrong ones" in log.text
+    assert "broke the protocol" not in log.text
 
 
 # Prekeys.

@@ -1,0 +1,182 @@
+"""The secrets of a two-trip session, put together from revealed shares, and who is at fault if some are wrong.
+
+Dealers commit to their secrets, not to single shares. So a secret is checked when it is put together, and other sets
+of shares are tried if it does not fit its mark. A share that is not on the polynomial of the others, or is missing from
+an answer, is a *dispute*: the dealer sealed something wrong for the holder, or the holder sent something else than it
+got. The server cannot see which. It can count: suppose that at most f clients break the protocol. Then
+
+* a client in dispute with more than f others is one of them, because at most f of those are;
+* so is a client whose own share of its own secret is wrong;
+* so is a dealer whose secret no set of shares opens, although so many holders answered that t of them are honest.
+
+Whoever is proven is taken out with its disputes, f becomes smaller, and the rest is counted again. f is the number of
+colluders that the terms withstand, and 1 at least. If more than f clients would be at fault, nobody is proven.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+
+import numpy as np
+
+from coterie.crypto import shamir
+from coterie.errors import Blame, ThresholdError, VerificationError, WrongShares
+from coterie.secagg.prekeys import rules
+from coterie.secagg.prekeys.unmasking import PrekeyView, Secrets
+
+MOST_TRIES = 1000
+"""Sets of shares that are tried for one secret, where many holders answered with wrong ones."""
+
+Dispute = tuple[int, int]
+"""The dealer and the holder of a share that does not fit or is missing."""
+
+Held = Mapping[int, bytes]
+"""The shares of one secret that were revealed, by holder."""
+
+
+@dataclass(frozen=True, repr=False)
+class _Opened:
+    """A secret that fits its mark, and the holders whose shares made it."""
+
+    secret: bytes
+    holders: Sequence[int]
+    at_once: bool
+    """Whether it came from the first shares that were tried."""
+
+
+def recover_secrets(view: PrekeyView) -> tuple[Secrets, Blame]:
+    """Return all secrets that the survivor list opens, and who dealt or sent shares that do not fit.
+
+    Raises :class:`WrongShares` if a secret cannot be put together from the answers, and :class:`ThresholdError` if
+    there are too few answers.
+    """
+    book, names = view.book, view.book.terms.clients
+    if len(view.revealers) < book.threshold:
+        shortfall = {names[client]: (len(view.revealers), book.threshold) for client in sorted(view.aggregated)}
+        raise ThresholdError(f"too few shares were revealed to remove the masks of {len(shortfall)} clients", shortfall)
+    shares, disputes = _revealed(view)
+    opened: dict[tuple[int, int], _Opened] = {}
+    failed: list[tuple[int, int]] = []
+    good: Sequence[int] = ()  # holders whose shares fitted before are tried first
+    doubtful = bool(disputes)
+    for (client, place), held in shares.items():
+        found = _open(view, client, place, held, good)
+        if found is None:
+            failed.append((client, place))
+            continue
+        doubtful |= not found.at_once
+        opened[client, place], good = found, found.holders
+    blame = _assign_blame(view, shares, disputes, opened, failed) if failed or doubtful else Blame()
+    if failed:
+        raise WrongShares([names[client] for client in sorted({client for client, _ in failed})], blame)
+    return {secret: found.secret for secret, found in opened.items()}, blame
+
+
+def _revealed(view: PrekeyView) -> tuple[dict[tuple[int, int], Held], set[Dispute]]:
+    """Return the shares of every secret that is to be opened, and disputes about those that are missing."""
+    shares: dict[tuple[int, int], Held] = {}
+    disputes: set[Dispute] = set()
+    for client in sorted(view.aggregated):
+        for place in rules.opened_secrets(view.book, client, view.aggregated):
+            sent = view.shares.get(client, {}).get(place, {})
+            disputes |= {(client, holder) for holder in view.revealers - sent.keys()}
+            shares[client, place] = sent
+    return shares, disputes
+
+
+def _open(view: PrekeyView, client: int, place: int, held: Held, good: Sequence[int]) -> _Opened | None:
+    """Put a secret together from whichever shares make it; None if no set that was tried does."""
+    made = view.contributions[client]
+    mark = (made.seed_mark, *made.key_marks)[place]
+    for number, holders in enumerate(_candidates(held, view.book.threshold, good)):
+        try:
+            secret = shamir.combine([holder + 1 for holder in holders], [held[holder] for holder in holders])
+        except VerificationError:
+            continue
+        if rules.secret_mark(view.book.digest, client, place, secret) == mark:
+            return _Opened(secret, holders, number == 0)
+    return None
+
+
+def _best(held: Held, good: Sequence[int]) -> list[int]:
+    first = [holder for holder in good if holder in held]
+    return first + [holder for holder in sorted(held) if holder not in set(first)]
+
+
+def _candidates(held: Held, threshold: int, good: Sequence[int]) -> Iterator[list[int]]:
+    """Yield sets of ``threshold`` holders: the one that looks best, the one that a decoder finds, then many others."""
+    if len(held) < threshold:
+        return
+    yield _best(held, good)[:threshold]
+    held = _well_formed(held)
+    holders = _best(held, good)
+    if len(holders) < threshold:
+        return
+    try:
+        points = [holder + 1 for holder in holders]
+        wrong = shamir.find_wrong_points(points, [held[holder] for holder in holders], threshold)
+        yield [holder for holder in holders if holder + 1 not in wrong][:threshold]
+    except VerificationError:
+        pass
+    if _all_tried(len(holders), threshold):
+        yield from map(list, combinations(holders, threshold))
+        return
+    rng = np.random.default_rng(0)  # which sets are tried is no secret
+    for _ in range(MOST_TRIES):
+        yield rng.permutation(holders)[:threshold].tolist()
+
+
+def _well_formed(held: Held) -> Held:
+    return {holder: share for holder, share in held.items() if shamir.is_share(share)}
+
+
+def _all_tried(holders: int, threshold: int) -> bool:
+    """Tell whether every set of shares is tried."""
+    return comb(holders, threshold) <= MOST_TRIES
+
+
+def _assign_blame(
+    view: PrekeyView,
+    shares: Mapping[tuple[int, int], Held],
+    disputes: Set[Dispute],
+    opened: Mapping[tuple[int, int], _Opened],
+    failed: Collection[tuple[int, int]],
+) -> Blame:
+    threshold, most, names = view.book.threshold, max(1, view.book.terms.tolerated), view.book.terms.clients
+    found = set(disputes)
+    for (client, place), secret in opened.items():
+        held = _well_formed(shares[client, place])
+        points = [holder + 1 for holder in held]
+        wrong = shamir.wrong_points(points, list(held.values()), [holder + 1 for holder in secret.holders])
+        malformed = shares[client, place].keys() - held.keys()
+        found |= {(client, holder) for holder in malformed | {point - 1 for point in wrong}}
+    dealers = set()
+    if len(view.revealers) - most >= threshold:  # t honest holders answered, and their shares open what was dealt well
+        for client, place in failed:
+            usable = len(_well_formed(shares[client, place]))
+            if _all_tried(usable, threshold) or 2 * most <= usable - threshold:
+                dealers.add(client)
+    proven = prove(found, dealers, most)
+    left = sorted({dispute for dispute in found if proven.isdisjoint(dispute)})
+    return Blame(
+        tuple(names[client] for client in sorted(proven)),
+        tuple((names[dealer], names[holder]) for dealer, holder in left),
+    )
+
+
+def prove(disputes: Collection[Dispute], dealers: Collection[int], most: int) -> frozenset[int]:
+    """Return the clients that must have broken the protocol, if at most so many did; nobody if more did.
+
+    ``dealers`` are at fault whatever the disputes are.
+    """
+    proven = {*dealers, *(dealer for dealer, holder in disputes if dealer == holder)}
+    while len(proven) <= most:
+        left = {frozenset(dispute) for dispute in disputes if proven.isdisjoint(dispute)}
+        counts = Counter(client for dispute in left for client in dispute)
+        more = {client for client, count in counts.items() if count > most - len(proven)}
+        if not more:
+            return frozenset(proven)
+        proven |= more
+    return frozenset()

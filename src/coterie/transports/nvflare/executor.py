@@ -1,0 +1,164 @@
+"""An executor around the one of an app: the app runs when a session asks for its result, which leaves masked.
+
+    PrivateExecutor(ClientAPIExecutor(execution_mode="in_process", task_script_path="client.py"))
+
+It has to get all tasks of the app. Coterie's own have one name (:data:`~.messages.TASK`); all others are refused,
+except for evaluations that the operator allows (:mod:`coterie.deployment.reception`). The node's settings are in its
+folder, ``$COTERIE_HOME/nodes/SITE``. Nothing in a job can change them.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from nvflare.apis.executor import Executor
+from nvflare.apis.fl_constant import EventScope, FedEventHeader, FLContextKey, ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.apis.signal import Signal
+from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
+from nvflare.app_common.utils.fl_model_utils import FLModelUtils
+from nvflare.fuel.utils.config_factory import ConfigFactory
+
+from coterie.deployment.engine import TRAIN, AppReply, Arrays, kind_of
+from coterie.deployment.logs import LOGGER, join_log, quoted, traced
+from coterie.deployment.node import PREFIX
+from coterie.deployment.reasons import Reason
+from coterie.deployment.reception import Reception
+from coterie.deployment.replies import lacking
+from coterie.errors import ConfigError, TrainingError, regarding
+from coterie.transports.nvflare.jobs import keep_installed
+from coterie.transports.nvflare.messages import KEY, Work
+from coterie.transports.nvflare.names import LOG, TASKS, WEIGHT
+from coterie.transports.nvflare.request import SiteApp, TaskDelivery
+
+join_log(LOG)
+
+_OUT, _IN = "out", "in"
+_CONFIG = "config_fed_client.json"  # or another of the formats that NVFlare reads
+
+_STREAMER = "JobLogStreamer"
+_STREAMED = (
+    "NVFlare sends a log of this site to the server, and errors of an app may quote data: set allow_log_streaming to "
+    "false in local/resources.json"
+)
+
+
+class PrivateExecutor(Executor):
+    """Answers for this node in sessions of secure aggregation, with an app's executor behind it."""
+
+    def __init__(self, executor: Executor) -> None:
+        """Wrap the executor of an app, which trains on the task ``train`` and evaluates on ``validate``.
+
+        NVFlare tells it all events, as it builds both from the job's configuration.
+        """
+        super().__init__()
+        if not isinstance(executor, Executor) or isinstance(executor, PrivateExecutor):
+            raise ConfigError("PrivateExecutor wraps the executor of an app, once")
+        self.executor = executor
+        self._reception = Reception()
+        self._site_app: SiteApp | None = None
+        self._kept: set[str] = set()
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """Keep federated events here: NVFlare sends them to the server beside the tasks, with metrics of this site.
+
+        NVFlare's own sender comes after the components of a job, and sends nothing that came in.
+        """
+        if fl_ctx.get_prop(FLContextKey.EVENT_SCOPE) == EventScope.FEDERATION:
+            data = fl_ctx.get_prop(FLContextKey.EVENT_DATA)
+            if isinstance(data, Shareable) and data.get_header(FedEventHeader.DIRECTION, _OUT) == _OUT:
+                data.set_header(FedEventHeader.DIRECTION, _IN)
+                if event_type not in self._kept:
+                    self._kept.add(event_type)
+                    LOGGER.info("events %s stay on this site: they would not be protected", quoted(event_type))
+        super().handle_event(event_type, fl_ctx)
+
+    def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
+        """Answer a task, or refuse it."""
+        site = fl_ctx.get_identity_name()
+
+        def run(function: str, arrays: Arrays, work: Work) -> AppReply:
+            return self._run(function, arrays, work, fl_ctx, abort_signal)
+
+        delivery = TaskDelivery(task_name, shareable.get(KEY), site, lambda: self._read_app(fl_ctx), run)
+        answer = self._reception.receive({f"{PREFIX}name": site}, delivery)
+        if delivery.passed:
+            return self.executor.execute(task_name, shareable, fl_ctx, abort_signal)
+        reply = make_reply(ReturnCode.OK)
+        reply[KEY] = answer
+        return reply
+
+    def requires_materialized_task_result(self, _task_name: str) -> bool:
+        """Tell an executor with a process of its own that its result is used here, and not sent as it is."""
+        return True
+
+    def add_to_fed_job(self, job: Any, ctx: Any, **more: Any) -> None:  # noqa: ANN401 - NVFlare has no types
+        """Add the executor to a job, for all tasks."""
+        job.check_kwargs(args_to_check=more, args_expected={"tasks": False})
+        job.add_executor(obj=self, tasks=["*"], ctx=ctx)
+        keep_installed(job)
+
+    def _read_app(self, fl_ctx: FLContext) -> SiteApp:
+        """Return the app of this job, as it came to this site."""
+        if self._site_app is None:
+            workspace, job = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT), fl_ctx.get_job_id()
+            with regarding(Reason.SETTINGS):
+                folders = workspace.get_app_config_dir(job), workspace.get_app_custom_dir(job)
+                self._site_app = read_app(*map(Path, folders))
+        return self._site_app
+
+    def _run(self, function: str, arrays: Arrays, work: Work, fl_ctx: FLContext, abort_signal: Signal) -> AppReply:
+        """Run the app's executor on a model."""
+        model = FLModel(params_type=ParamsType.FULL, params=dict(arrays), meta=work.entries())
+        model.start_round, model.current_round, model.total_rounds = work.rounds
+        task, given = TASKS.get(kind_of(function), function), FLModelUtils.to_shareable(model)
+        try:
+            reply = self.executor.execute(task, given, fl_ctx, abort_signal)
+            result = FLModelUtils.from_shareable(reply) if reply.get_return_code() == ReturnCode.OK else None
+        except Exception as error:  # its text may quote data
+            LOGGER.warning("the app's executor failed:\n%s", traced(error))
+            raise TrainingError("the app's executor failed") from None
+        if result is None:
+            raise TrainingError("the app's executor answered with an error")
+        return read_result(result, work, trains=kind_of(function) == TRAIN)
+
+
+def read_result(result: FLModel, work: Work, *, trains: bool) -> AppReply:
+    """Return the model and the metrics of an app's result; a difference is added to the model it is about."""
+    found: Mapping[str, Any] = result.params or {}
+    if trains and (not isinstance(found, dict) or not all(isinstance(value, np.ndarray) for value in found.values())):
+        raise lacking(Reason.RECORDS, "the app must return numpy arrays by name: set server_expected_format to numpy")
+    arrays: Arrays = found if trains else {}
+    if trains and result.params_type == ParamsType.DIFF:
+        before = work.arrays()
+        arrays = {name: _moved(before.get(name), change) for name, change in found.items()}
+    weight = (result.meta or {}).get(WEIGHT, 1)  # as in NVFlare's own average
+    measured = {**(result.metrics or {}), WEIGHT: weight}
+    return AppReply(
+        arrays, {name: value.item() if isinstance(value, np.generic) else value for name, value in measured.items()}
+    )
+
+
+def _moved(before: NDArray[Any] | None, change: NDArray[Any]) -> NDArray[Any]:
+    """Return an array moved by a change; a change that does not fit is returned as it is, and found out later."""
+    return change if before is None or before.shape != change.shape else np.asarray(before + change)
+
+
+def read_app(config: Path, custom: Path) -> SiteApp:
+    """Read the app of a job from its folders."""
+    loaded = ConfigFactory.load_config(_CONFIG, search_dirs=[str(config)])
+    if loaded is None:
+        raise ConfigError(f"{config} has no {_CONFIG}: the app of this job cannot be read")
+    described: dict[str, Any] = json.loads(json.dumps(loaded.to_dict()))
+    components = described.get("components", [])
+    described["components"] = [one for one in components if _STREAMER not in one.get("path", "")]
+    if len(described["components"]) < len(components):  # each site decides on it, so it is no part of the app
+        LOGGER.warning(_STREAMED)
+    files = sorted(path for path in custom.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    code = {str(path.relative_to(custom)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return SiteApp(described, code)

@@ -1,0 +1,34 @@
+"""A filter for the policy of a site, which its operator sets and no job can change.
+
+In ``local/privacy.json`` of the site::
+
+    {"default_scope": "coterie",
+     "scopes": [{"name": "coterie",
+                 "task_result_filters": [{"path": "coterie.transports.nvflare.filters.PrivateResults"}]}]}
+
+A job whose executor is not a :class:`~.executor.PrivateExecutor` then sends nothing. That is worth something only if
+jobs may not bring code of their own (NVFlare's right ``byoc``): code can send what it wants in any form.
+"""
+
+from nvflare.apis.filter import ContentBlockedException, Filter
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import ReservedHeaderKey, Shareable
+
+from coterie.errors import PeerProtocolError
+from coterie.transports.nvflare.messages import KEY, Answer, decode
+
+
+class PrivateResults(Filter):
+    """Blocks every result of a task that is not an answer of Coterie, or an error without content."""
+
+    def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
+        """Return a result as it is, or block it."""
+        content = set(shareable) - {ReservedHeaderKey.HEADERS}
+        try:
+            if content and content != {KEY}:
+                raise PeerProtocolError("this job", "answers with more than Coterie's message")
+            if content:
+                decode(shareable[KEY], Answer, "this job")
+        except PeerProtocolError as error:
+            raise ContentBlockedException(f"{error}: the policy of this site lets only Coterie's answers out") from None
+        return shareable

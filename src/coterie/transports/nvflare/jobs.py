@@ -1,0 +1,12 @@
+"""Job descriptions of NVFlare, which bring an app's code to the sites."""
+
+from typing import Any
+
+_PACKAGE = "coterie"
+
+
+def keep_installed(job: Any) -> None:  # noqa: ANN401 - NVFlare has no types
+    """Leave Coterie out of a job. Every site has it installed, and one that comes with a job would take its place."""
+    packages = list(job.job.app_packages)
+    if _PACKAGE not in packages:
+        job.set_app_packages([*packages, _PACKAGE])

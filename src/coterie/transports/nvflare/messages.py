@@ -1,0 +1,137 @@
+"""Coterie's messages over NVFlare, as bytes: what a task asks of a node, what a node answers, and what an app works on.
+
+NVFlare sends dictionaries of many kinds of objects. Coterie puts one value into them, bytes of a type that is declared
+here. So both sides name what an app works on by a digest of the same bytes, and a filter cannot change one entry of it.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from coterie.deployment.array_bytes import pack_arrays, unpack_arrays
+from coterie.deployment.engine import Arrays
+from coterie.errors import ConfigError, PeerProtocolError
+from coterie.secagg.messages import SERVER
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+TASK = "coterie"
+"""The name of Coterie's tasks in NVFlare, whatever the app's own task is."""
+KEY = "coterie"
+"""The key of Coterie's bytes in a task's data and in its result."""
+
+
+class NodeMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What the server asks of a node."""
+
+    kind: str
+    run: int
+    function: str
+    group: str
+    created_at: float
+    seconds: float
+    """When it was made, and how long the server waits, by the server's clock."""
+    payload: bytes = b""
+    work: bytes = b""
+    """A :class:`Work`; empty in steps that do not need the app."""
+    about: str = ""
+    notice: str = ""
+    prekeys: bool = False
+    renew: bool = False
+    rosters: tuple[bytes, ...] = ()
+    vouchers: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"<NodeMessage {self.kind}>"
+
+
+class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a node answers: a payload, or a word of :class:`~coterie.deployment.reasons.Reason`."""
+
+    payload: bytes = b""
+    refusal: str | None = None
+
+    def __repr__(self) -> str:
+        return "<Answer>"
+
+
+class Rounds(NamedTuple):
+    """The numbers of rounds in an ``FLModel``, each None if NVFlare has none."""
+
+    start: int | None = None
+    current: int | None = None
+    total: int | None = None
+
+
+class Work(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What an app works on: the content of an ``FLModel``."""
+
+    model: bytes
+    """The arrays, as :func:`~coterie.deployment.array_bytes.pack_arrays` makes them."""
+    meta: bytes = b"{}"
+    """The entries of ``FLModel.meta`` as JSON, in their order."""
+    rounds: Rounds = Rounds()
+
+    @classmethod
+    def of(cls, arrays: Arrays, meta: dict[str, Any], rounds: Rounds) -> "Work":
+        """Describe the work on a model."""
+        try:
+            encoded = msgspec.json.encode(meta)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"FLModel.meta has an entry that cannot be sent to nodes as JSON: {error}") from None
+        return cls(pack_arrays(arrays), encoded, rounds)
+
+    def arrays(self) -> Arrays:
+        """Return the model."""
+        return unpack_arrays(self.model)
+
+    def entries(self) -> dict[str, Any]:
+        """Return the entries of ``FLModel.meta``."""
+        try:
+            return msgspec.json.decode(self.meta, type=dict[str, Any])
+        except ValueError:
+            raise PeerProtocolError(SERVER, "sent a description of the work that cannot be read") from None
+
+    def to_bytes(self) -> bytes:
+        """Encode the work."""
+        return msgspec.msgpack.encode(self)
+
+
+def encode(message: NodeMessage | Answer) -> bytes:
+    """Encode a message."""
+    return msgspec.msgpack.encode(message)
+
+
+def decode(data: object, kind: type[S], sender: str) -> S:
+    """Read a message of this type; a :class:`PeerProtocolError` blames its sender."""
+    try:
+        if not isinstance(data, bytes):
+            raise ValueError("not bytes")
+        return msgspec.msgpack.decode(data, type=kind)
+    except ValueError:
+        raise PeerProtocolError(sender, f"sent something that is not a message of Coterie ({kind.__name__})") from None
+
+
+def name_of(work: bytes) -> bytes:
+    """Return the name of what an app works on: equal names, equal work."""
+    return hashlib.sha256(work).digest()
+
+
+def node_number(site: str) -> int:
+    """Return the number of a site. NVFlare has names only, and both sides compute the number from the name."""
+    return int.from_bytes(hashlib.sha256(site.encode()).digest()[:8]) >> 1
+
+
+def flattened(value: object, path: str = "", varying: Collection[str] = ()) -> Iterator[tuple[str, bytes]]:
+    """Yield the leaves of a configuration by their paths, except for keys that may vary."""
+    children: list[tuple[str, object]] = []
+    if isinstance(value, dict):
+        children = [(str(key), child) for key, child in value.items() if key not in varying]
+    elif isinstance(value, list):
+        children = [(str(place), child) for place, child in enumerate(value)]
+    if not children:
+        yield path, repr(value).encode()
+    for key, child in children:
+        yield from flattened(child, f"{path}.{key}" if path else key, varying)

@@ -1,0 +1,20 @@
+"""A running explorer for tests."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from coterie.explorer.server import ExplorerServer
+
+
+@contextmanager
+def running_explorer() -> Iterator[ExplorerServer]:
+    """Serve the page on a free port of the loopback address."""
+    with ExplorerServer() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,1 @@
+from tests.support.homes import home as home

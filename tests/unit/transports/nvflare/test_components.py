@@ -1,0 +1,328 @@
+"""The components that a job of NVFlare is made of, with NVFlare itself and without its network."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("nvflare", reason="needs coterie[nvflare]")
+
+from nvflare.apis.client import Client
+from nvflare.apis.controller_spec import ClientTask, Task
+from nvflare.apis.executor import Executor
+from nvflare.apis.filter import ContentBlockedException
+from nvflare.apis.fl_constant import EventScope, FLContextKey, ReturnCode
+from nvflare.apis.fl_context import FLContext, FLContextManager
+from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.apis.signal import Signal
+from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
+from nvflare.app_common.utils.fl_model_utils import FLModelUtils
+from nvflare.app_common.workflows.model_controller import ModelController
+from nvflare.job_config.api import FedJob
+from nvflare.job_config.script_runner import ScriptRunner
+from nvflare.private.event import fire_event
+from nvflare.private.fed.app.fl_conf import create_privacy_manager
+from nvflare.widgets.fed_event import FedEventRunner
+
+from coterie.cohorts.ledger import Ledger
+from coterie.deployment.home import server_home
+from coterie.errors import ConfigError, NothingTrained
+from coterie.transports.nvflare import PrivateExecutor, PrivateFedAvg, PrivateRounds, PrivateRunner
+from coterie.transports.nvflare.executor import read_app
+from coterie.transports.nvflare.filters import PrivateResults
+from coterie.transports.nvflare.messages import KEY, Answer, decode, encode
+
+POLICY = """
+{"default_scope": "coterie",
+ "scopes": [{"name": "coterie",
+             "task_result_filters": [{"path": "coterie.transports.nvflare.filters.PrivateResults"}]}]}
+"""
+UNSET: dict[str, Any] = {"aggregation_weights": {}}  # NVFlare writes it in any case
+SITES = [f"site-{number}" for number in range(1, 5)]
+Reply = Callable[[str, FLModel], Shareable]
+"""What the app of a site returns for a model."""
+
+
+class App(Executor):
+    """An app's executor."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__()
+        self.reply = reply
+        self.seen: list[tuple[str, Any, dict[str, Any]]] = []
+
+    def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
+        model = FLModelUtils.from_shareable(shareable)
+        self.seen.append((task_name, model.current_round, dict(model.meta)))
+        return self.reply(fl_ctx.get_identity_name(), model)
+
+
+class Engine:
+    """What components need of NVFlare's engine."""
+
+    def get_clients(self) -> list[Client]:
+        return [Client(site, "token") for site in SITES]
+
+    def fire_event(self, event: str, ctx: FLContext) -> None:
+        pass
+
+    def get_component(self, _name: str) -> None:
+        return None
+
+
+def context(site: str, folder: Path) -> FLContext:
+    ctx = FLContextManager(engine=Engine(), identity_name=site, job_id="job").new_context()
+    config = folder / "config"
+    config.mkdir(exist_ok=True)
+    (config / "config_fed_client.json").write_text(json.dumps({"executors": [{"args": {"rate": 0.1}}]}))
+    (folder / "custom").mkdir(exist_ok=True)
+    (folder / "custom" / "client.py").write_text("pass")
+    folders = SimpleNamespace(
+        get_app_config_dir=lambda _job: str(config), get_app_custom_dir=lambda _job: str(folder / "custom")
+    )
+    ctx.set_prop(FLContextKey.WORKSPACE_OBJECT, folders, private=True)
+    return ctx
+
+
+class Communicator:
+    """NVFlare's communicator: it hands tasks to the executors of sites at once."""
+
+    def __init__(self, executors: dict[str, PrivateExecutor], folder: Path) -> None:
+        self.executors, self.folder = executors, folder
+
+    def send(self, task: Task, _ctx: FLContext, targets: list[str], *_more: object) -> None:
+        (site,) = targets
+        client_task = ClientTask(Client(site, "token"), task)
+        client_task.result = self.executors[site].execute(task.name, task.data, context(site, self.folder), Signal())
+        task.result_received_cb(client_task=client_task, fl_ctx=_ctx)
+
+    def cancel_task(self, *_task: object) -> None:
+        pass
+
+    def get_num_standing_tasks(self) -> int:
+        return 0
+
+    def get_client_disconnect_time(self, _site: str) -> None:
+        return None
+
+
+def moved(site: str, model: FLModel, **changes: Any) -> Shareable:  # noqa: ANN401
+    step = np.float32(int(site[-1]) / 8)
+    params = {name: array + step.astype(array.dtype) for name, array in model.params.items()}
+    result = {"params": params, "meta": {"NUM_STEPS_CURRENT_ROUND": 1}, "metrics": {"loss": 1.5}, **changes}
+    return FLModelUtils.to_shareable(FLModel(**result))
+
+
+def controller(
+    reply: Reply,
+    folder: Path,
+    more: Mapping[str, Any] | None = None,
+    **private: Any,  # noqa: ANN401
+) -> tuple[PrivateFedAvg, dict[str, App]]:
+    """Return a controller and the apps of its sites, with more arguments and settings of Coterie."""
+    model = {"w": np.zeros(3, np.float32), "count": np.array([5])}
+    given = {"num_clients": 4, "num_rounds": 2, "persistor_id": "", "save_filename": ""}
+    settings = {"most_examples": 1, **private}
+    made = PrivateFedAvg(**{**given, "model": model, "private": settings, **(more or {})})
+    saved: list[FLModel] = []
+    made.save_model = saved.append
+    made.saved = saved
+    return made, connect(made, reply, folder)
+
+
+def connect(run: PrivateRounds, reply: Reply, folder: Path) -> dict[str, App]:
+    """Connect a controller with sites, and return their apps."""
+    apps = {site: App(reply) for site in SITES}
+    run.communicator = Communicator({site: PrivateExecutor(app) for site, app in apps.items()}, folder)
+    run.engine, run.fl_ctx, run.abort_signal = Engine(), context("server", folder), Signal()
+    return apps
+
+
+def test_fedavg_runs_as_it_is_over_means(home: Path, tmp_path: Path) -> None:
+    run, apps = controller(moved, tmp_path, train_metrics={"loss": (0, 3)})
+    run.run()
+    last = run.saved[-1]
+    assert np.allclose(last.params["w"], 2 * 2.5 / 8, atol=1e-5)
+    assert last.metrics is not None
+    assert last.metrics["loss"] == pytest.approx(1.5, abs=1e-3)
+    assert [(task, number) for task, number, _ in apps["site-1"].seen] == [("train", 0), ("train", 1)]
+    assert all("nr_aggregated" not in meta for _, _, meta in apps["site-1"].seen)
+    with Ledger.open(server_home() / "ledger.sqlite") as ledger:
+        assert [set(ledger.revealed(number)) for number in (1, 2)] == [set(SITES)] * 2
+
+
+def test_a_difference_is_the_same_as_the_whole_model(home: Path, tmp_path: Path) -> None:
+    def difference(site: str, model: FLModel) -> Shareable:
+        step = np.float32(int(site[-1]) / 8)
+        params = {name: np.zeros_like(array) + step.astype(array.dtype) for name, array in model.params.items()}
+        return moved(site, model, params=params, params_type=ParamsType.DIFF)
+
+    run, _ = controller(difference, tmp_path)
+    run.run()
+    assert np.allclose(run.saved[-1].params["w"], 2 * 2.5 / 8, atol=1e-5)
+
+
+def test_a_mean_without_a_result_leaves_the_model_and_ends_the_run_in_time(home: Path, tmp_path: Path) -> None:
+    run, _ = controller(lambda *_: make_reply(ReturnCode.EXECUTION_EXCEPTION), tmp_path, empty_rounds=2)
+    with pytest.raises(NothingTrained, match="its app failed"):
+        run.run()
+    assert np.array_equal(run.saved[-1].params["w"], np.zeros(3))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"params": {"w": [1.0, 2.0, 3.0]}}, "exactly one model"),
+        ({"params": {"w": np.zeros(3, np.float32)}}, "lacks the array 'count'"),
+        ({"params": {"w": np.zeros(2, np.float32), "count": np.array([5])}}, "in another shape"),
+        ({"metrics": {}}, "lacks the metric 'loss'"),
+        ({"meta": {"NUM_STEPS_CURRENT_ROUND": "many"}}, "lacks the number 'NUM_STEPS_CURRENT_ROUND'"),
+    ],
+)
+def test_the_server_is_told_what_a_result_lacks(
+    changes: dict[str, Any], reason: str, home: Path, tmp_path: Path
+) -> None:
+    run, _ = controller(
+        lambda site, model: moved(site, model, **changes),
+        tmp_path,
+        train_metrics={"loss": (0, 3)},
+        empty_rounds=1,
+    )
+    with pytest.raises(NothingTrained, match=reason):
+        run.run()
+
+
+def test_numbers_of_numpy_are_numbers_and_a_missing_number_of_steps_is_one(home: Path, tmp_path: Path) -> None:
+    run, _ = controller(
+        lambda site, model: moved(site, model, meta={}, metrics={"loss": np.float32(0.5)}),
+        tmp_path,
+        train_metrics={"loss": (0, 3)},
+    )
+    run.run()
+    assert run.saved[-1].metrics["loss"] == pytest.approx(0.5, abs=1e-3)
+
+
+class Evaluation(ModelController):
+    """A controller of somebody's own, which evaluates a model once."""
+
+    def run(self) -> None:
+        model = FLModel(params={"w": np.zeros(3, np.float32)}, current_round=0)
+        self.found = self.send_model_and_wait("validate", model)
+
+
+class PrivateEvaluation(PrivateRounds, Evaluation):
+    pass
+
+
+def test_a_controller_of_ones_own_may_evaluate_in_a_session(home: Path, tmp_path: Path) -> None:
+    run = PrivateEvaluation(private={"evaluate_metrics": {"loss": [0, 3]}, "most_examples": 1})
+    apps = connect(run, moved, tmp_path)
+    run.run()
+    assert run.found[0].metrics["loss"] == pytest.approx(1.5, abs=1e-3)
+    assert apps["site-2"].seen == [("validate", 0, {})]
+
+
+def test_tasks_that_cannot_be_summed_and_settings_that_cannot_work_are_named(home: Path, tmp_path: Path) -> None:
+    run, _ = controller(moved, tmp_path, {"task_name": "submit_model"})
+    with pytest.raises(ConfigError, match="'submit_model' cannot be summed"):
+        run.run()
+    with pytest.raises(ConfigError, match="aggregation_weights"):
+        controller(moved, tmp_path, {"aggregation_weights": {"site-1": 2.0}})
+    with pytest.raises(ConfigError, match="privacy"):
+        controller(moved, tmp_path, privacy=0)
+    with pytest.raises(ConfigError, match="secrecy: no such setting; there are clip, clips, cohort"):
+        controller(moved, tmp_path, secrecy=2)
+    with pytest.raises(ConfigError, match="numpy arrays"):
+        controller(moved, tmp_path, {"model": {"w": [1.0]}})[0].run()
+    with pytest.raises(ConfigError, match="once"):
+        PrivateExecutor(PrivateExecutor(App(moved)))
+
+
+def test_a_site_refuses_tasks_of_the_apps_own(home: Path, tmp_path: Path) -> None:
+    app = App(moved)
+    plain = FLModelUtils.to_shareable(FLModel(params={"w": np.zeros(3)}))
+    answer = PrivateExecutor(app).execute("train", plain, context("site-1", tmp_path), Signal())
+    assert decode(answer[KEY], Answer, "site-1").refusal == "plain"
+    assert app.seen == []
+
+
+def test_metrics_that_an_app_logs_stay_on_its_site(home: Path, tmp_path: Path) -> None:
+    class Sender(FedEventRunner):
+        def __init__(self) -> None:
+            super().__init__()
+            self.sent: list[Shareable] = []
+
+        def fire_and_forget_request(self, request: Shareable, *_more: object, **_named: object) -> None:
+            self.sent.append(request)
+
+    def fire(*handlers: Any) -> int:  # noqa: ANN401
+        sender, ctx = Sender(), context("site-1", tmp_path)
+        ctx.set_prop(FLContextKey.EVENT_SCOPE, EventScope.FEDERATION, private=True, sticky=False)
+        ctx.set_prop(FLContextKey.EVENT_DATA, Shareable({"train_loss": 0.3}), private=True, sticky=False)
+        fire_event("fed.analytix_log_stats", [*handlers, sender], ctx)
+        return len(sender.sent)
+
+    assert fire(App(moved)) == 1  # without Coterie they leave
+    assert fire(PrivateExecutor(App(moved)), App(moved)) == 0
+
+
+def test_the_policy_of_a_site_lets_only_coteries_answers_out(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "privacy.json").write_text(POLICY)
+    site = SimpleNamespace(get_site_privacy_file_path=lambda: str(tmp_path / "privacy.json"))
+    (policy,) = create_privacy_manager(site, names_only=False).get_scope(None).task_result_filters["out"]
+    assert isinstance(policy, PrivateResults)
+    ctx = context("site-1", tmp_path)
+    answer = Shareable({KEY: encode(Answer(b"masked"))})
+    assert policy.process(answer, ctx) is answer
+    assert policy.process(make_reply(ReturnCode.EXECUTION_EXCEPTION), ctx)
+    plain = FLModelUtils.to_shareable(FLModel(params={"w": np.zeros(3)}))
+    for blocked in (plain, Shareable({KEY: b"\xc1"}), Shareable({KEY: answer[KEY], "model": 1})):
+        with pytest.raises(ContentBlockedException, match="policy of this site"):
+            policy.process(blocked, ctx)
+
+
+def test_a_job_description_has_coteries_components_and_none_of_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("client.py").write_text("import coterie.errors\n")
+    job = FedJob(name="moves", min_clients=2)
+    private = {"privacy": 3, "train_metrics": {"loss": [0, 3]}}
+    job.to_server(PrivateFedAvg(num_clients=4, num_rounds=2, private=private, train_timeout=60))
+    job.to_clients(PrivateRunner(ScriptRunner(script="client.py", script_args="--rate 0.1")))
+    job.export_job(str(tmp_path / "jobs"))
+    (app,) = (path for path in (tmp_path / "jobs" / "moves").iterdir() if path.is_dir())
+    (workflow,) = json.loads((app / "config" / "config_fed_server.json").read_text())["workflows"]
+    assert workflow["path"] == "coterie.transports.nvflare.controller.PrivateFedAvg"
+    assert workflow["args"] == {"num_clients": 4, "num_rounds": 2, "private": private, "train_timeout": 60, **UNSET}
+    (outer,) = json.loads((app / "config" / "config_fed_client.json").read_text())["executors"]
+    assert outer["tasks"] == ["*"]
+    assert outer["executor"]["path"] == "coterie.transports.nvflare.executor.PrivateExecutor"
+    inner = outer["executor"]["args"]["executor"]
+    assert inner["path"].endswith("ClientAPIExecutor")
+    assert inner["args"]["task_script_args"] == "--rate 0.1"
+    assert sorted(path.name for path in (app / "custom").rglob("*.py")) == ["client.py"]
+
+
+def test_a_site_whose_log_is_sent_to_the_server_has_the_same_app_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    described: dict[str, Any] = {"executors": [{"args": {"rate": 0.1}}], "components": [{"id": "a", "path": "b.C"}]}
+    file = tmp_path / "config_fed_client.json"
+    file.write_text(json.dumps(described))
+    plain = read_app(tmp_path, tmp_path / "custom")
+    assert plain.config == described
+    assert "allow_log_streaming" not in caplog.text
+    streamer = {"id": "auto_log_streamer", "path": "nvflare.app_common.logging.job_log_streamer.JobLogStreamer"}
+    file.write_text(json.dumps({**described, "components": [*described["components"], streamer]}))
+    assert read_app(tmp_path, tmp_path / "custom").digest == plain.digest
+    assert "set allow_log_streaming to false" in caplog.text
+    file.write_text(json.dumps({**described, "executors": []}))
+    assert read_app(tmp_path, tmp_path / "custom").digest != plain.digest
+    file.unlink()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_app(tmp_path, tmp_path / "custom")

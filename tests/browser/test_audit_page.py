@@ -1,14 +1,18 @@
 """The audit's page in a real browser: plots are drawn, nobody complains, and nothing leaves the machine."""
 
+import base64
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from coterie.auditing.answers import Questions
 from coterie.auditing.auditor import audit
 from coterie.auditing.logs import Participation, UnusedLine
 from coterie.auditing.page import audit_page
+from coterie.auditing.summary import summary_page
 from coterie.auditing.verdict import Requirement
 
 if TYPE_CHECKING:
@@ -132,3 +136,26 @@ def test_it_follows_the_scheme_the_width_and_the_paper(page: "Page", exposed: Pa
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     page.wait_for(f"{line} !== '{light}'")
     assert page.complaints == []
+
+
+@pytest.mark.parametrize("paper", [(8.27, 11.69), (8.5, 11)])
+def test_the_summary_prints_on_one_sheet(page: "Page", tmp_path: Path, paper: tuple[float, float]) -> None:
+    """The longest page that there is: exposed clients with long names, a requirement, and all questions."""
+    generator = np.random.default_rng(3)
+    matrix = np.zeros((40, 12), dtype=np.uint8)
+    for row in matrix:
+        row[generator.choice(12, 4, replace=False)] = 1
+    names = [f"the very long name of a hospital with many words, number {number}" for number in range(12)]
+    log = Participation.from_matrix(matrix, names)
+    report = audit(log, weak_budget_seconds=0)
+    answers = Questions(tuple(names[:2]), 3, forecast=True, circles=4).answer(log, report)
+    source = "participation-of-the-whole-year-with-a-long-name.csv"
+    text = summary_page(report, log, source, Requirement(3), answers, {"--where": ["status=aggregated"] * 5})
+    (tmp_path / "summary.html").write_text(text, encoding="utf-8")
+    page.call("Page.navigate", url=(tmp_path / "summary.html").as_uri())
+    page.wait_for("document.readyState === 'complete' && document.title.startsWith('Privacy audit')")
+    width, height = paper
+    printed = page.call("Page.printToPDF", paperWidth=width, paperHeight=height, preferCSSPageSize=False)
+    pages = re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed["data"]))
+    assert len(pages) == 1
+    assert not page.evaluate(POOR_CONTRAST)

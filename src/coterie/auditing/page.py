@@ -1,6 +1,6 @@
 """The page of ``coterie audit --html``: verdict, plots, and the proof of every exposure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -45,10 +45,12 @@ def audit_page(
     witnesses: int | None = None,
     options: Mapping[str, Any] | None = None,
     promise: str = "",
+    answers: Sequence[tuple[str, str]] = (),
 ) -> str:
     """Return a self-contained HTML page on ``report``, the audit of ``participation`` from ``source``.
 
     ``options`` are the options of the audit. ``promise`` describes what a run promises by its settings.
+    ``answers`` are further answers, each a title and a text.
     """
     figures, captions = {}, {}
     if report.leak:  # otherwise nothing was revealed, and there is nothing to draw
@@ -77,6 +79,7 @@ def audit_page(
         requirement_holds=requirement and requirement.holds(report),
         collusion=collusion_words(report),
         promise=promise,
+        answers=answers,
         exposed=[_row(number, found, number < written) for number, found in enumerate(listed)],
         more_exposed=f"{more:,}" if (more := len(report.exposed) - len(listed)) else "",
         not_computed=f"{later:,}" if (later := len(listed) - written) else "",

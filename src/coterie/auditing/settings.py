@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from coterie.settings import Option, Settings
+from coterie.settings import MOST_SEED, Option, Settings
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,13 @@ class LogSettings(Settings):
             name="--as-written",
         ),
     ] = False
+    window: Annotated[
+        str | None,
+        Option(
+            "A round is all rows of one minute, hour, day or week; --round-column has their times.",
+            metavar="WINDOW",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,9 @@ class AuditSettings(LogSettings):
     coterie audit rounds.csv --html audit.html
     coterie audit - --require 6 --json < rounds.csv
     coterie audit events.csv --round-column iteration --client-column device --where event=aggregated
+    coterie audit events.csv --round-column time --window day --summary board.html
+    coterie audit rounds.csv --forecast --what-if circles=4 --colluders ann,bob
+    coterie audit sweep.csv --all-runs --exposed exposed.csv
     """
 
     require: Annotated[int | None, Option("Fail also unless T is at least this.", least=1, metavar="T")] = None
@@ -75,6 +85,32 @@ class AuditSettings(LogSettings):
     collusion: Annotated[
         int, Option("Also report, and require, the T that is left if C members collude.", least=0, metavar="C")
     ] = 0
+    colluders: Annotated[
+        tuple[str, ...],
+        Option(
+            "Also report what these clients, separated by commas, learn about the others together with the server; or, "
+            "for “any 5”, whether any 5 clients could isolate another one. Fail if somebody is exposed to them.",
+            metavar="NAMES",
+        ),
+    ] = ()
+    forecast: Annotated[
+        bool,
+        Option(
+            "Also simulate how many rounds are left until the first, and the last, client is exposed.",
+            name="--forecast",
+        ),
+    ] = False
+    what_if: Annotated[
+        str | None,
+        Option(
+            "Also report T and exposures if only whole circles of N clients had been summed in the same rounds.",
+            metavar="circles=N",
+        ),
+    ] = None
+    seed: Annotated[int, Option("For the random draws of --forecast and --what-if.", least=0, most=MOST_SEED)] = 0
+    all_runs: Annotated[
+        bool, Option("Audit each run in LOG by itself. The exit status is that of the worst.", name="--all-runs")
+    ] = False
     report_only: Annotated[
         bool, Option("Do not fail because of what is found, only because of the input.", name="--report-only")
     ] = False

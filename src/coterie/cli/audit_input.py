@@ -1,5 +1,6 @@
 """The input of ``coterie audit``: which log it is, how it is to be read, and what is said of how that went."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -8,15 +9,16 @@ import typer
 from typer.core import TyperCommand
 
 from coterie.auditing.settings import LogSettings
-from coterie.errors import CoterieError, ErrorText, Remedy
+from coterie.errors import CoterieError, ErrorText, Remedy, SeveralRuns
 from coterie.settings import declared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rich.console import Console
 
     from coterie.auditing.logs import LogFormat, Participation
+    from coterie.auditing.logs.runs import Run
 
 _COMPLAINTS = 5  # unreadable lines that are shown
 
@@ -70,9 +72,14 @@ class LogInput(NamedTuple):
         """Read the log; what is said of its lines names options."""
         from coterie.auditing.logs import read_log
 
-        participation = read_log(self.source, **self.options, progress=progress)
-        problems = [replace(problem, reason=spell(problem.reason)) for problem in participation.problems]
-        return replace(participation, problems=tuple(problems))
+        return _spell_problems(read_log(self.source, **self.options, progress=progress))
+
+    def read_runs(self, progress: "Callable[[float], None]" = lambda _: None) -> "dict[Run, Participation]":
+        """Read every run of the log."""
+        from coterie.auditing.logs import read_runs
+
+        found = read_runs(self.source, **self.options, progress=progress)
+        return {run: _spell_problems(participation) for run, participation in found.items()}
 
     @property
     def options(self) -> dict[str, Any]:
@@ -124,6 +131,33 @@ def _option(remedy: Remedy) -> str:
             return " ".join(f"{option} '{column}={value}'" for column, values in conditions.items() for value in values)
         case value:
             return f"{option} {value}"
+
+
+def _spell_problems(participation: "Participation") -> "Participation":
+    problems = [replace(problem, reason=spell(problem.reason)) for problem in participation.problems]
+    return replace(participation, problems=tuple(problems))
+
+
+def several_runs_hint(error: CoterieError) -> str:
+    """Return what else can be done about a log with several runs."""
+    return "; or audit each run with --all-runs" if isinstance(error, SeveralRuns) else ""
+
+
+def check_outputs(outputs: "Mapping[str, Path | None]", log: str) -> None:
+    """Refuse output files that cannot be written, before the work begins."""
+    taken = {Path(log).resolve(): "the log"} if log != "-" and "://" not in log else {}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        folder = path.absolute().parent
+        if not folder.is_dir():
+            raise typer.BadParameter(f"{option}: there is no folder {folder}")
+        if not os.access(path if path.exists() else folder, os.W_OK):
+            raise typer.BadParameter(f"{option}: {path} cannot be written: permission denied")
+        if other := taken.get(path.resolve()):
+            raise typer.BadParameter(f"{option}: {path} is also {other}")
+        if path.is_file() or not path.exists():  # a device may take several outputs
+            taken[path.resolve()] = f"the file of {option}"
 
 
 def plain(text: str) -> str:

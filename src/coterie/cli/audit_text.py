@@ -1,5 +1,6 @@
 """The findings of ``coterie audit`` on a terminal: how the log was read, then the verdict; readable without colours."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from rich.console import Console
@@ -43,8 +44,9 @@ def show(
     requirement: Requirement | None,
     witnesses: int | None,
     promise: str = "",
+    answers: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Print verdict, measures, earliest exposures, what they mean and, of a run, what that promises."""
+    """Print verdict, measures, earliest exposures, what they mean, the answers and, of a run, what that promises."""
     console = _console()
     verdict = judge(report)
     level = verdict.level
@@ -70,11 +72,33 @@ def show(
         console.print("[bold]What the run promises[/]", Text(promise))
     if words := collusion_words(report):
         console.print(f"[bold]Collusion.[/] {words}")
+    for title, answer in answers:
+        console.print(f"[bold]{title}.[/]", Text(answer))
     if requirement:
         holds = requirement.holds(report)
         console.print(f"\n{'✓' if holds else '✗'} {requirement.words(report)}", style="green" if holds else "red")
         if not holds and not requirement.weak:
             _show_small(report, requirement.privacy + (report.collusion.members if report.collusion else 0), console)
+
+
+def show_runs(runs: Sequence[tuple[str, AuditReport, Sequence[tuple[str, str]]]]) -> None:
+    """Print a line for each run, then the answers about it."""
+    console = _console()
+    table = Table(box=None, padding=(0, 2), pad_edge=False)
+    table.add_column("run")
+    for name in ("clients", "rounds", "strong T", "exposed"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict")
+    for name, report, _ in runs:
+        verdict = judge(report)
+        strong = "–" if report.strong_privacy is None else f"{report.strong_privacy:,}"
+        numbers = (f"{len(report.clients):,}", f"{len(report.rounds):,}", strong, f"{len(report.exposed):,}")
+        shown = Text(f"{verdict.level.mark} {verdict.level.label}", style=verdict.level.color)
+        table.add_row(*map(Text, (name, *numbers)), shown)
+    console.print(table)
+    for name, _, answers in runs:
+        for title, answer in answers:
+            console.print(Text(f"{name}. {title}. {answer}"))
 
 
 def _console() -> Console:

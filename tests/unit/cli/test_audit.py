@@ -14,8 +14,9 @@ from tests.support.audits import ROUNDS, findings, run, write_ledger, write_pair
 from coterie.auditing.auditor import Auditor, AuditReport
 from coterie.auditing.settings import LogSettings
 from coterie.cli import audit as command
-from coterie.cli import main
+from coterie.cli import audit_output, main
 from coterie.cli.audit_input import LogInput
+from coterie.errors import ConfigError
 from coterie.version import __version__
 
 CLIENTS = sorted({client for members in ROUNDS.values() for client in members})
@@ -320,7 +321,7 @@ def test_weak_t_is_given_time_only_where_it_is_asked_for(monkeypatch: pytest.Mon
 
 
 def test_progress_is_told_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_TELL_SECONDS", 0.0)
+    monkeypatch.setattr(audit_output, "_TELL_SECONDS", 0.0)
     result = run("-", "--json", stdin=SAFE)
     json.loads(result.stdout)
     assert re.search(r"Rounds: 50% after \d+ s, about \d+ s left", result.stderr)
@@ -328,7 +329,7 @@ def test_progress_is_told_where_there_is_no_terminal(monkeypatch: pytest.MonkeyP
 
 
 def test_reading_a_long_log_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_TELL_SECONDS", 0.0)
+    monkeypatch.setattr(audit_output, "_TELL_SECONDS", 0.0)
     monkeypatch.setattr("coterie.auditing.logs.lines._BETWEEN", 2000)
     rows = "".join(f"{number // 100},client-{number % 100:04}\n" for number in range(10_000))
     result = run("-", "--json", "--format", "pairs", stdin="round,client\n" + rows)
@@ -426,8 +427,16 @@ def test_a_page_of_a_database_does_not_show_its_password(log: Path, tmp_path: Pa
     assert name("-") == "standard input"
 
 
-def test_a_page_that_cannot_be_written_does_not_cost_the_verdict(log: Path, tmp_path: Path) -> None:
-    result = run(log, "--html", tmp_path / "missing" / "page.html")
+def test_a_page_that_cannot_be_written_does_not_cost_the_verdict(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path is checked before the log is read. Writing may still fail, as on a disk that is full by then."""
+
+    def fail(path: Path, content: bytes) -> None:
+        raise ConfigError(f"cannot write {path}: no space left on device")
+
+    monkeypatch.setattr("coterie.files.write_output", fail)
+    result = run(log, "--html", tmp_path / "page.html")
     assert result.exit_code == 2
     assert "1 of 5 clients" in result.stdout
     assert "cannot write" in result.stderr

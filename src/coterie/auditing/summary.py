@@ -1,0 +1,106 @@
+"""The page of ``coterie audit --summary``: the findings in plain words, for readers who do not know the field.
+
+It fits on one sheet of paper (A4 or letter) for any log: lists are cut, and names are shortened. The page of ``--html``
+has the details.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from coterie.auditing.answers import Answers
+from coterie.auditing.findings import AuditReport
+from coterie.auditing.logs import Participation
+from coterie.auditing.preview import evidence_words, gather_evidence
+from coterie.auditing.verdict import Requirement, judge
+from coterie.reports.html import render
+from coterie.reports.words import Level, count, printable
+
+_NAMED = 6  # exposed clients that are named
+_NAME = 28  # characters of a name
+
+_HEADLINES = {
+    Level.DANGER: "The server can compute what single participants contributed",
+    Level.CAUTION: "Nobody is exposed yet, but some participants are no longer hidden in a group",
+    Level.SAFE: "Nobody can be singled out",
+    Level.NOTHING: "There is nothing to judge",
+}
+
+_MEANINGS = {
+    Level.DANGER: "In each round the server only saw a total over many participants. But totals of different rounds "
+    "can be added and subtracted, and here this gives the exact contribution of single participants. A contribution "
+    "can reveal what is in that participant’s data.",
+    Level.CAUTION: "In each round the server only saw a total over many participants. So far, adding and subtracting "
+    "totals gives no contribution of a single participant. But some participants have a pattern of participation that "
+    "nobody else has. If rounds go on like this, they may be exposed.",
+    Level.SAFE: "In each round the server only saw a total over many participants. Whatever totals it adds or "
+    "subtracts, each participant stays hidden in a group that always took part together.",
+    Level.NOTHING: "The log has no round in which contributions were added up.",
+}
+
+_ACTIONS = {
+    Level.DANGER: (
+        "Treat the contributions of the participants named here as known to the operator of the server, and inform "
+        "those who must know.",
+        "Stop rounds that are made up freely. From now on add up fixed circles of participants, each whole or not at "
+        "all.",
+        "Let a ledger refuse every round that would split a circle, and repeat this audit regularly.",
+    ),
+    Level.CAUTION: (
+        "Change how rounds are made up before somebody is exposed: add up fixed circles of participants, each whole or "
+        "not at all.",
+        "Let a ledger refuse every round that would split a circle, and repeat this audit regularly.",
+    ),
+    Level.SAFE: (
+        "Keep it so: one round that splits a group ends the guarantee, and it cannot be restored.",
+        "Let a ledger refuse such rounds, and repeat this audit regularly.",
+    ),
+    Level.NOTHING: ("Check that this is the right log.",),
+}
+
+
+def summary_page(
+    report: AuditReport,
+    participation: Participation,
+    source: str,
+    requirement: Requirement | None,
+    answers: Answers,
+    options: Mapping[str, Any],
+) -> str:
+    """Return a page without scripts on ``report``, the audit of ``participation`` from ``source``."""
+    level = judge(report).level
+    named = [(printable(found.client, _NAME), printable(found.round, _NAME)) for found in report.exposed[:_NAMED]]
+    exposed, total = len(report.exposed), len(report.clients)
+    headline = _HEADLINES[level] if report.complete else "The audit was interrupted: these findings are incomplete"
+    return render(
+        "coterie.auditing",
+        "summary.html.j2",
+        {},
+        plots=False,
+        level=level,
+        headline=headline,
+        meaning=_MEANINGS[level],
+        actions=_ACTIONS[level],
+        facts=_facts(report),
+        exposed=named,
+        more=f"{exposed - len(named):,}" if exposed > len(named) else "",
+        of=f"{exposed:,} of {count(total, 'participant')}",
+        unread=count(participation.unread, "line") if participation.unread else "",
+        requirement=requirement and requirement.words(report),
+        answers=answers.words(),
+        evidence=[
+            (name, printable(words, 100))
+            for name, words in evidence_words(gather_evidence(participation, source, options))
+        ],
+    )
+
+
+def _facts(report: AuditReport) -> list[tuple[str, str]]:
+    """Return the numbers that a reader should know, each with its meaning."""
+    strong = report.strong_privacy
+    hidden = "–" if strong is None else f"{strong:,}"
+    return [
+        (f"{len(report.clients):,}", "participants in the log"),
+        (f"{len(report.rounds):,}", "rounds in the log"),
+        (f"{len(report.exposed):,}", "participants whose contribution can be computed"),
+        (hidden, "participants in the smallest group that totals never separate (T)"),
+    ]

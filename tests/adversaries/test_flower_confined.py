@@ -187,7 +187,7 @@ def two_opinions(folder: Path) -> float:
             error = model["w"] - CENTRES[node]
             return AppReply(model, {"train_loss": sign * gate, "quality": gate * float(error @ error)})
 
-        own = ConfinedNode(folder / str(node), EXACT, str(node), bytes(32), dict, lambda: None)
+        own = ConfinedNode(folder / str(node), EXACT, str(node), bytes(32), b"", dict, lambda: None)
         own.reply(chain, function, app)
         reply = own.reply(place, "evaluate", app)
         total += number_in(reply.metrics, "quality")
@@ -210,8 +210,10 @@ def test_own_models_that_different_functions_judged_are_not_evaluated_together(h
 class Careless(ConfinedNode):
     """Writes its model before the configuration is compared with the stored one."""
 
-    def __init__(self, folder: Path, confinement: Confinement, name: str, secret: bytes, fix: Fix, *_: object) -> None:
-        super().__init__(folder, confinement, name, secret, fix, lambda: None)
+    def __init__(
+        self, folder: Path, confinement: Confinement, name: str, secret: bytes, judging: bytes, fix: Fix, *_: object
+    ) -> None:
+        super().__init__(folder, confinement, name, secret, judging, fix, lambda: None)
 
 
 @pytest.fixture

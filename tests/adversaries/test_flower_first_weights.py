@@ -7,6 +7,7 @@ the update of the other. So, without ``coterie-weight``, only the function that 
 """
 
 import contextlib
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ class WarmUp(FedAvg):
         return messages
 
 
-def attack(operator: dict[str, int]) -> NDArray[Any] | None:
+def attack(operator: dict[str, int], happens: Callable[[], object] = lambda: None) -> NDArray[Any] | None:
     """Return the mean over both nodes, after each has used the other function alone; None if there is none."""
     app = ClientApp(mods=[private_mod])
     app.train()(train)
@@ -71,6 +72,7 @@ def attack(operator: dict[str, int]) -> NDArray[Any] | None:
 
     play(1, 0, WarmUp(fraction_evaluate=0.0), only=MUTED)
     play(2, 100, WarmUp(fraction_evaluate=0.0), only=VICTIM)
+    happens()
     found = play(3, 100, FedAvg(fraction_evaluate=0.0)).grid
     mean = found.results[-1].value if found and found.results else None
     return None if mean is None else mean.arrays["w"]
@@ -85,8 +87,19 @@ def test_a_weight_that_another_function_reported_would_give_one_update_away(
 
 def test_a_weight_is_used_for_the_function_that_reported_it(home: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert attack({}) is None
-    assert "set coterie-weight on every node to use several" in caplog.text
+    assert "set coterie-weight on every node to use" in caplog.text
 
 
 def test_nodes_whose_operators_set_their_weights_use_several_functions(home: Path) -> None:
     assert attack({"coterie-weight": EXAMPLES}) == pytest.approx(0.1 * CENTRES.mean(axis=0), abs=1e-4)
+
+
+def test_a_weight_of_an_earlier_version_is_that_of_the_function_that_was_configured(home: Path) -> None:
+    """It was stored without its function."""
+
+    def forget() -> None:
+        for folder in (home / "nodes").iterdir():
+            with sqlite3.connect(folder / "memory.sqlite") as memory:
+                memory.execute("DELETE FROM fixed WHERE name LIKE 'function of %'")
+
+    assert attack({}, forget) is None

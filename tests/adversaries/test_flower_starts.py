@@ -47,6 +47,13 @@ SCALED = make_model(
     w1=2.0**34 * (np.eye(INPUTS, HIDDEN) + 0.01), b1=2.0**30, w2=2.0**34 * (4 * np.eye(HIDDEN, CLASSES) - 1), b2=2.0**28
 )
 BACK, LARGE = (WORSE, DEAD, ZERO, WANTED), (WORSE, SCALED)
+
+
+def as_double(model: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the same model in a type in which a start would not be lost, and in which no app computes."""
+    return {name: array.astype(np.float64) for name, array in model.items()}
+
+
 Chain: TypeAlias = tuple[dict[str, NDArray[Any]], ...]
 
 
@@ -138,7 +145,7 @@ def test_a_start_is_lost_beside_enormous_numbers(home: Path, unbounded: None) ->
     assert attack(home, LARGE) == [True] * NODES
 
 
-@pytest.mark.parametrize("chain", [BACK, LARGE])
+@pytest.mark.parametrize("chain", [BACK, LARGE, tuple(as_double(model) for model in LARGE)])
 def test_models_with_enormous_numbers_are_refused(home: Path, chain: Chain) -> None:
     assert attack(home, chain) == [False] * NODES
     assert [own_place(home / "nodes" / f"partition-{node}").judged for node in range(NODES)] == [1] * NODES
@@ -152,3 +159,4 @@ def test_bits_of_a_start_remain_beside_the_largest_entry(
     """A public entry plus a start of the roster's spread is another number than the entry, in the model's type."""
     entry = kind(part * min(Confinement(spread=spread).largest(np.dtype(kind)), float(np.finfo(kind).max) / 4))
     assert kind(float(entry) + spread) != entry
+    assert np.float32(float(entry) + spread) != np.float32(entry), "apps compute in float32"

@@ -239,6 +239,12 @@ class ClientMemory:
         with self._file.writing() as connection:
             return self._kept(connection, name)
 
+    def fixed_names(self, beginning: str) -> list[str]:
+        """Return the names of fixed values that begin like this."""
+        with self._file.reading() as connection:
+            rows = connection.execute("SELECT name FROM fixed WHERE client = ? ORDER BY name", (self.client.name,))
+            return [name for (name,) in rows if name.startswith(beginning)]
+
     def _kept(self, connection: sqlite3.Connection, name: str) -> bytes | None:
         place = (self.client.name, name)
         found = connection.execute("SELECT value FROM fixed WHERE client = ? AND name = ?", place).fetchone()

@@ -79,6 +79,8 @@ class OwnModel(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     """The first public model plus the moves that were taken, in float64."""
     start: bytes
     """The private numbers, in float64; the node's own model is ``moved`` plus these."""
+    judging: bytes = b""
+    """Names whose model it is and how its function was configured; a model of another judging counts as none."""
 
     def __repr__(self) -> str:
         return f"<OwnModel after {self.judged} models>"
@@ -93,6 +95,7 @@ class ConfinedNode:
         confinement: Confinement,
         name: str,
         secret: bytes,
+        judging: bytes,
         fix: Fix,
         fix_configuration: Callable[[], None],
         spread: float | None = None,
@@ -104,6 +107,8 @@ class ConfinedNode:
             confinement: what its roster fixes.
             name: the node's, for its log.
             secret: the start follows from it (:func:`start_secret`).
+            judging: names the node and how the function that judges is configured. A folder may outlive both: a node
+                that is enrolled under another name, or has lost its memory, does not go on with the models there.
             fix: stores what never changes in the node's memory.
             fix_configuration: stores how the app's function is configured, or refuses if it was configured otherwise
                 at first. Called before an own model is written: no model is kept that another configuration judged.
@@ -112,7 +117,7 @@ class ConfinedNode:
         """
         self._fix, self._fix_configuration = fix, fix_configuration
         self._folder = private_folder(folder / FOLDER)
-        self._confinement, self._name, self._secret = confinement, name, secret
+        self._confinement, self._name, self._secret, self._judging = confinement, name, secret, judging
         self._spread = confinement.spread if spread is None else spread
 
     def reply(self, shown: Displacement | None, function: str, run: RunApp) -> AppReply:
@@ -132,7 +137,8 @@ class ConfinedNode:
         with lock(self._folder / f".{_name(shown.descent)}.lock", wait=True):
             file = CheckpointFile(self._folder / f"{_name(shown.descent)}{ENDING}")
             with regarding(Reason.SETTINGS):
-                kept = _read(file)
+                found = _read(file)
+                kept = found if found is not None and found.judging == self._judging else None
             own = _Judging(self._confinement, run, kept, shown, self._start, self._name)
             own.check_chain()
             own.check_task(kept, task_name(function) if trains else shown.task)
@@ -141,8 +147,8 @@ class ConfinedNode:
             reply = own.follow()
             self._fix_configuration()
             with regarding(Reason.SETTINGS):
-                file.write(msgspec.msgpack.encode(own.kept(task_name(function))))
-            if kept is None:
+                file.write(msgspec.msgpack.encode(own.kept(task_name(function), self._judging)))
+            if found is None:
                 self._forget()
         return own.contribution(reply, shown.models[-1])
 
@@ -294,10 +300,11 @@ class _Judging:
         except InputError as error:
             raise lacking(Reason.LOSS, str(error)) from None
 
-    def kept(self, task: str) -> OwnModel:
+    def kept(self, task: str, judging: bytes) -> OwnModel:
         """Return what goes to the node's disk."""
         seen, moved, start = map(pack_arrays, (self._seen, self._moved, self._start))
-        return OwnModel(self._shown.descent, task, self._judged, self._link, self._refused, seen, moved, start)
+        shown = self._shown
+        return OwnModel(shown.descent, task, self._judged, self._link, self._refused, seen, moved, start, judging)
 
     def contribution(self, reply: AppReply, public: Arrays) -> AppReply:
         """Return the reply to the node's own model, with arrays as if the app had moved the public model."""

@@ -16,13 +16,15 @@ from msgspec.structs import force_setattr
 from coterie.deployment.engine import Arrays
 from coterie.errors import ConfigError
 
+_SPREAD = 0.1
+
 
 class Confinement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, kw_only=True):
     """How a node's own model starts, moves and contributes; the same for all nodes of a roster, in every session."""
 
     loss: str = "train_loss"
     """The metric in the reply of the app's train function that is the loss of the model *as it was received*."""
-    spread: float = 0.1
+    spread: float = _SPREAD
     """lambda: the standard deviation of a private start around the server's first model."""
     norm: float = 1.0
     """The L2 norm, over all arrays, that a node's change is scaled down to."""
@@ -50,9 +52,11 @@ class Confinement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
         """Return the largest entry that a public model of this type may have.
 
         Beyond it, less than five bits of a start would be left beside the entry, and none soon after: a node's own
-        model would be the server's. The roster's spread counts, which is public, and not a node's own.
+        model would be the server's. A wider type than float32 does not help, because apps compute in float32. The
+        roster's spread counts, which is public, and the default where that is 0, since nodes may have one of their own.
         """
-        return self.spread * 2.0 ** (np.finfo(kind).nmant - 5) if self.spread else math.inf
+        spread = self.spread or _SPREAD
+        return spread * 2.0 ** (min(np.finfo(kind).nmant, np.finfo(np.float32).nmant) - 5)
 
     def __str__(self) -> str:
         check = "no loss check" if self.threshold is None else f"threshold {self.threshold!r} of {self.loss!r}"

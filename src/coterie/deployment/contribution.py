@@ -11,6 +11,7 @@ import numpy as np
 
 from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.memory import ClientMemory
+from coterie.crypto.context import bind, digest
 from coterie.deployment.confined import ConfinedNode, start_secret
 from coterie.deployment.displacement import Displacement
 from coterie.deployment.engine import AppReply, Arrays, NodeRequest
@@ -53,14 +54,14 @@ class NodeContribution:
             check_unchanged(memory.fixed(task), self._configured())
         with regarding(Reason.SETTINGS):
             own = self._own_weight(memory.fixed(weighing))
-            self._check_weighing(memory.fixed(weigher), task)
+            self._check_weighing(self._weigher(weighing, weigher), task)
         with regarding(Reason.APP):
             scaled = self._scaled(received)
         reported = scaled.weight if own is None else own
         self._fix_configuration()
         fixed = memory.fix({weighing: str(reported).encode(), weigher: task.encode()})
         with regarding(Reason.SETTINGS):
-            self._check_weighing(fixed[weigher], task)
+            self._check_weighing([fixed[weigher].decode()], task)
         weight = int(fixed[weighing])
         if weight != reported:
             named = one_line(form.recipe.weight)
@@ -119,21 +120,32 @@ class NodeContribution:
         if kept is not None and int(kept) != weight:
             raise ConfigError(
                 f"coterie-weight is {self._node.settings.weight}, and this node has counted for {int(kept)} before: a "
-                "weight never changes. Remove the setting, or set it to that number"
+                "weight never changes. Remove the setting, or enrol the node under another name"
             )
         return weight
 
-    def _check_weighing(self, first: bytes | None, task: str) -> None:
+    def _weigher(self, weighing: str, weigher: str) -> list[str]:
+        """Return the functions that may have reported this node's weight: none yet, one, or several.
+
+        A memory of an earlier version has a weight without its function, which is one of those that were configured.
+        """
+        memory = self._memory
+        if (found := memory.fixed(weigher)) is not None:
+            return [found.decode()]
+        return [] if memory.fixed(weighing) is None else memory.fixed_names(f"task {self._form.kind}.")
+
+    def _check_weighing(self, reporters: list[str], task: str) -> None:
         """Refuse another function than the one that reported this node's weight, unless its operator set the weight.
 
         The server may configure that function differently for each node before any sum is opened, and so choose the
         weights. Under the function itself nodes with different configurations are not summed, under another one they
         would be: a node with weight 0 hides nobody.
         """
-        if self._node.settings.weight is None and first is not None and first != task.encode():
+        if self._node.settings.weight is None and reporters not in ([], [task]):
+            named = " or ".join(map(repr, reporters))
             raise ConfigError(
-                f"this node's weight was reported by {first.decode()!r}, and {task!r} is another function of the app: "
-                "set coterie-weight on every node to use several"
+                f"this node's weight was reported by {named}, and {task!r} is another function of the app: found a new "
+                "population and set coterie-weight on every node to use several functions"
             )
 
     def _scaled(self, received: Arrays) -> Scaled:
@@ -155,10 +167,17 @@ class NodeContribution:
             shown = self._request.displacement()
         if shown is not None and not shown.models:
             self._check_judging(shown)
-        settings, fix = self._node.settings, self._memory.fix
-        secret = start_secret(self._node.identity)
+        node, settings, evaluates = self._node, self._node.settings, shown is not None and not shown.models
+        judged_by = self._memory.fixed(shown.task) if shown is not None and evaluates else self._configured()
         own = ConfinedNode(
-            settings.folder, recipe.confinement, settings.name, secret, fix, self._fix_configuration, settings.spread
+            settings.folder,
+            recipe.confinement,
+            settings.name,
+            start_secret(node.identity),
+            digest(bind("confined judging", node.client.name.encode(), node.identity.public, judged_by or b"")),
+            self._memory.fix,
+            self._fix_configuration,
+            settings.spread,
         )
         return own.reply(shown, self._request.task.function, lambda model: self._run(received, model))
 

@@ -5,7 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.cli.test_audit import SAFE, run
+from tests.support.audits import run
+from tests.unit.cli.test_audit import SAFE
 
 EXPOSING = "round,client\n1,ann\n1,bob\n1,cyd\n2,ann\n2,bob\n3,cyd\n3,dan\n3,eve\n"
 RUNS = "seed,round,client\n7,1,a\n7,1,b\n8,1,a\n8,1,b\n8,2,b\n"

@@ -27,6 +27,7 @@ from coterie.errors import ConfigError, InputError, PeerProtocolError
 
 DESCENT = bytes(range(32))
 SECRET = bytes(reversed(range(32)))
+JUDGING = b"ann, configured"
 CENTRE = np.array([0.5, -0.5])
 NUMBERS = st.floats(-4, 4, width=32)
 MODELS = st.lists(arrays(np.float32, 2, elements=NUMBERS), min_size=1, max_size=7)
@@ -66,7 +67,7 @@ def judged(node: ConfinedNode, models: Sequence[NDArray[Any]], first: int = 0, a
 
 
 def node_in(folder: Path, confinement: Confinement | None = None) -> ConfinedNode:
-    return ConfinedNode(folder, confinement or Confinement(), "ann", SECRET, dict, accept)
+    return ConfinedNode(folder, confinement or Confinement(), "ann", SECRET, JUDGING, dict, accept)
 
 
 @pytest.mark.parametrize("stored", [False, True])
@@ -76,10 +77,26 @@ def test_no_model_is_kept_that_another_configuration_judged(tmp_path: Path, stor
     def refuse() -> None:
         raise PeerProtocolError("server", "configured this task differently than the first time")
 
-    node = ConfinedNode(tmp_path, Confinement(), "ann", SECRET, dict, refuse if stored else accept)
+    node = ConfinedNode(tmp_path, Confinement(), "ann", SECRET, JUDGING, dict, refuse if stored else accept)
     with pytest.raises(PeerProtocolError) if stored else contextlib.nullcontext():
         judged(node, [np.zeros(2, np.float32)])
     assert len(list(tmp_path.glob("confined/*.model"))) == (0 if stored else 1)
+
+
+def test_a_model_in_the_folder_of_another_node_or_configuration_counts_as_none(tmp_path: Path) -> None:
+    """A folder outlives its node: under another name it has another memory, and the models are of the old one."""
+    models = [np.zeros(2, np.float32), np.ones(2, np.float32)]
+    judged(node_in(tmp_path), models[:1])
+    other = ConfinedNode(tmp_path, Confinement(), "bea", SECRET, b"bea, configured", dict, accept)
+    with pytest.raises(PeerProtocolError, match="this node has judged 0"):
+        judged(other, models, first=1)
+    with pytest.raises(PeerProtocolError, match="this node has judged 0"):
+        other.reply(
+            Displacement(DESCENT, 1, shown(models[:1], 0).links()[1], task="task train.default"), "evaluate", App()
+        )
+    app = App()
+    judged(other, models, app=app)
+    assert app.calls > 2, "all models were judged again"
 
 
 @pytest.mark.parametrize(("name", "size"), [("w", 2), ("v", 2), ("w", 3)])
@@ -93,7 +110,7 @@ def test_all_descents_of_a_node_begin_with_the_same_arrays(tmp_path: Path, name:
     def app(model: Arrays) -> AppReply:
         return AppReply(model, {"train_loss": 1.0})
 
-    node = ConfinedNode(tmp_path, Confinement(), "ann", SECRET, fix, accept)
+    node = ConfinedNode(tmp_path, Confinement(), "ann", SECRET, JUDGING, fix, accept)
     node.reply(shown([np.zeros(2, np.float32)], 0), "train", app)
     other = Displacement(bytes(32), 0, bytes(32), ({name: np.zeros(size, np.float32)},))
     with contextlib.nullcontext() if (name, size) == ("w", 2) else pytest.raises(ConfigError, match="never changes"):

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec.structs import force_setattr
 
 from coterie.deployment.engine import Arrays
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, InputError
 
 _SPREAD = 0.1
 
@@ -57,6 +57,16 @@ class Confinement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
         """
         spread = self.spread or _SPREAD
         return spread * 2.0 ** (min(np.finfo(kind).nmant, np.finfo(np.float32).nmant) - 5)
+
+    def check_bound(self, model: Arrays) -> None:
+        """Raise :class:`~coterie.errors.InputError` if a public model has entries beside which starts are lost."""
+        for name, array in model.items():
+            found, largest = float(np.abs(array).max(initial=0.0)), self.largest(array.dtype)
+            if found > largest:
+                raise InputError(
+                    f"array {name!r} has an entry of size {found:.3g}, and nodes refuse models with entries above "
+                    f"{largest:.3g}, beside which their private starts would be lost"
+                )
 
     def __str__(self) -> str:
         check = "no loss check" if self.threshold is None else f"threshold {self.threshold!r} of {self.loss!r}"

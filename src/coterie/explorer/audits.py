@@ -53,6 +53,12 @@ def audit_content(settings: AuditSettings, content: bytes, *, seconds: float = _
         raise LogTooLarge(f"the page takes files of up to {MOST_BYTES // MEGABYTE} MB; coterie audit has no such limit")
     if content.startswith(_SQLITE):
         raise InputError("a ledger is verified as well as audited, which needs its file: coterie audit LEDGER")
+    deadline = time.monotonic() + seconds
+
+    def check_reading(_part: float) -> None:
+        if time.monotonic() > deadline:
+            raise LogTooLarge(f"reading this log takes more than {seconds:g} seconds; coterie audit has no such limit")
+
     participation = read_log(
         io.BytesIO(content),
         settings.format or None,
@@ -63,8 +69,8 @@ def audit_content(settings: AuditSettings, content: bytes, *, seconds: float = _
         keep_order=settings.keep_order,
         as_written=settings.as_written,
         limit=_MOST_UNPACKED,
+        progress=check_reading,
     )
-    deadline = time.monotonic() + seconds
 
     def check_time(_step: str, _part: float) -> None:
         if time.monotonic() > deadline:

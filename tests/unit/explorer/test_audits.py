@@ -110,3 +110,9 @@ def test_lines_that_cannot_be_read_are_shown() -> None:
     found = audit_content(AuditSettings(), LOG + b"4\n")
     assert found["unreadable"]["count"] == 1
     assert found["unreadable"]["lines"][0]["line"] == 9
+
+
+def test_a_log_that_is_too_long_to_read_in_time_is_refused() -> None:
+    content = gzip.compress(b"round,client\n" + b"1,a\n" * 100_000)
+    with pytest.raises(LogTooLarge, match="reading this log takes more than"):
+        audit_content(AuditSettings(), content, seconds=-1)

@@ -11,6 +11,7 @@ from coterie.deployment.engine import TRAIN, Assignment, kind_of
 from coterie.deployment.first_use import configured, task_name
 from coterie.deployment.form import Mean
 from coterie.deployment.reasons import BEHIND
+from coterie.deployment.recipe import ConfinedRecipe
 from coterie.rounds import RoundResult
 from coterie.transports.flower.confined import with_displacement
 from coterie.transports.flower.records import configuration_of, model_of
@@ -19,9 +20,8 @@ from coterie.transports.flower.records import configuration_of, model_of
 class DescentRounds:
     """Adds a descent's models to what a round works on, and notes who has judged them."""
 
-    def __init__(self, descent: Descent, varying: Collection[str]) -> None:
-        """Follow a descent; ``varying`` are the configuration keys that may differ between sessions."""
-        self._descent, self._varying = descent, varying
+    def __init__(self, descent: Descent, recipe: ConfinedRecipe) -> None:
+        self._descent, self._recipe = descent, recipe
 
     def completed(self, assignment: Assignment, records: RecordDict) -> Assignment:
         """Return an assignment on these records that gets the models once it is known which clients are there."""
@@ -30,7 +30,8 @@ class DescentRounds:
     def _complete(self, assignment: Assignment, records: RecordDict, present: Collection[str]) -> Assignment:
         trains = kind_of(assignment.function) == TRAIN
         if trains:
-            configuration = configured(configuration_of({}, records, self._varying))
+            self._recipe.confinement.check_bound(model_of(records))
+            configuration = configured(configuration_of({}, records, self._recipe.varying))
             self._descent.note_task(task_name(assignment.function), configuration)
         shown = self._descent.show(model_of(records), present) if trains else self._descent.place()
         together = with_displacement(records, shown)

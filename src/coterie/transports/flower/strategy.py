@@ -31,7 +31,7 @@ from coterie.deployment.events import Observer
 from coterie.deployment.home import server_home
 from coterie.deployment.logs import LOGGER, join_log
 from coterie.deployment.reasons import Asked
-from coterie.deployment.recipe import STATISTICS
+from coterie.deployment.recipe import STATISTICS, ConfinedRecipe
 from coterie.deployment.settings import (
     PrivateSettings,
     checked_clips,
@@ -179,6 +179,7 @@ class PrivateStrategy(flower.Strategy):
                 aggregator = Aggregator(carrier, enrolment, ledger, self._settings, FIRST, self._observer)
                 if self._settings.cohort is None:
                     aggregator.log_outlook([len(circle) for circle in enrolment.roster.active])
+                recipe = self._settings.recipe
                 self.grid = PrivateGrid(
                     grid,
                     aggregator,
@@ -186,7 +187,7 @@ class PrivateStrategy(flower.Strategy):
                     _wanted(strategy),
                     initial_arrays,
                     lambda: recorder.number,
-                    DescentRounds(descent, self._settings.recipe.varying) if descent else None,
+                    DescentRounds(descent, recipe) if descent and isinstance(recipe, ConfinedRecipe) else None,
                 )
                 recorder.catch_up(self.grid, timeout)
                 result = strategy.start(

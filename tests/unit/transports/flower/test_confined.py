@@ -22,7 +22,7 @@ from coterie.deployment.confinement import Confinement
 from coterie.deployment.displacement import Displacement
 from coterie.deployment.engine import SHOW, Arrays, Trip, TripReply
 from coterie.deployment.roster_folder import RosterFolder
-from coterie.errors import CarrierError, ConfigError, NothingTrained
+from coterie.errors import CarrierError, ConfigError, InputError, NothingTrained
 from coterie.transports.flower import PrivateStrategy
 from coterie.transports.flower.carrier import FlowerCarrier
 from coterie.transports.flower.confined import with_displacement
@@ -412,3 +412,8 @@ def test_a_displacement_that_cannot_be_read_is_refused(home: Path, broken: str) 
     assert reply.error.reason in ("form", "chain")
     assert len(world.calls) == calls
     assert np.array_equal(own(home, 0), before)
+
+
+def test_a_server_shows_no_model_that_nodes_would_refuse_for_good(home: Path) -> None:
+    with pytest.raises(InputError, match="beside which their private starts would be lost"):
+        World().run(1, anchor=ANCHOR + np.float32(1e6))

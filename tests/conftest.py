@@ -3,6 +3,7 @@
 The same examples are tried every time, so that a test says the same of the same code; `make slow` tries others.
 """
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
@@ -50,6 +51,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if counted.isdisjoint(item.path.parents):
             item.add_marker("no_cover")
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of garbage collections: it stays, and there is much of it."""
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -31,6 +31,7 @@ def test_it_serves_until_it_is_stopped(end: signal.Signals) -> None:
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # jobs in the background ignore it
     ) as process:
         try:
             assert process.stdout is not None

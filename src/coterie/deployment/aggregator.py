@@ -37,6 +37,7 @@ from coterie.secagg.server import Aggregate, Step
 from coterie.secagg.terms import ThreatMode, default_colluders
 
 MUCH_CLIPPED = 0.01
+MUCH_ROUNDED = 5e-5
 _MOST_NAMED = 5  # arrays that were clipped
 _MOST_ALIKE = 3  # lines of a log that say the same of different clients, before they are counted
 
@@ -79,6 +80,7 @@ class Aggregator:
         self._supply = PrekeySupply(enrolment)
         self._notice = ""
         self._advice = ""
+        self._rounding_logged = False
         self._outlook: SessionOutlook | None = None
         self._empty = self._trainings = 0
         self.reasons: dict[str, str] = {}
@@ -120,6 +122,7 @@ class Aggregator:
         notify(self._observer, event)
         if result.value is not None:
             _warn_of_clipping(result.value.clipped)
+            self._warn_of_rounding(form, result.tally.aggregated, int(result.value.metrics[form.recipe.weight]))
         return result.value
 
     def show(self, assignment: Assignment, seconds: float) -> None:
@@ -320,6 +323,19 @@ class Aggregator:
         tally = result.tally
         lost = f" ({tally})" if tally.aggregated < tally.selected else ""
         LOGGER.info("%s: one sum over %s clients%s", label, tally.aggregated, lost)
+
+    def _warn_of_rounding(self, form: Form, clients: int, total_weight: int) -> None:
+        """Say once that the scale is far too wide for the nodes' weights, and what that costs."""
+        error = form.rounding_error(clients, total_weight)
+        if form.arrays and error > MUCH_ROUNDED and not self._rounding_logged:
+            self._rounding_logged = True
+            LOGGER.warning(
+                "the mean is rounded to about %.0e of its range (clip): nodes count for %.1f on average, and "
+                "most_examples is %s. Near the largest count of a node it costs less; that needs another population",
+                error,
+                total_weight / clients,
+                f"{form.recipe.most_weight:,}",
+            )
 
     def _advise(self, result: "RoundResult[Mean]") -> None:
         """Say what to change if more nodes left a round than may leave."""

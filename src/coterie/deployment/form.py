@@ -36,6 +36,7 @@ from coterie.deployment.engine import EVALUATE, TRAIN, AppReply, Arrays, Metrics
 from coterie.deployment.logs import LOGGER
 from coterie.deployment.recipe import Metric, RosterRecipe
 from coterie.errors import InputError, PeerProtocolError
+from coterie.reports.words import one_line
 from coterie.secagg.messages import SERVER
 from coterie.secagg.server import Aggregate
 
@@ -43,6 +44,10 @@ _KINDS = "fiu"  # floating-point numbers, signed and unsigned integers
 _ONE_PART = 16.0  # times clip: a range up to this loses four bits at most, and travels in one part
 _PIECE = 1 << 16  # entries that are worked on at a time, so that a large model is in memory as it came, and no more
 _FINEST = 2.0**-43  # of a range at full weight: float64 has ten binary digits below it, which dither needs
+
+
+_ROUNDING_VARIANCE = 1.5**2 + 0.25
+"""Of one client's integer, at most: dither of deviation 1.5, and rounding at random."""
 
 
 class Mean(NamedTuple):
@@ -107,7 +112,11 @@ class Form:
 
     def scale(self, received: Arrays, reply: AppReply) -> Scaled:
         """Return the numbers of a reply before rounding; an :class:`InputError` says what the reply lacks."""
-        weight = self.clamped_weight(number_in(reply.metrics, self.recipe.weight))
+        reported = number_in(reply.metrics, self.recipe.weight)
+        weight = self.clamped_weight(reported)
+        if reported > weight:
+            named = one_line(self.recipe.weight)
+            LOGGER.info("%s is %g, and a node counts for %s at most (most_examples)", named, reported, weight)
         values = [_scaled(number_in(reply.metrics, metric.name), metric) for metric in self.metrics]
         steps: list[tuple[FloatArray, bool]] = []
         size = 0
@@ -136,6 +145,13 @@ class Form:
         if math.isnan(weight):
             return 0
         return int(max(0, min(weight, self.recipe.most_weight)))
+
+    def rounding_error(self, clients: int, total_weight: int) -> float:
+        """Return the standard deviation of a mean by rounding and dither, as a part of the range of its entries.
+
+        It depends on the largest weight that is possible, not on those that occur.
+        """
+        return math.sqrt(clients * _ROUNDING_VARIANCE) * self.quantizer.step / max(1, total_weight)
 
     def encode(self, scaled: Scaled, weight: int, rng: np.random.Generator) -> RingVector:
         """Return the vector of a reply that counts for ``weight``."""

@@ -92,6 +92,19 @@ def test_the_sum_of_contributions_is_the_mean_that_flower_would_compute(data: st
     assert clipped == pytest.approx(dict.fromkeys(arrays, 0), abs=atol)
 
 
+@pytest.mark.parametrize(("weights", "most"), [((3, 4), 10_000), ((3, 4), 4), ((9_000,) * 5, 10_000)])
+def test_the_error_of_rounding_is_what_is_stated(weights: tuple[int, ...], most: int) -> None:
+    received, form, rng = model({"w": np.zeros(20_000)}), make(len(weights), most_weight=most), np.random.default_rng(1)
+    scales = [form.scale(received, reply_to(received, {"w": 0.3}, weight)) for weight in weights]
+    total = np.zeros_like(form.encode(scales[0], scales[0].weight, rng))
+    for scaled in scales:
+        total += form.encode(scaled, scaled.weight, rng)
+    form.quantizer.ring.reduce(total)
+    found = form.decode(received, Aggregate(total, tuple(map(str, range(len(weights)))))).arrays["w"]
+    stated = form.rounding_error(len(weights), sum(weights))
+    assert 0.9 * stated < float(np.std(found)) < 1.02 * stated
+
+
 @given(DTYPES)
 def test_arrays_of_every_kind_come_back(dtype: type[Any]) -> None:
     received = model({"w": np.array([3, 4], dtype), "zero-d": np.array(2, dtype)})

@@ -89,6 +89,27 @@ def test_a_weight_is_what_was_reported_first_and_later_ones_are_ignored_with_a_w
     assert kept_by(0, "weight train") == b"3"
 
 
+def test_a_scale_that_is_far_too_wide_for_the_weights_is_said_once_with_its_cost(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    PrivateStrategy(FedAvg(**QUIET), deadline=1).start(make_grid(reporting([3, 4]), 2), initial_arrays(), 3, timeout=1)
+    lines = [line for line in log.messages if "is rounded to about" in line]
+    assert len(lines) == 1
+    assert "about 4e-04 of its range (clip): nodes count for 3.5 on average, and most_examples is 10,000" in lines[0]
+
+
+def test_a_scale_that_fits_the_weights_is_not_mentioned(log: pytest.LogCaptureFixture) -> None:
+    assert total_of(play(make_grid(reporting([3, 4]), 2), most_examples=4)) == 7
+    assert "is rounded to about" not in log.text
+    assert "a node counts for" not in log.text
+
+
+def test_a_node_logs_that_it_counts_for_less_than_it_reports(log: pytest.LogCaptureFixture) -> None:
+    assert total_of(play(make_grid(reporting([3, 50_000]), 2))) == 10_003
+    lines = [line for line in log.messages if "a node counts for" in line]
+    assert lines == ["Coterie: num-examples is 50000, and a node counts for 10000 at most (most_examples)"]
+
+
 def test_training_and_evaluation_have_a_weight_each() -> None:
     grid = make_grid(reporting([3, 4]), 2)
     kept = PrivateStrategy(FedAvg(), deadline=1, evaluate_metrics={"accuracy": (0, 1)})

@@ -70,13 +70,20 @@ def summary_page(
     level = judge(report).level
     named = [(printable(found.client, _NAME), printable(found.round, _NAME)) for found in report.exposed[:_NAMED]]
     exposed, total = len(report.exposed), len(report.clients)
-    headline = _HEADLINES[level] if report.complete else "The audit was interrupted: these findings are incomplete"
+    headline, shown = _HEADLINES[level], level
+    if not report.complete:
+        headline = "The audit was interrupted: these findings are incomplete"
+    elif not report.exposed and not answers.holds(1):
+        headline, shown = (
+            "The server alone can single nobody out, but with colluding participants it may",
+            Level.CAUTION,
+        )
     return render(
         "coterie.auditing",
         "summary.html.j2",
         {},
         plots=False,
-        level=level,
+        level=shown,
         headline=headline,
         meaning=_MEANINGS[level],
         actions=_ACTIONS[level],

@@ -146,7 +146,8 @@ def test_a_log_of_nvflare_that_names_whose_results_were_accepted() -> None:
     assert rounds(log) == {0: ["site-1", "site-2"], 1: ["site-1"]}
     assert log.reading is not None
     assert log.reading.format == "nvflare"
-    lines = [json.dumps({"asctime": "", "fl_ctx": "", "message": line.strip()}) for line in text.splitlines()]
+    assert log.notes == ("lines about other things that were passed over: 1",)
+    lines = [json.dumps({"asctime": line[:23], "fl_ctx": "", "message": line.strip()}) for line in text.splitlines()]
     assert rounds(read("\n".join(lines))) == rounds(log)
 
 
@@ -155,6 +156,13 @@ def test_a_log_of_nvflare_with_a_part_missing_is_not_relied_on() -> None:
     assert [(problem.line, problem.reason) for problem in log.problems] == [
         (2, "round 0 adds 2 updates, and the log names 1 of their clients: a part of the log is missing")
     ]
+
+
+def test_a_table_that_quotes_nvflare_is_still_a_table() -> None:
+    """Otherwise one cell would hide all rows."""
+    quoted = "Contribution from a ACCEPTED by the aggregator at round 1."
+    log = read(f"round,client,note\n1,a,{quoted}\n1,b,{quoted}\n2,a,\n")
+    assert rounds(log) == {1: ["a", "b"], 2: ["a"]}
 
 
 def test_two_jobs_of_nvflare_are_two_runs() -> None:

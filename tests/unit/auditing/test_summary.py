@@ -2,7 +2,7 @@
 
 import pytest
 
-from coterie.auditing.answers import Answers
+from coterie.auditing.answers import Answers, Questions
 from coterie.auditing.auditor import audit
 from coterie.auditing.logs import Participation, UnusedLine
 from coterie.auditing.summary import summary_page
@@ -24,6 +24,15 @@ def test_every_verdict_has_its_words(matrix: list[list[int]], headline: str) -> 
     assert f"<h1>{headline}</h1>" in page
     assert "<script" not in page
     assert "Required: strong T of at least 2." in page
+
+
+def test_colluders_who_expose_somebody_are_in_the_headline() -> None:
+    log = Participation.from_matrix([[1, 1, 0, 0], [1, 1, 1, 1]])
+    report = audit(log)
+    for colluders, exposed in ((["1"], True), (["any 1"], True), (["1", "2"], False)):
+        page = summary_page(report, log, "log.csv", None, Questions.parse(colluders).answer(log, report), {})
+        assert ("with colluding participants it may</h1>" in page) == exposed
+        assert ("Nobody can be singled out</h1>" in page) == (not exposed)
 
 
 def test_names_are_escaped_and_shortened_and_lists_are_cut() -> None:

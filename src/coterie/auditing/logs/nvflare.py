@@ -21,13 +21,21 @@ from coterie.errors import InputError
 _MARK = b" by the aggregator at round "
 _RESULT = re.compile(r"\bContribution from (\S+) (ACCEPTED|REJECTED) by the aggregator at round (\d{1,9})\b")
 _ADDED = re.compile(r"\baggregating (\d{1,9}) update\(s\) at round (\d{1,9})\b")
+_BEGIN = re.compile(r"\W*\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - \w|\{\"asctime\": ")
 _RUN = re.compile(r"\brun=([^,\]\s]+)")
 _RUN_COLUMN = "run"
 
 
 def is_nvflare(log: RawLog) -> bool:
-    """Return whether the log has such lines."""
-    return _MARK in log.unpacked and any(_RESULT.search(line) for _, line in log.text.lines)
+    """Return whether the log has such lines, and most of its first lines begin as NVFlare's do.
+
+    A table that has these words in a cell is no such log: its rows must not be passed over.
+    """
+    if _MARK not in log.unpacked:
+        return False
+    sample = log.text.sample
+    begins = sum(bool(_BEGIN.match(line)) for line in sample)
+    return 2 * begins > len(sample) and any(_RESULT.search(line) for _, line in log.text.lines)
 
 
 def read_nvflare(log: RawLog) -> Participation:
@@ -37,10 +45,13 @@ def read_nvflare(log: RawLog) -> Participation:
     found, rows = log.text.collector(), RowFilter(log.options.where)
     rows.watch([_RUN_COLUMN])
     named: dict[Label, set[str]] = {}
+    passed_over = 0
 
     def use(line: str) -> None:
+        nonlocal passed_over
         result, added = _RESULT.search(line), _ADDED.search(line)
         if not result and not added:
+            passed_over += 1
             return
         run = _RUN.search(line)
         if rows.judge({_RUN_COLUMN: run[1] if run else ""}) is Fate.NOT_ASKED_FOR:
@@ -63,4 +74,6 @@ def read_nvflare(log: RawLog) -> Participation:
                 )
 
     found.each(log.text.lines, use)
+    if passed_over:
+        found.note(f"lines about other things that were passed over: {passed_over:,}")
     return found.finish(LogReading("nvflare", "“at round”", "“Contribution from”"), rows)

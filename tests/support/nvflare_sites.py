@@ -65,10 +65,14 @@ class Sites:
 
     def answer(self, site: str, data: object, task: str = TASK) -> bytes:
         """Answer as a process that was just started does."""
-        delivery = TaskDelivery(task, data, site, lambda: self.apps.get(site, APP), self._train(site))
+        delivery = TaskDelivery(task, data, site, lambda: self.app_of(site), self._train(site))
         answer = Reception().receive({"coterie-name": site}, delivery)
         assert not delivery.passed or not answer
         return answer if not delivery.passed else encode(Answer(b"the app's own reply"))
+
+    def app_of(self, site: str) -> SiteApp:
+        """Return the app of a job as it came to a site."""
+        return self.apps.get(site, APP)
 
     def _train(self, site: str) -> Callable[[str, Arrays, Work], AppReply]:
         def train(_function: str, arrays: Arrays, work: Work) -> AppReply:

@@ -7,7 +7,6 @@ except for evaluations that the operator allows (:mod:`coterie.deployment.recept
 folder, ``$COTERIE_HOME/nodes/SITE``. Nothing in a job can change them.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from nvflare.apis.event_type import EventType
 from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import EventScope, FedEventHeader, FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
@@ -24,13 +24,14 @@ from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.fuel.utils.config_factory import ConfigFactory
 
-from coterie.deployment.engine import TRAIN, AppReply, Arrays, kind_of
+from coterie.deployment.engine import TRAIN, AppReply, Arrays
 from coterie.deployment.logs import LOGGER, join_log, quoted, traced
 from coterie.deployment.node import PREFIX
 from coterie.deployment.reasons import Reason
 from coterie.deployment.reception import Reception
 from coterie.deployment.replies import lacking
 from coterie.errors import ConfigError, TrainingError, regarding
+from coterie.transports.nvflare.files import digest_files, stop_bytecode
 from coterie.transports.nvflare.jobs import keep_installed
 from coterie.transports.nvflare.messages import KEY, Work
 from coterie.transports.nvflare.names import LOG, TASKS, WEIGHT
@@ -59,16 +60,21 @@ class PrivateExecutor(Executor):
         super().__init__()
         if not isinstance(executor, Executor) or isinstance(executor, PrivateExecutor):
             raise ConfigError("PrivateExecutor wraps the executor of an app, once")
+        stop_bytecode()
         self.executor = executor
         self._reception = Reception()
-        self._site_app: SiteApp | None = None
+        self._site_app: SiteApp | ConfigError | None = None
         self._kept: set[str] = set()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Keep federated events here: NVFlare sends them to the server beside the tasks, with metrics of this site.
+        """Read the app before it starts, and keep federated events here.
 
-        NVFlare's own sender comes after the components of a job, and sends nothing that came in.
+        An app may write to its folder when it runs. Federated events have metrics of this site, and NVFlare sends them
+        to the server beside the tasks. Its own sender comes after the components of a job, and sends nothing that
+        came in.
         """
+        if event_type == EventType.ABOUT_TO_START_RUN:
+            self._look_at_app(fl_ctx)
         if fl_ctx.get_prop(FLContextKey.EVENT_SCOPE) == EventScope.FEDERATION:
             data = fl_ctx.get_prop(FLContextKey.EVENT_DATA)
             if isinstance(data, Shareable) and data.get_header(FedEventHeader.DIRECTION, _OUT) == _OUT:
@@ -104,19 +110,27 @@ class PrivateExecutor(Executor):
         keep_installed(job)
 
     def _read_app(self, fl_ctx: FLContext) -> SiteApp:
-        """Return the app of this job, as it came to this site."""
-        if self._site_app is None:
-            workspace, job = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT), fl_ctx.get_job_id()
+        """Return the app of this job, as it came to this site; an app that cannot be compared is refused for good."""
+        found = self._site_app or self._look_at_app(fl_ctx)
+        if isinstance(found, ConfigError):
             with regarding(Reason.SETTINGS):
-                folders = workspace.get_app_config_dir(job), workspace.get_app_custom_dir(job)
-                self._site_app = read_app(*map(Path, folders))
+                raise found
+        return found
+
+    def _look_at_app(self, fl_ctx: FLContext) -> SiteApp | ConfigError:
+        """Read the app of this job, or find out why it is refused."""
+        workspace, job = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT), fl_ctx.get_job_id()
+        try:
+            self._site_app = read_app(Path(workspace.get_app_dir(job)), Path(workspace.get_app_config_dir(job)))
+        except ConfigError as error:
+            self._site_app = error
         return self._site_app
 
     def _run(self, function: str, arrays: Arrays, work: Work, fl_ctx: FLContext, abort_signal: Signal) -> AppReply:
         """Run the app's executor on a model."""
         model = FLModel(params_type=ParamsType.FULL, params=dict(arrays), meta=work.entries())
         model.start_round, model.current_round, model.total_rounds = work.rounds
-        task, given = TASKS.get(kind_of(function), function), FLModelUtils.to_shareable(model)
+        task, given = TASKS[function], FLModelUtils.to_shareable(model)
         try:
             reply = self.executor.execute(task, given, fl_ctx, abort_signal)
             result = FLModelUtils.from_shareable(reply) if reply.get_return_code() == ReturnCode.OK else None
@@ -125,7 +139,7 @@ class PrivateExecutor(Executor):
             raise TrainingError("the app's executor failed") from None
         if result is None:
             raise TrainingError("the app's executor answered with an error")
-        return read_result(result, work, trains=kind_of(function) == TRAIN)
+        return read_result(result, work, trains=function == TRAIN)
 
 
 def read_result(result: FLModel, work: Work, *, trains: bool) -> AppReply:
@@ -149,16 +163,25 @@ def _moved(before: NDArray[Any] | None, change: NDArray[Any]) -> NDArray[Any]:
     return change if before is None or before.shape != change.shape else np.asarray(before + change)
 
 
-def read_app(config: Path, custom: Path) -> SiteApp:
-    """Read the app of a job from its folders."""
+def read_app(folder: Path, config: Path) -> SiteApp:
+    """Read the app of a job from its folder; ``config`` is the one of its configuration."""
     loaded = ConfigFactory.load_config(_CONFIG, search_dirs=[str(config)])
     if loaded is None:
         raise ConfigError(f"{config} has no {_CONFIG}: the app of this job cannot be read")
-    described: dict[str, Any] = json.loads(json.dumps(loaded.to_dict()))
+    described = _as_json(loaded.to_dict())
     components = described.get("components", [])
     described["components"] = [one for one in components if _STREAMER not in one.get("path", "")]
     if len(described["components"]) < len(components):  # each site decides on it, so it is no part of the app
         LOGGER.warning(_STREAMED)
-    files = sorted(path for path in custom.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    code = {str(path.relative_to(custom)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-    return SiteApp(described, code)
+    return SiteApp(described, digest_files(folder, Path(loaded.get_location())))
+
+
+def _as_json(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration as a JSON document, which it has to be: in YAML, 1 and "1" are two keys."""
+    try:
+        described: dict[str, Any] = json.loads(json.dumps(config))
+    except (TypeError, ValueError):
+        described = {}
+    if described != config:
+        raise ConfigError(f"{_CONFIG} has keys that are not text, or values that JSON does not have: use JSON")
+    return described

@@ -125,13 +125,20 @@ def node_number(site: str) -> int:
 
 
 def flattened(value: object, path: str = "", varying: Collection[str] = ()) -> Iterator[tuple[str, bytes]]:
-    """Yield the leaves of a configuration by their paths, except for keys that may vary."""
-    children: list[tuple[str, object]] = []
+    """Yield the leaves of a JSON document by their paths, except for keys that may vary.
+
+    Two documents have the same entries only if they are equal. So a path has its keys in quotes, with a dot before each
+    (``.'args'``), and places in lists in brackets (``[0]``): a key with a dot in it is not a path of two keys.
+    """
     if isinstance(value, dict):
-        children = [(str(key), child) for key, child in value.items() if key not in varying]
+        fixed = {key: child for key, child in value.items() if key not in varying}
+        children = [(f".{key!r}", child) for key, child in fixed.items()]
     elif isinstance(value, list):
-        children = [(str(place), child) for place, child in enumerate(value)]
-    if not children:
+        children = [(f"[{place}]", child) for place, child in enumerate(value)]
+    else:
         yield path, repr(value).encode()
-    for key, child in children:
-        yield from flattened(child, f"{path}.{key}" if path else key, varying)
+        return
+    if not children:
+        yield path, b"{}" if isinstance(value, dict) else b"[]"
+    for step, child in children:
+        yield from flattened(child, path + step, varying)

@@ -9,7 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from coterie.deployment.engine import AppReply, Arrays, Delivery, Hello, NodeRequest, Task
+from coterie.deployment.logs import quoted
 from coterie.deployment.node import run_config_digest
+from coterie.deployment.reasons import Reason
+from coterie.errors import PeerProtocolError, regarding
 from coterie.secagg.messages import SERVER
 from coterie.transports.nvflare.messages import (
     TASK,
@@ -22,7 +25,7 @@ from coterie.transports.nvflare.messages import (
     name_of,
     node_number,
 )
-from coterie.transports.nvflare.names import FUNCTIONS
+from coterie.transports.nvflare.names import FUNCTIONS, TASKS
 
 App: TypeAlias = Callable[[str, Arrays, Work], AppReply]
 """Runs a function of the app on a model; the work says what else the app is given."""
@@ -34,19 +37,28 @@ class SiteApp:
 
     config: Mapping[str, Any]
     """Its configuration, which a node's first contribution fixes."""
-    code: Mapping[str, str]
-    """Digests of the files that came with it, by their paths. They may change from job to job."""
+    files: Mapping[str, str]
+    """Digests of its other files, code among them, by their paths. They may change from job to job."""
 
     @property
     def digest(self) -> bytes:
         """A digest of all of it."""
-        return run_config_digest({"config": sorted(flattened(dict(self.config))), "code": sorted(self.code.items())})
+        return run_config_digest({"config": sorted(flattened(dict(self.config))), "files": sorted(self.files.items())})
 
 
 class NvflareRequest(NodeRequest):
     """A step of a session in a task, with the app's executor behind it."""
 
     def __init__(self, message: NodeMessage, site_app: SiteApp, app: App) -> None:
+        """Take in a step of a session.
+
+        A function must be one that Coterie has a task for. First use fixes the configuration of each function apart,
+        so a server that could name one task in many ways would get sums of contributions made in many ways.
+        """
+        if message.function not in TASKS:
+            with regarding(Reason.FORM):
+                asked = quoted(message.function)
+                raise PeerProtocolError(SERVER, f"asked for the function {asked}; there are {', '.join(TASKS)}")
         self._message, self._site_app, self._app = message, site_app, app
         self.task = Task(message.run, message.function, message.group)
         self.identifier = hashlib.sha256(encode(message)).digest()

@@ -1,6 +1,8 @@
 """The components that a job of NVFlare is made of, with NVFlare itself and without its network."""
 
 import json
+import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +15,7 @@ pytest.importorskip("nvflare", reason="needs coterie[nvflare]")
 
 from nvflare.apis.client import Client
 from nvflare.apis.controller_spec import ClientTask, Task
+from nvflare.apis.event_type import EventType
 from nvflare.apis.executor import Executor
 from nvflare.apis.filter import ContentBlockedException
 from nvflare.apis.fl_constant import EventScope, FLContextKey, ReturnCode
@@ -22,6 +25,7 @@ from nvflare.apis.signal import Signal
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.app_common.workflows.model_controller import ModelController
+from nvflare.fuel.utils.config_factory import ConfigFactory
 from nvflare.job_config.api import FedJob
 from nvflare.job_config.script_runner import ScriptRunner
 from nvflare.private.event import fire_event
@@ -34,7 +38,7 @@ from coterie.errors import ConfigError, NothingTrained
 from coterie.transports.nvflare import PrivateExecutor, PrivateFedAvg, PrivateRounds, PrivateRunner
 from coterie.transports.nvflare.executor import read_app
 from coterie.transports.nvflare.filters import PrivateResults
-from coterie.transports.nvflare.messages import KEY, Answer, decode, encode
+from coterie.transports.nvflare.messages import KEY, TASK, Answer, NodeMessage, decode, encode
 
 POLICY = """
 {"default_scope": "coterie",
@@ -45,6 +49,13 @@ UNSET: dict[str, Any] = {"aggregation_weights": {}}  # NVFlare writes it in any 
 SITES = [f"site-{number}" for number in range(1, 5)]
 Reply = Callable[[str, FLModel], Shareable]
 """What the app of a site returns for a model."""
+
+
+@pytest.fixture(autouse=True)
+def bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tests that come later write bytecode as before; executors stop it."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", sys.dont_write_bytecode)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", os.environ.get("PYTHONDONTWRITEBYTECODE", ""))
 
 
 class App(Executor):
@@ -81,9 +92,7 @@ def context(site: str, folder: Path) -> FLContext:
     (config / "config_fed_client.json").write_text(json.dumps({"executors": [{"args": {"rate": 0.1}}]}))
     (folder / "custom").mkdir(exist_ok=True)
     (folder / "custom" / "client.py").write_text("pass")
-    folders = SimpleNamespace(
-        get_app_config_dir=lambda _job: str(config), get_app_custom_dir=lambda _job: str(folder / "custom")
-    )
+    folders = SimpleNamespace(get_app_config_dir=lambda _job: str(config), get_app_dir=lambda _job: str(folder))
     ctx.set_prop(FLContextKey.WORKSPACE_OBJECT, folders, private=True)
     return ctx
 
@@ -314,15 +323,53 @@ def test_a_site_whose_log_is_sent_to_the_server_has_the_same_app_and_says_so(
     described: dict[str, Any] = {"executors": [{"args": {"rate": 0.1}}], "components": [{"id": "a", "path": "b.C"}]}
     file = tmp_path / "config_fed_client.json"
     file.write_text(json.dumps(described))
-    plain = read_app(tmp_path, tmp_path / "custom")
+    plain = read_app(tmp_path, tmp_path)
     assert plain.config == described
     assert "allow_log_streaming" not in caplog.text
     streamer = {"id": "auto_log_streamer", "path": "nvflare.app_common.logging.job_log_streamer.JobLogStreamer"}
     file.write_text(json.dumps({**described, "components": [*described["components"], streamer]}))
-    assert read_app(tmp_path, tmp_path / "custom").digest == plain.digest
+    assert read_app(tmp_path, tmp_path).digest == plain.digest
     assert "set allow_log_streaming to false" in caplog.text
     file.write_text(json.dumps({**described, "executors": []}))
-    assert read_app(tmp_path, tmp_path / "custom").digest != plain.digest
+    assert read_app(tmp_path, tmp_path).digest != plain.digest
     file.unlink()
     with pytest.raises(ConfigError, match="cannot be read"):
-        read_app(tmp_path, tmp_path / "custom")
+        read_app(tmp_path, tmp_path)
+
+
+def refusal_of(executor: PrivateExecutor, ctx: FLContext) -> str | None:
+    hello = NodeMessage("hello", 7, "train", "1", 0.0, 60.0)
+    answer = executor.execute(TASK, Shareable({KEY: encode(hello)}), ctx, Signal())
+    return decode(answer[KEY], Answer, "site-1").refusal
+
+
+def test_what_an_app_writes_when_it_runs_is_no_part_of_it(home: Path, tmp_path: Path) -> None:
+    executor, ctx = PrivateExecutor(App(moved)), context("site-1", tmp_path)
+    executor.handle_event(EventType.ABOUT_TO_START_RUN, ctx)
+    before = executor._read_app(ctx)
+    (tmp_path / "custom" / "checkpoint.pt").write_bytes(b"a model")
+    assert executor._read_app(ctx) == before
+    assert PrivateExecutor(App(moved))._read_app(ctx) != before
+
+
+def test_an_app_that_came_with_bytecode_stays_refused_if_it_deletes_it(
+    home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    executor, ctx = PrivateExecutor(App(moved)), context("site-1", tmp_path)
+    assert refusal_of(PrivateExecutor(App(moved)), ctx) is None
+    bytecode = tmp_path / "custom" / "client.pyc"
+    bytecode.write_bytes(b"")
+    executor.handle_event(EventType.ABOUT_TO_START_RUN, ctx)
+    bytecode.unlink()
+    assert [refusal_of(executor, ctx) for _ in range(2)] == ["settings"] * 2
+    assert "has bytecode" in caplog.text
+
+
+@pytest.mark.parametrize("config", [{"layers": {1: 0.1, "1": 0}}, {"rate": float("nan")}, {"day": {1, 2}}])
+def test_a_configuration_that_is_no_json_document_is_refused(
+    config: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = SimpleNamespace(to_dict=lambda: config, get_location=lambda: str(tmp_path / "config_fed_client.yml"))
+    monkeypatch.setattr(ConfigFactory, "load_config", lambda *_given, **_more: loaded)
+    with pytest.raises(ConfigError, match="use JSON"):
+        read_app(tmp_path, tmp_path)

@@ -17,7 +17,7 @@ from coterie.deployment.engine import Trip
 from coterie.deployment.home import server_home
 from coterie.errors import CarrierError, NothingTrained
 from coterie.transports.nvflare.carrier import NvflareCarrier
-from coterie.transports.nvflare.messages import Answer, NodeMessage, decode, encode, node_number
+from coterie.transports.nvflare.messages import Answer, NodeMessage, Rounds, Work, decode, encode, node_number
 from coterie.transports.nvflare.request import SiteApp
 
 
@@ -200,9 +200,9 @@ def test_a_site_that_left_the_job_is_named(home: Path) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        SiteApp({"executors": [{"args": {"task_script_args": "--rate 0"}}]}, APP.code),
+        SiteApp({"executors": [{"args": {"task_script_args": "--rate 0"}}]}, APP.files),
         SiteApp(APP.config, {"client.py": "b2"}),
-        SiteApp(APP.config, {**APP.code, "more.py": "c3"}),
+        SiteApp(APP.config, {**APP.files, "more.py": "c3"}),
     ],
     ids=["configuration", "code", "more code"],
 )
@@ -228,7 +228,7 @@ def test_the_configuration_of_the_first_contribution_is_fixed_unless_it_may_vary
 
 def test_the_configuration_of_a_later_job_must_be_the_same(ledger: Ledger) -> None:
     assert aggregator(Sites(4), ledger, run=1).mean(assignment(), 1) is not None
-    changed = SiteApp({"executors": [{"args": {"task_script_args": "--rate 7"}}]}, APP.code)
+    changed = SiteApp({"executors": [{"args": {"task_script_args": "--rate 7"}}]}, APP.files)
     names = Sites(4).names
     rounds = aggregator(Sites(4, dict.fromkeys(names, changed)), ledger, run=2)
     assert rounds.mean(assignment(), 1) is None
@@ -241,6 +241,14 @@ def test_the_configuration_of_a_later_job_must_be_the_same(ledger: Ledger) -> No
 def test_a_task_of_the_apps_own_is_refused(task: str, home: Path) -> None:
     answer = decode(Sites(1).answer("site-1", None, task), Answer, "site-1")
     assert answer.refusal == "plain"
+
+
+@pytest.mark.parametrize("function", ["train.1", "train.default", "evaluate.other", "query", "validate", ""])
+def test_a_function_that_no_task_has_is_refused(function: str, home: Path) -> None:
+    sites = Sites(1)
+    message = NodeMessage("step", 7, function, "1", 0.0, 60.0, work=Work.of(MODEL, {}, Rounds()).to_bytes())
+    assert decode(sites.answer("site-1", encode(message)), Answer, "site-1").refusal == "form"
+    assert sites.trained == []
 
 
 def test_the_operator_may_allow_plain_evaluation(home: Path) -> None:

@@ -345,8 +345,8 @@ def refusal_of(executor: PrivateExecutor, ctx: FLContext) -> str | None:
 
 def test_what_an_app_writes_when_it_runs_is_no_part_of_it(home: Path, tmp_path: Path) -> None:
     executor, ctx = PrivateExecutor(App(moved)), context("site-1", tmp_path)
+    before = read_app(tmp_path, tmp_path / "config")
     executor.handle_event(EventType.ABOUT_TO_START_RUN, ctx)
-    before = executor._read_app(ctx)
     (tmp_path / "custom" / "checkpoint.pt").write_bytes(b"a model")
     assert executor._read_app(ctx) == before
     assert PrivateExecutor(App(moved))._read_app(ctx) != before

@@ -13,12 +13,12 @@ from tests.support.homes import MEMORY
 from tests.support.nvflare_sites import APP, MODEL, Sites, aggregator, assignment, circles, mean_of
 
 from coterie.cohorts import Ledger
-from coterie.deployment.engine import Trip
+from coterie.deployment.engine import AppReply, Trip
 from coterie.deployment.home import server_home
-from coterie.errors import CarrierError, NothingTrained
+from coterie.errors import CarrierError, NothingTrained, PeerProtocolError
 from coterie.transports.nvflare.carrier import NvflareCarrier
-from coterie.transports.nvflare.messages import Answer, NodeMessage, Rounds, Work, decode, encode, node_number
-from coterie.transports.nvflare.request import SiteApp
+from coterie.transports.nvflare.messages import TASK, Answer, NodeMessage, decode, encode, node_number
+from coterie.transports.nvflare.request import SiteApp, TaskDelivery
 
 
 @pytest.fixture
@@ -245,10 +245,12 @@ def test_a_task_of_the_apps_own_is_refused(task: str, home: Path) -> None:
 
 @pytest.mark.parametrize("function", ["train.1", "train.default", "evaluate.other", "query", "validate", ""])
 def test_a_function_that_no_task_has_is_refused(function: str, home: Path) -> None:
-    sites = Sites(1)
-    message = NodeMessage("step", 7, function, "1", 0.0, 60.0, work=Work.of(MODEL, {}, Rounds()).to_bytes())
-    assert decode(sites.answer("site-1", encode(message)), Answer, "site-1").refusal == "form"
-    assert sites.trained == []
+    message = encode(NodeMessage("step", 7, function, "1", 0.0, 60.0))
+    delivery = TaskDelivery(TASK, message, "site-1", lambda: APP, lambda *_: AppReply({}, {}))
+    with pytest.raises(PeerProtocolError, match=r"asked for the function .*; there are train, evaluate") as refused:
+        delivery.request()
+    assert refused.value.about == "form"
+    assert decode(Sites(1).answer("site-1", message), Answer, "site-1").refusal == "form"
 
 
 def test_the_operator_may_allow_plain_evaluation(home: Path) -> None:

@@ -8,6 +8,7 @@ folder, ``$COTERIE_HOME/nodes/SITE``. Nothing in a job can change them.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from coterie.deployment.reception import Reception
 from coterie.deployment.replies import lacking
 from coterie.errors import ConfigError, TrainingError, regarding
 from coterie.transports.nvflare.files import digest_files, stop_bytecode
+from coterie.transports.nvflare.filters import CODES as _CODES
 from coterie.transports.nvflare.jobs import keep_installed
 from coterie.transports.nvflare.messages import KEY, Work
 from coterie.transports.nvflare.names import LOG, TASKS, WEIGHT
@@ -42,6 +44,7 @@ join_log(LOG)
 _OUT, _IN = "out", "in"
 _CONFIG = "config_fed_client.json"  # or another of the formats that NVFlare reads
 
+_VARIABLE = re.compile(r"\{[A-Z_]+\}")
 _STREAMER = "JobLogStreamer"
 _STREAMED = (
     "NVFlare sends a log of this site to the server, and errors of an app may quote data: set allow_log_streaming to "
@@ -94,7 +97,7 @@ class PrivateExecutor(Executor):
         delivery = TaskDelivery(task_name, shareable.get(KEY), site, lambda: self._read_app(fl_ctx), run)
         answer = self._reception.receive({f"{PREFIX}name": site}, delivery)
         if delivery.passed:
-            return self.executor.execute(task_name, shareable, fl_ctx, abort_signal)
+            return metrics_of(self.executor.execute(task_name, shareable, fl_ctx, abort_signal))
         reply = make_reply(ReturnCode.OK)
         reply[KEY] = answer
         return reply
@@ -142,6 +145,16 @@ class PrivateExecutor(Executor):
         return read_result(result, work, trains=function == TRAIN)
 
 
+def metrics_of(reply: Shareable) -> Shareable:
+    """Return the metrics of a plain evaluation alone: many scripts train in every task, and send a model with them."""
+    code = reply.get_return_code()
+    if code != ReturnCode.OK:
+        return make_reply(code if code in _CODES else ReturnCode.EXECUTION_EXCEPTION)
+    found = FLModelUtils.from_shareable(reply).metrics or {}
+    numbers = {str(name): float(value) for name, value in found.items() if isinstance(value, int | float | np.number)}
+    return FLModelUtils.to_shareable(FLModel(metrics=numbers))
+
+
 def read_result(result: FLModel, work: Work, *, trains: bool) -> AppReply:
     """Return the model and the metrics of an app's result; a difference is added to the model it is about."""
     found: Mapping[str, Any] = result.params or {}
@@ -169,6 +182,10 @@ def read_app(folder: Path, config: Path) -> SiteApp:
     if loaded is None:
         raise ConfigError(f"{config} has no {_CONFIG}: the app of this job cannot be read")
     described = _as_json(loaded.to_dict())
+    if named := sorted(set(_VARIABLE.findall(json.dumps(described)))):
+        raise ConfigError(
+            f"{_CONFIG} has {', '.join(named)}, which NVFlare replaces on each site: the app would differ"
+        )
     components = described.get("components", [])
     described["components"] = [one for one in components if _STREAMER not in one.get("path", "")]
     if len(described["components"]) < len(components):  # each site decides on it, so it is no part of the app

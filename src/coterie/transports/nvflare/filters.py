@@ -11,18 +11,25 @@ jobs may not bring code of their own (NVFlare's right ``byoc``): code can send w
 """
 
 from nvflare.apis.filter import ContentBlockedException, Filter
+from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.fl_context import FLContext
-from nvflare.apis.shareable import ReservedHeaderKey, Shareable
+from nvflare.apis.shareable import ReservedHeaderKey, Shareable, make_reply
 
 from coterie.errors import PeerProtocolError
 from coterie.transports.nvflare.messages import KEY, Answer, decode
 
+CODES = frozenset(value for name, value in vars(ReturnCode).items() if name.isupper())
+"""The return codes of NVFlare; another text may quote data."""
+
 
 class PrivateResults(Filter):
-    """Blocks every result of a task that is not an answer of Coterie, or an error without content."""
+    """Blocks every result of a task that is not an answer of Coterie, or an error without content.
+
+    It sees results of tasks. It does not see events, by which NVFlare sends metrics too.
+    """
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
-        """Return a result as it is, or block it."""
+        """Return a result without its headers, or block it."""
         content = set(shareable) - {ReservedHeaderKey.HEADERS}
         try:
             if content and content != {KEY}:
@@ -31,4 +38,8 @@ class PrivateResults(Filter):
                 decode(shareable[KEY], Answer, "this job")
         except PeerProtocolError as error:
             raise ContentBlockedException(f"{error}: the policy of this site lets only Coterie's answers out") from None
-        return shareable
+        code = shareable.get_return_code()
+        result = make_reply(code if code in CODES else ReturnCode.EXECUTION_EXCEPTION)
+        if content:
+            result[KEY] = shareable[KEY]
+        return result

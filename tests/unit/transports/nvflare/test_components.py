@@ -33,7 +33,7 @@ from nvflare.private.fed.app.fl_conf import create_privacy_manager
 from nvflare.widgets.fed_event import FedEventRunner
 
 from coterie.cohorts.ledger import Ledger
-from coterie.deployment.home import server_home
+from coterie.deployment.home import node_home, server_home
 from coterie.errors import ConfigError, NothingTrained
 from coterie.transports.nvflare import PrivateExecutor, PrivateFedAvg, PrivateRounds, PrivateRunner
 from coterie.transports.nvflare.executor import read_app
@@ -286,8 +286,10 @@ def test_the_policy_of_a_site_lets_only_coteries_answers_out(home: Path, tmp_pat
     assert isinstance(policy, PrivateResults)
     ctx = context("site-1", tmp_path)
     answer = Shareable({KEY: encode(Answer(b"masked"))})
-    assert policy.process(answer, ctx) is answer
+    assert policy.process(answer, ctx)[KEY] == answer[KEY]
     assert policy.process(make_reply(ReturnCode.EXECUTION_EXCEPTION), ctx)
+    quoting = policy.process(make_reply("row 17 is Ann's", {"row": 17}), ctx)
+    assert (quoting.get_return_code(), quoting.get_header("row")) == (ReturnCode.EXECUTION_EXCEPTION, None)
     plain = FLModelUtils.to_shareable(FLModel(params={"w": np.zeros(3)}))
     for blocked in (plain, Shareable({KEY: b"\xc1"}), Shareable({KEY: answer[KEY], "model": 1})):
         with pytest.raises(ContentBlockedException, match="policy of this site"):
@@ -372,4 +374,27 @@ def test_a_configuration_that_is_no_json_document_is_refused(
     loaded = SimpleNamespace(to_dict=lambda: config, get_location=lambda: str(tmp_path / "config_fed_client.yml"))
     monkeypatch.setattr(ConfigFactory, "load_config", lambda *_given, **_more: loaded)
     with pytest.raises(ConfigError, match="use JSON"):
+        read_app(tmp_path, tmp_path)
+
+
+def test_of_an_allowed_plain_evaluation_only_the_metrics_leave(home: Path, tmp_path: Path) -> None:
+    """Many scripts train in every task, and send a model beside the metrics."""
+    folder = node_home("site-1")
+    folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+    (folder / "node.toml").write_text('allow = "evaluate"\n')
+
+    def train_always(site: str, model: FLModel) -> Shareable:
+        found = FLModel(params_type=ParamsType.FULL, params={"w": np.ones(3)}, metrics={"accuracy": 0.9})
+        return FLModelUtils.to_shareable(found)
+
+    task = FLModelUtils.to_shareable(FLModel(params_type=ParamsType.FULL, params={"w": np.zeros(3, np.float32)}))
+    executor = PrivateExecutor(App(train_always))
+    reply = FLModelUtils.from_shareable(executor.execute("validate", task, context("site-1", tmp_path), Signal()))
+    assert (reply.params, reply.metrics) == (None, {"accuracy": 0.9})
+
+
+def test_an_app_that_differs_by_the_sites_name_is_refused(tmp_path: Path) -> None:
+    args = {"task_script_args": "--params {SITE_NAME}.json"}
+    (tmp_path / "config_fed_client.json").write_text(json.dumps({"format_version": 2, "executors": [{"args": args}]}))
+    with pytest.raises(ConfigError, match=r"has \{SITE_NAME\}, which NVFlare replaces on each site"):
         read_app(tmp_path, tmp_path)

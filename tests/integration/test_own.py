@@ -361,6 +361,7 @@ def test_settings_name_everything(tmp_path: Path, policy: str, promised: int) ->
 
 def test_an_epsilon_is_solved_for_and_kept_when_a_run_is_resumed(tmp_path: Path) -> None:
     whole = go(tmp_path / "whole", epsilon=8, settings={"cohort.minimum": 4})
+    assert whole.summary.epsilon is not None
     assert whole.summary.epsilon == pytest.approx(8)
     assert whole.summary.epsilon <= 8
     noise = load_config(tmp_path / "whole" / "config.toml").noise

@@ -59,7 +59,8 @@ def render(package: str, template: str, figures: dict[str, Figure], **values: ob
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    scripts = [get_plotlyjs(), (files("coterie.reports") / "templates" / "figures.js").read_text("utf-8")]
+    drawing = (files("coterie.reports") / "templates" / "figures.js").read_text("utf-8")
+    scripts = [get_plotlyjs(), drawing] if figures else []
     # A browser hashes what stands between the tags, and "</script" would end the tag too early.
     scripts = [script.replace("</script", "<\\/script").replace("\r", "") for script in scripts]
     return environment.get_template(template).render(

@@ -97,7 +97,7 @@ def _rows(found: "DeploymentPlan", seconds: "SessionSeconds | None") -> "Iterato
     yield "clients selected in a round", f"{choice.cardinality:,.4g} on average, {choice.most_clients:,} at most"
     yield "clients aggregated in a round", f"{choice.aggregated:,.4g} of {plan.cohort:,} on average"
     yield "over-selection", _over_selection(found)
-    yield "threshold, neighbours", f"{session.guarantee.threshold:,}, {session.guarantee.degree:,.0f}"
+    yield "threshold, neighbours", f"{found.threshold:,}, {session.guarantee.degree:,.0f}"
     if session.quorum:
         yield "clients that must confirm a sum", f"{session.quorum:,} of {session.clients:,}"
     yield "fewest clients of a sum", f"{session.minimum:,}"

@@ -58,6 +58,14 @@ class DeploymentPlan:
         return self.protocols.papers.trips
 
     @property
+    def threshold(self) -> int:
+        """Shares that open a secret: in two trips against a malicious server, a quorum."""
+        quorum = self.session.quorum
+        if quorum and self.protocols.protocol is SessionProtocol.TWO_TRIPS:
+            return quorum
+        return self.session.guarantee.threshold
+
+    @property
     def holds(self) -> bool:
         """Whether every honest client stays hidden among another honest one, over any number of rounds."""
         return self.session.holds and self.choice.protects
@@ -115,7 +123,7 @@ class DeploymentPlan:
             "colluders_in_session": session.colluders,
             "topology": topology_name(guarantee.topology),
             "degree": guarantee.degree,
-            "threshold": guarantee.threshold,
+            "threshold": self.threshold,
             "quorum": session.quorum,
             "minimum": session.minimum,
             "protocol": str(self.protocols.protocol),

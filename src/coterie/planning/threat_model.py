@@ -58,7 +58,8 @@ def verdict(plan: DeploymentPlan) -> str:
     others = f"at least {count(choice.honest - 1, 'other honest client')}"
     return (
         f"From all sums of all rounds together, the server cannot separate the update of any honest client from those "
-        f"of {others}. No number of rounds changes that, as long as the assumptions below hold."
+        f"of {others}{_chance(plan.session.guarantee.privacy_failure_log2)}. No number of rounds changes "
+        "that, as long as the assumptions below hold."
     )
 
 
@@ -77,7 +78,7 @@ def attackers(plan: DeploymentPlan) -> Iterator[str]:
     if plan.session.colluders:
         deeds = "sign and send whatever it asks for" if plan.population.active else "follow the rules otherwise"
         yield (
-            f"Clients that help the server, up to {plan.population.collusion:.3g} of all "
+            f"Clients that help the server, up to {100 * plan.population.collusion:.3g}% of all "
             f"{plan.population.population:,}. They tell it all they know and {deeds}. The plan counts "
             f"{plan.session.colluders:,} in a round and {plan.choice.colluders:,} in a circle."
         )
@@ -93,6 +94,11 @@ def promises(plan: DeploymentPlan) -> Iterator[str]:
             "In each round the server learns sums of parts of the clients, each with at least two honest ones, and "
             "nothing else about their updates."
         )
+    elif plan.population.active and plan.protocols.protocol is SessionProtocol.TWO_TRIPS:
+        yield (
+            "In each round the server learns one sum over whole circles, with at least two honest clients in it, and "
+            "nothing else about their updates."
+        )
     else:
         yield (
             "In each round the server learns the sum of the clients that are aggregated, and nothing else about their "
@@ -101,7 +107,8 @@ def promises(plan: DeploymentPlan) -> Iterator[str]:
     if plan.holds:
         yield (
             f"Over all rounds T = {choice.privacy:,}: whatever is computed from all the sums is about groups of at "
-            f"least {choice.privacy:,} clients, of which at least {choice.honest:,} are honest."
+            f"least {choice.privacy:,} clients, of which at least {choice.honest:,} are honest"
+            f"{_chance(session.guarantee.privacy_failure_log2)}."
         )
     if plan.epsilon is not None:
         yield (
@@ -162,8 +169,9 @@ def assumptions(plan: DeploymentPlan) -> Iterator[str]:
         )
     elif session.colluders:
         yield (
-            f"No more than {plan.population.collusion:.3g} of all clients help the server. Circles are drawn at random "
-            "and colluders are there no more often than others."
+            f"No more than {100 * plan.population.collusion:.3g}% of all clients help the server. Circles are "
+            "drawn at random and colluders are there no more often than others. Then a round or a circle has "
+            "more of them than the plan counts only with the small probability that it was made for."
         )
     if plan.population.active:
         yield (
@@ -198,7 +206,7 @@ def numbers(plan: DeploymentPlan) -> Iterator[tuple[str, str]]:
     yield "Colluders in a circle, at most", f"{choice.colluders:,}"
     yield "Honest clients left in a circle, at least", f"{choice.honest:,}"
     yield "Who shares secrets", session.graph_title
-    yield "Shares that open a secret", f"{session.guarantee.threshold:,}"
+    yield "Shares that open a secret", f"{plan.threshold:,}"
     yield "Fewest clients in a sum", f"{session.minimum:,}"
     yield "Numbers in an update", f"{session.length:,}"
     if plan.epsilon is not None:

@@ -128,3 +128,19 @@ def test_the_page_is_complete_in_itself_and_has_no_script() -> None:
     for heading in ("Who may attack", "What holds", "What does not hold", "What it assumes", "The numbers it is for"):
         assert f"<h2>{heading}</h2>" in page
     assert "not been audited by a third party" in page
+
+
+def test_in_two_trips_against_a_malicious_server_a_quorum_opens_a_secret() -> None:
+    plan = planned(active=True)
+    assert plan.trips == 2
+    assert plan.as_dict()["threshold"] == plan.session.quorum != plan.session.guarantee.threshold
+    assert planned().threshold == planned().session.guarantee.threshold
+    assert any("one sum over whole circles, with at least two honest" in text for text in promises(plan))
+
+
+def test_a_sparse_graph_leaves_a_probability_that_the_statement_names() -> None:
+    plan = planned(population=2_000, cohort=400, lost=0.01, privacy=8)
+    assert plan.as_dict()["topology"] != "complete"
+    assert plan.session.guarantee.privacy_failure_log2 <= -39
+    assert "but for a probability of at most 2^-" in verdict(plan)
+    assert sum("but for a probability of at most 2^-" in text for text in promises(plan)) == 2

@@ -1,5 +1,6 @@
 """The four verbs of the library: train, aggregate, audit and plan. Heavy packages are imported when they are used."""
 
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -180,6 +181,7 @@ def train(
     cohort: int | None = None,
     privacy: int = 2,
     rounds: int = 100,
+    epsilon: float | None = None,
     algorithm: str | None = None,
     policy: "Policy | None" = None,
     settings: Mapping[str, Any] | None = None,
@@ -209,6 +211,9 @@ def train(
         privacy: T; the sums of any number of rounds are about at least so many clients. T is larger if larger circles
             fill the cohort better and no client is ever missing.
         rounds: how many rounds to play.
+        epsilon: the differential privacy of each client over all rounds, at the delta of the setting ``noise.delta``.
+            Every client adds noise; the least that suffices is computed before the first round. It is discrete Gaussian
+            unless ``settings`` give another ``noise.kind``. Without ``epsilon`` there is no noise.
         algorithm: the setting ``training.algorithm``: ``fedavg`` unless given, ``confined`` for confined descent.
         policy: who selects cohorts, instead of circles of ``privacy`` clients: anything with the method ``select`` of
             :class:`~coterie.cohorts.policies.Policy`. What it keeps together it names by an attribute ``circles``.
@@ -242,9 +247,15 @@ def train(
         )
     dataset = own_dataset(train_set, test_set, clients, one_hot=loss is None)
     count = clients if isinstance(clients, int) else len(clients)
-    chosen = {"training.algorithm": algorithm} if algorithm is not None else {}
+    chosen: dict[str, Any] = {"training.algorithm": algorithm} if algorithm is not None else {}
+    if epsilon is not None:
+        if not 0 < epsilon < math.inf:
+            raise ConfigError(f"epsilon is a number above 0, or None for no noise, not {epsilon!r}")
+        chosen |= {"noise.kind": "discrete-gaussian", "noise.epsilon": epsilon}
     wanted = Wanted(count, cohort, privacy, rounds, policy, {**chosen, **(settings or {})})
     config, decisions = own_config(dataset, wanted)
+    if epsilon is not None and config.noise.epsilon != epsilon:
+        raise ConfigError(f"epsilon is {epsilon:g}, and settings have noise of their own: give epsilon in one of them")
     module = instantiate(model, torch_seed(config.seed, "model"))
     federation = replace(make_federation(config, dataset, module, loss, policy), decisions=decisions)
     everybody = list(observers)

@@ -20,8 +20,9 @@ from coterie.cohorts.ledger import Outcome
 from coterie.errors import ConfigError
 from coterie.runs.algorithms import algorithm_of
 from coterie.runs.engine.run import RunResult, TrainingRun
-from coterie.runs.records.record import RoundRecord
+from coterie.runs.records.record import RoundRecord, Stop
 from coterie.runs.report.observers import Observer
+from coterie.runs.report.words import in_words
 from coterie.runs.settings.toml import load_config
 
 MINE = "tests.support.mine"
@@ -356,3 +357,37 @@ def test_settings_name_everything(tmp_path: Path, policy: str, promised: int) ->
     assert all(record.completed for record in result.records)
     kept = load_config(tmp_path / "run" / "config.toml")
     assert (kept.data.name, kept.cohort.policy) == (f"{MINE}:load_clients", f"{MINE}:{policy}")
+
+
+def test_an_epsilon_is_solved_for_and_kept_when_a_run_is_resumed(tmp_path: Path) -> None:
+    whole = go(tmp_path / "whole", epsilon=8, settings={"cohort.minimum": 4})
+    assert whole.summary.epsilon is not None
+    assert whole.summary.epsilon == pytest.approx(8)
+    assert whole.summary.epsilon <= 8
+    noise = load_config(tmp_path / "whole" / "config.toml").noise
+    assert (noise.kind, noise.epsilon) == ("discrete-gaussian", 8)
+    assert (
+        f"noise.multiplier = {noise.multiplier:.5g} was solved for noise.epsilon = 8"
+        in dict(in_words(whole.summary))["Noise"]
+    )
+
+    class Interruption(Observer):
+        def after_round(self, record: RoundRecord) -> Stop | None:
+            return Stop("enough") if record.round == 2 else None
+
+    go(tmp_path / "parts", epsilon=8, settings={"cohort.minimum": 4}, observers=[Interruption()])
+    parts = go(tmp_path / "parts", epsilon=8, settings={"cohort.minimum": 4}, resume=True, ignore_stop=True)
+    assert load_config(tmp_path / "parts" / "config.toml").noise == noise
+    assert parts.summary.epsilon == whole.summary.epsilon
+    with pytest.raises(ConfigError, match=r"noise.epsilon was 8.0 and is 9.0"):
+        go(tmp_path / "parts", epsilon=9, settings={"cohort.minimum": 4}, resume=True)
+
+
+def test_an_epsilon_is_given_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="give epsilon in one of them"):
+        go(tmp_path / "run", epsilon=8, settings={"noise.epsilon": 4})
+    with pytest.raises(ConfigError, match="epsilon is a number above 0"):
+        go(tmp_path / "run", epsilon=0)
+    with pytest.raises(ConfigError, match=r"needs noise.kind, which is none"):
+        go(tmp_path / "run", epsilon=8, settings={"noise.kind": "none"})
+    assert not (tmp_path / "run").exists()

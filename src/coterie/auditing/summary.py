@@ -82,7 +82,6 @@ def summary_page(
         "coterie.auditing",
         "summary.html.j2",
         {},
-        plots=False,
         level=shown,
         headline=headline,
         meaning=_MEANINGS[level],

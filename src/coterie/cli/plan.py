@@ -9,7 +9,7 @@ from coterie.cli.common import AsJson
 from coterie.cli.derive import with_options
 from coterie.cli.plan_population import show_population
 from coterie.cli.plan_session import show_session
-from coterie.planning.settings import ROUNDS, SESSION, PlanSettings
+from coterie.planning.settings import DEPLOYMENT, ROUNDS, SESSION, PlanSettings
 
 Value = TypeVar("Value")
 
@@ -22,9 +22,21 @@ def plan(
         Path | None,
         typer.Option(help="Draw the clients aggregated against T into this PNG file.", rich_help_panel=ROUNDS),
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Write the settings for coterie run into this TOML file.", rich_help_panel=DEPLOYMENT),
+    ] = None,
+    threat_model: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a page for people who are no engineers: who may attack, what holds, what does not, and on "
+            "which assumptions.",
+            rich_help_panel=DEPLOYMENT,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Plan a session or many rounds, and print the plan."""
+    """Plan a deployment, many rounds or a session, and print the plan."""
     from coterie.errors import ConfigError
 
     if (settings.clients is None) == (settings.population is None):
@@ -35,13 +47,56 @@ def plan(
     lost = settings.lost
     if settings.survival is not None:
         lost = _once("--lost", lost, "--survival", round(1 - settings.survival, 12))
-    if settings.clients is None:
+    if settings.rounds is None and (foreign := _given(context, DEPLOYMENT)):
+        raise ConfigError(f"{', '.join(foreign)} can only be given with --population and --rounds")
+    if settings.rounds is not None:
+        _plan_deployment(context, settings, lost, as_json, config, threat_model)
+    elif settings.clients is None:
+        if sizes := _given(context, names=("length", "precision")):
+            raise ConfigError(f"{', '.join(sizes)} with --population needs --rounds, to plan a whole deployment")
         _plan_rounds(settings, lost, plot, as_json)
     else:
         _plan_session(settings, settings.clients, lost, as_json)
 
 
-def _plan_rounds(settings: PlanSettings, lost: float | None, plot: Path | None, as_json: bool) -> None:
+def _plan_deployment(
+    context: typer.Context,
+    settings: PlanSettings,
+    lost: float | None,
+    as_json: bool,
+    config: Path | None,
+    threat_model: Path | None,
+) -> None:
+    from coterie.cli.plan_deployment import show_deployment
+    from coterie.errors import ConfigError
+    from coterie.planning.deployment import plan_deployment
+
+    if settings.clients is not None:
+        raise ConfigError("--rounds plans a deployment: give --population, not --clients")
+    if table := _given(context, names=("plot", "seed")):
+        raise ConfigError(f"{', '.join(table)} is for the table of all T: leave --rounds out")
+    population, cohort, levels = _people(settings)
+    found = plan_deployment(
+        population,
+        cohort,
+        levels,
+        rounds=settings.rounds or 1,
+        length=settings.length,
+        precision=settings.precision,
+        epsilon=settings.epsilon,
+        delta=settings.delta,
+        privacy=settings.privacy,
+        lost=lost or 0.0,
+        over_select=settings.over_select,
+        collusion=settings.collusion,
+        active=settings.active,
+        privacy_bits=_privacy_bits(settings),
+    )
+    show_deployment(found, as_json, calibrate=settings.calibrate, config=config, threat_model=threat_model)
+
+
+def _people(settings: PlanSettings) -> tuple[int, int, list[float]]:
+    """Return the population, the cohort and the levels of absence; refuse a plan without them."""
     from coterie.errors import ConfigError
 
     population, cohort = settings.population, settings.cohort
@@ -51,16 +106,25 @@ def _plan_rounds(settings: PlanSettings, lost: float | None, plot: Path | None, 
     absent = _once("--absent", settings.absent, "--dropout", settings.dropout)
     if absent is None:
         raise ConfigError("--population needs --absent, the probability that a client is not there for a round")
+    return population, cohort, _levels(absent)
+
+
+def _privacy_bits(settings: PlanSettings) -> float:
+    return 40.0 if settings.privacy_bits is None else settings.privacy_bits
+
+
+def _plan_rounds(settings: PlanSettings, lost: float | None, plot: Path | None, as_json: bool) -> None:
+    population, cohort, levels = _people(settings)
     show_population(
         population,
         cohort,
-        _levels(absent),
+        levels,
         privacy=settings.privacy,
         lost=lost or 0.0,
         over_select=settings.over_select,
         collusion=settings.collusion,
         active=settings.active,
-        privacy_bits=40.0 if settings.privacy_bits is None else settings.privacy_bits,
+        privacy_bits=_privacy_bits(settings),
         seed=settings.seed,
         plot=plot,
         as_json=as_json,
@@ -94,13 +158,13 @@ def _plan_session(settings: PlanSettings, clients: int, lost: float | None, as_j
     show_session(found, as_json, settings.circles)
 
 
-def _given(context: typer.Context, panel: str) -> list[str]:
-    """Return the options of one panel that the user gave, with any value."""
+def _given(context: typer.Context, panel: str = "", names: tuple[str, ...] = ()) -> list[str]:
+    """Return the options of one panel, or with these names, that the user gave, with any value."""
     return [
         parameter.opts[0]
         for parameter in context.command.params
-        if getattr(parameter, "rich_help_panel", None) == panel
-        and parameter.name is not None
+        if parameter.name is not None
+        and (parameter.name in names or (panel and getattr(parameter, "rich_help_panel", None) == panel))
         and getattr(context.get_parameter_source(parameter.name), "name", "DEFAULT") != "DEFAULT"
     ]
 

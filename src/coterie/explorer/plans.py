@@ -6,19 +6,14 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 from coterie.cohorts.theory import LEAST_HONEST, TradeOff
-from coterie.errors import ConfigError, InputError
+from coterie.errors import ConfigError
 from coterie.graphs.failures import FEWEST_CLIENTS
 from coterie.graphs.table import topology_name
 from coterie.host import install_command
 from coterie.planning.population import PopulationPlan, plan_population
 from coterie.planning.session import recommend
-from coterie.privacy.accounting import composed_epsilon
-from coterie.privacy.distributions import Concentrated
+from coterie.privacy.calibration import noise_multiplier
 from coterie.settings import Option, Settings
-
-DELTA = 1e-5
-_MOST_MULTIPLIER = 1e6
-_STEPS = 60  # of the bisection; each halves the distance between the two bounds
 
 
 @dataclass(frozen=True)
@@ -81,24 +76,6 @@ def make_plan(settings: PlanSettings) -> dict[str, Any]:
         "session": _session(settings, chosen),
         "command": _command(settings),
     }
-
-
-def noise_multiplier(epsilon: float, rounds: int, delta: float = DELTA) -> float:
-    """Return the least noise for which so many sums together are (epsilon, delta)-private, for each client.
-
-    The noise is a deviation in units of the clipping norm. Each client counts as part of every sum.
-    """
-
-    def spent(multiplier: float) -> float:
-        return composed_epsilon(Concentrated(rho=1 / (2 * multiplier**2), xi=0.0), rounds, delta)
-
-    low, high = 1 / _MOST_MULTIPLIER, _MOST_MULTIPLIER
-    if spent(high) > epsilon:
-        raise InputError(f"no noise of up to {_MOST_MULTIPLIER:g} gives epsilon {epsilon:g} after {rounds:,} rounds")
-    for _ in range(_STEPS):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if spent(middle) > epsilon else (low, middle)
-    return high
 
 
 @lru_cache(maxsize=256)

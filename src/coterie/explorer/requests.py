@@ -15,8 +15,9 @@ from coterie.errors import CoterieError, ErrorText, InputError, Remedy
 from coterie.explorer.audits import MOST_BYTES, AuditSettings, audit_content
 from coterie.explorer.leaks import STORIES, LeakSettings, play_story
 from coterie.explorer.people import LENGTH, NAMES, SIDE, pictures
-from coterie.explorer.plans import DELTA, PlanSettings, make_plan
+from coterie.explorer.plans import PlanSettings, make_plan
 from coterie.explorer.sessions import SessionSettings, encode_picture, play_session
+from coterie.privacy.calibration import DELTA
 from coterie.reports.words import printable
 from coterie.settings import Settings, declared
 from coterie.version import __version__

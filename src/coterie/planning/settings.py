@@ -5,13 +5,19 @@ from typing import Annotated
 
 from coterie.settings import Option, Settings
 
-SESSION, ROUNDS = "One session", "Many rounds"
-"""The two kinds of plans; an option in the panel of one kind is refused with the other."""
+DELTA = 1e-5
+SESSION, ROUNDS, DEPLOYMENT = "One session", "Many rounds", "A whole deployment (with --population and --rounds)"
+"""The kinds of plans; an option in the panel of one kind is refused with the others."""
 
 
 @dataclass(frozen=True)
 class PlanSettings(Settings):
-    """Plan one session from a threat model (--clients), or who takes part over many rounds (--population).
+    """Plan a whole deployment (--population, --rounds), what every T costs (--population), or one session (--clients).
+
+    A deployment: from population, cohort, both kinds of loss, colluders, model size, rounds and epsilon to T, the
+    graph, over-selection, bytes and seconds of a round, how often it fails, and the noise. [bold]--config[/] writes
+    the settings for [bold]coterie run[/], [bold]--threat-model[/] a page that says in plain words who may attack, what
+    holds and what does not.
 
     A session: topology, degree, threshold and the fewest clients of a sum, with the proven bounds, the costs and what
     the server learns in the end. Nothing is promised over many rounds without [bold]--privacy T[/].
@@ -22,7 +28,9 @@ class PlanSettings(Settings):
     Clients go missing in two ways. [bold]--absent[/]: not there when a round begins, so that their circle is not
     selected. [bold]--lost[/]: dropped out in the round, so that their circle is left out of the sum.
 
-    [dim]Examples:[/] coterie plan --clients 1000 --lost 0.1 --collusion 0.05
+    [dim]Examples:[/] coterie plan --population 500 --cohort 60 --absent 0.1 --lost 0.02 --rounds 200 --epsilon 8
+
+    coterie plan --clients 1000 --lost 0.1 --collusion 0.05
 
     coterie plan --clients 1000 --lost 0.02 --collusion 0.05 --privacy 4
 
@@ -87,8 +95,8 @@ class PlanSettings(Settings):
             panel=SESSION,
         ),
     ] = 1
-    length: Annotated[int, Option("Numbers in each client's vector.", least=1, panel=SESSION)] = 100_000
-    precision: Annotated[int, Option("Bits for each number before aggregation.", panel=SESSION)] = 16
+    length: Annotated[int, Option("Numbers in each client's vector: the parameters of the model.", least=1)] = 100_000
+    precision: Annotated[int, Option("Bits for each number before aggregation.")] = 16
     population: Annotated[int | None, Option("Clients to choose from in every round.", least=1, panel=ROUNDS)] = None
     cohort: Annotated[int | None, Option("K: clients in a round, at most.", least=1, panel=ROUNDS)] = None
     absent: Annotated[
@@ -117,6 +125,31 @@ class PlanSettings(Settings):
             metavar="T",
         ),
     ] = None
+    rounds: Annotated[
+        int | None,
+        Option(
+            "Rounds of training. Plans a whole deployment: one answer instead of a table of all T.",
+            least=1,
+            most=1_000_000,
+            panel=DEPLOYMENT,
+        ),
+    ] = None
+    epsilon: Annotated[
+        float | None,
+        Option(
+            "Differential privacy of each client over all rounds; noise is planned for it. Without it there is none.",
+            panel=DEPLOYMENT,
+        ),
+    ] = None
+    delta: Annotated[float, Option("The delta for which epsilon is stated.", panel=DEPLOYMENT)] = DELTA
+    calibrate: Annotated[
+        bool,
+        Option(
+            "Measure this machine for a second or two, and print the seconds of a round.",
+            name="--calibrate/--no-calibrate",
+            panel=DEPLOYMENT,
+        ),
+    ] = True
     seed: Annotated[int, Option("Draws random circles and the simulated rounds.", least=0, panel=ROUNDS)] = 0
     dropout: Annotated[str | None, Option("An old name of --absent, or of --lost.", hidden=True)] = None
     survival: Annotated[float | None, Option("An old form of --lost: 1 less that.", hidden=True)] = None

@@ -51,12 +51,12 @@ def _drawing_uri(drawing: Drawing) -> str:
         return "data:image/png;base64," + base64.b64encode(file.read_bytes()).decode()
 
 
-def render(package: str, template: str, figures: dict[str, Figure], *, plots: bool = True, **values: object) -> str:
+def render(package: str, template: str, figures: dict[str, Figure], **values: object) -> str:
     """Fill a template of a package; in it ``figure(name)`` places one of ``figures``. All values are escaped.
 
-    A page without ``plots`` has no script at all.
+    A page without figures has no script at all.
     """
-    scripts, hashes = _scripts(get_plotlyjs()) if plots else ([], [])
+    scripts, hashes = _scripts(get_plotlyjs()) if figures else ([], [])
     return (
         _environment(package)
         .get_template(template)

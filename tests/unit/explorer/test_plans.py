@@ -8,16 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.errors import ConfigError, InputError
+from coterie.errors import ConfigError
 from coterie.explorer import plans
-from coterie.explorer.plans import DELTA, PlanSettings, make_plan, noise_multiplier
+from coterie.explorer.plans import PlanSettings, make_plan
 from coterie.planning.population import plan_population
-from coterie.privacy.accounting import composed_epsilon
-from coterie.privacy.distributions import Concentrated
-
-
-def epsilon_of(multiplier: float, rounds: int) -> float:
-    return composed_epsilon(Concentrated(rho=1 / (2 * multiplier**2), xi=0.0), rounds, DELTA)
 
 
 @settings(max_examples=15)
@@ -43,19 +37,6 @@ def test_the_numbers_are_those_of_the_planner(
     assert plan["numbers"][0]["value"] == f"{max(1, row.honest)}"
     assert plan["numbers"][1]["value"] == f"{row.aggregated:.1f}"
     assert (plan["level"] == "safe") == (row.protects and row.aggregated > 0)
-
-
-@settings(max_examples=15)
-@given(st.floats(0.1, 50), st.integers(1, 10_000))
-def test_the_noise_is_enough_and_hardly_less_would_be(epsilon: float, rounds: int) -> None:
-    found = noise_multiplier(epsilon, rounds)
-    assert epsilon_of(found, rounds) <= epsilon
-    assert epsilon_of(found * 0.999, rounds) > epsilon
-
-
-def test_an_epsilon_that_no_noise_gives_is_refused() -> None:
-    with pytest.raises(InputError, match="no noise of up to"):
-        noise_multiplier(1e-9, 10_000)
 
 
 def test_without_the_accounting_package_the_page_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,9 +167,9 @@ def test_noise_on_a_sparse_graph_counts_sums_of_parts_in_delta() -> None:
     make_protection(noisy(1e-9, "complete"), circles, layout, 60, 1)
     built = {kind: build_run(noisy(1e-8, kind), find_federation(noisy(1e-8, kind))) for kind in ("harary", "complete")}
     spent = {kind: run.epsilon(1_000) for kind, run in built.items()}
-    sparse, complete = spending(built["harary"]._releases, 1_000), spent["complete"]
+    sparse, complete = spending(built["harary"].releases, 1_000), spent["complete"]
     assert spent["harary"] == sparse.epsilon(1e-8 - 1_000 * 2.0**-40) > sparse.epsilon(1e-8) == complete
-    examples = spending([release.for_an_example for release in built["harary"]._releases], 1_000)
+    examples = spending([release.for_an_example for release in built["harary"].releases], 1_000)
     assert built["harary"].example_epsilon(1_000) == examples.epsilon(1e-8 - 1_000 * 2.0**-40) > spent["harary"]
 
 

@@ -69,7 +69,7 @@ class BuiltRun:
     @property
     def noise_shares(self) -> int:
         """The number of honest clients whose noise is counted on in every sum; 0 without noise."""
-        return min((release.noise.least for release in self._releases), default=0)
+        return min((release.noise.least for release in self.releases), default=0)
 
     def score(self, model: ModelArrays, name: str = "") -> Score:
         """Score a model on the test examples; the model of a client whose data is a series, on that series alone."""
@@ -118,21 +118,26 @@ class BuiltRun:
         On a sparse graph a session may fall into parts, whose sums have less noise. The probability of that is
         subtracted from delta.
         """
-        spent = self._spent(self._releases, revealed) if self._releases else None
+        return self.epsilon_of(self.releases, revealed)
+
+    def epsilon_of(self, releases: Sequence[Release], revealed: int) -> float | None:
+        """Return the same if each round opened sums with these releases."""
+        spent = self._spent(releases, revealed) if releases else None
         return self.algorithm.epsilon(revealed, spent)
 
     def example_epsilon(self, revealed: int) -> float | None:
         """Return the same for one example of a client that is replaced by another; None if no sum has noise."""
-        releases = tuple(release.for_an_example for release in self._releases)
+        releases = tuple(release.for_an_example for release in self.releases)
         return self._spent(releases, revealed) if releases else None
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What that epsilon assumes, in words; nothing without noise."""
-        return self.algorithm.assumptions(spending(self._releases, 1).assumptions if self._releases else ())
+        return self.algorithm.assumptions(spending(self.releases, 1).assumptions if self.releases else ())
 
     @property
-    def _releases(self) -> tuple[Release, ...]:
+    def releases(self) -> tuple[Release, ...]:
+        """The sums with noise that a round opens."""
         return tuple(protection.release for protection in self.protections if protection.release)
 
     def _spent(self, releases: Sequence[Release], revealed: int) -> float:

@@ -30,6 +30,7 @@ def notes_before(built: BuiltRun) -> tuple[str, ...]:
         *federation.decisions,
         *cohort_notes(built),
         *collusion_notes(built),
+        *noise_notes(built),
         *schedule_notes(config),
         *fault_notes(config.faults),
         *scoring_notes(built),
@@ -57,6 +58,18 @@ def collusion_notes(built: BuiltRun) -> tuple[str, ...]:
     return (
         f"aggregation.collusion = {share:g} of {everybody} clients is less than one client: c = 0, nobody may "
         f"help the server. c = 1 needs aggregation.collusion = {share_of(1, everybody)}",
+    )
+
+
+def noise_notes(built: BuiltRun) -> tuple[str, ...]:
+    """Say which multiplier was solved for, and the epsilon that it gives."""
+    noise, rounds = built.config.noise, built.config.rounds
+    epsilon = built.epsilon(rounds) if noise.epsilon else None
+    if epsilon is None:
+        return ()
+    return (
+        f"noise.epsilon = {noise.epsilon:g} needs noise.multiplier = {noise.multiplier:.5g}, which gives epsilon = "
+        f"{epsilon:.5g} at delta = {noise.delta:g} for each client after {count(rounds, 'round')}, each with its sum",
     )
 
 

@@ -119,6 +119,9 @@ def reconciled(folder: RunFolder, wanted: RunConfig, asked: Wanted) -> list[str]
     if wanted.training.executor == "auto":  # which way was measured to be faster is written down when a run begins
         training = wanted.training.model_copy(update={"executor": begun.training.executor})
         wanted = wanted.model_copy(update={"training": training})
+    if wanted.noise.epsilon and "multiplier" not in wanted.noise.model_fields_set:  # solved for when a run begins
+        noise = wanted.noise.model_copy(update={"multiplier": begun.noise.multiplier})
+        wanted = wanted.model_copy(update={"noise": noise})
     if begun.training.schedule.rounds:
         wanted = with_schedule_length(wanted, begun)
     check_changes(begun, wanted)

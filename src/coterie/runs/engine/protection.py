@@ -22,7 +22,7 @@ from coterie.runs.sections.collusion import (
     roster_size,
     session_colluders,
 )
-from coterie.runs.sections.common import AggregationSettings
+from coterie.runs.sections.common import AggregationSettings, NoiseSettings
 from coterie.runs.sections.extensions import call_named, is_named
 from coterie.runs.settings.config import RunConfig
 from coterie.secagg.protocols import SessionProtocol, choose_protocol
@@ -250,8 +250,13 @@ def _noisy(config: RunConfig, circles: Circles, quantizer: Quantizer, layout: La
     if noise.sigma:
         shares = Noise(noise.kind, (noise.sigma / quantizer.step) ** 2, honest)
     else:
-        shares = Noise.for_sum(noise.kind, noise.multiplier * noise.clip_norm / quantizer.step, honest)
+        shares = multiplied_noise(noise, noise.multiplier, quantizer, honest)
     return NoisyQuantizer(quantizer, noise.clip_norm, layout.size, shares)
+
+
+def multiplied_noise(noise: NoiseSettings, multiplier: float, quantizer: Quantizer, honest: int) -> Noise:
+    """Return shares of which ``honest`` together have a deviation of ``multiplier`` times the clipping norm."""
+    return Noise.for_sum(noise.kind, multiplier * noise.clip_norm / quantizer.step, honest)
 
 
 def fewest_honest(config: RunConfig, circles: Circles, most: int) -> int:

@@ -27,6 +27,7 @@ from coterie.files import write_file
 from coterie.host import cores
 from coterie.locks import locked
 from coterie.runs.engine.build import BuiltRun, build_run
+from coterie.runs.engine.calibration import build_calibrated
 from coterie.runs.engine.federation import Federation, find_federation
 from coterie.runs.engine.forecasts import forecast_courses
 from coterie.runs.engine.loop import Engine
@@ -107,9 +108,9 @@ class TrainingRun:
                 "aggregation.dropout is a probability of each client: set dropout_of to client"
             )
         config = with_schedule_length(config)
-        built = build_run(config, federation or find_federation(config))
+        built = build_calibrated(config, federation or find_federation(config))
         everybody = all_observers(built, observers)
-        return cls(RunFolder.create(path, config), built, everybody)
+        return cls(RunFolder.create(path, built.config), built, everybody)
 
     @classmethod
     def open(
@@ -132,7 +133,8 @@ class TrainingRun:
         config = with_schedule_length(config, begun)
         if checkpoint is not None:
             check_changes(begun, config)
-        built = build_run(config, federation or find_federation(config))
+        build = build_run if checkpoint else build_calibrated  # with a checkpoint, the noise is that of its settings
+        built = build(config, federation or find_federation(config))
         if checkpoint is not None:
             check_fingerprints(checkpoint.progress.fingerprints, built.federation.fingerprints)
         everybody = all_observers(built, observers)

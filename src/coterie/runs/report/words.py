@@ -52,6 +52,11 @@ def _noise(summary: Summary, guarantee: str) -> str:
         f"({summary.epsilon:.3g}, {noise.delta:g})-differential privacy {guarantee}; the report lists what that "
         "assumes."
     )
+    if noise.epsilon:
+        said += (
+            f" noise.multiplier = {noise.multiplier:.5g} was solved for noise.epsilon = {noise.epsilon:g} over "
+            f"{count(summary.config.rounds, 'round')}."
+        )
     if summary.example_epsilon is None or not summary.noise_shares:
         return said
     together = summary.sigma * math.sqrt(summary.noise_shares)

@@ -288,17 +288,25 @@ class NoiseSettings(NamedSection):
         default=0.0,
         description="if not 0, in place of multiplier: deviation of the noise that each client adds to an entry",
     )
+    epsilon: NotNegative = Field(
+        default=0.0,
+        description="if not 0, in place of multiplier: the epsilon of all rounds together, for each client. The least "
+        "multiplier that keeps it is computed before the first round and recorded with the run",
+    )
     delta: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=1e-5, description="the delta for which epsilon is stated"
     )
 
     def problems(self) -> Iterator[Contradiction]:
         """Check that noise which is asked for is added."""
-        if self.sigma and self.kind == "none":
-            yield (
-                "sigma",
-                f"needs noise.kind, which is none: no noise would be added; set it to {' or '.join(DISTRIBUTIONS)}",
-            )
+        for key, value in (("sigma", self.sigma), ("epsilon", self.epsilon)):
+            if value and self.kind == "none":
+                yield (
+                    key,
+                    f"needs noise.kind, which is none: no noise would be added; set it to {' or '.join(DISTRIBUTIONS)}",
+                )
+        if self.epsilon and self.sigma:
+            yield "epsilon", f"decides how much noise there is, and so does noise.sigma = {self.sigma:g}; give one"
 
 
 class StoppingSettings(Section):

@@ -1,0 +1,220 @@
+"""The threat model of a planned deployment in plain words: who may attack, what holds, what does not, and why.
+
+It says no more than SECURITY.md does, for the numbers of one plan.
+"""
+
+import math
+from collections.abc import Iterator
+
+from coterie.graphs.table import is_complete
+from coterie.planning.deployment import DeploymentPlan
+from coterie.reports.html import render
+from coterie.reports.words import count
+from coterie.secagg.protocols import SessionProtocol
+
+
+def threat_model_page(plan: DeploymentPlan) -> str:
+    """Return the page: complete in itself, and made to be printed."""
+    return render(
+        "coterie.planning",
+        "threat_model.html.j2",
+        {},
+        holds=plan.holds,
+        verdict=verdict(plan),
+        sections=(
+            ("Who may attack", tuple(attackers(plan))),
+            ("What holds", tuple(promises(plan))),
+            ("What does not hold", tuple(limits(plan))),
+            ("What it assumes", tuple(assumptions(plan))),
+        ),
+        numbers=tuple(numbers(plan)),
+        words=WORDS,
+    )
+
+
+WORDS = (
+    ("Client", "A participant with data of its own: a phone, a hospital, a company. Its data does not leave it."),
+    ("Server", "The machine that organises the training. It relays messages and computes the common model."),
+    ("Update", "What a client computes from its data in a round. It is sent masked: it looks like random numbers."),
+    ("Circle", "A fixed group of clients. All of its members are in a sum, or none is."),
+    ("T", "The size of the smallest circle: the number of clients that the server cannot tell apart."),
+    ("Colluder", "A client that tells the server everything it knows."),
+    (
+        "Epsilon and delta",
+        "They bound how much more likely any conclusion about a client becomes because its updates were in the sums. "
+        "Smaller is better. Delta is the probability with which the bound may fail.",
+    ),
+)
+"""The words of the page, explained."""
+
+
+def verdict(plan: DeploymentPlan) -> str:
+    """Return the promise in one or two sentences."""
+    choice = plan.choice
+    if not plan.holds:
+        return (
+            "This plan does not keep every client hidden over many rounds. The page says what holds and what does not."
+        )
+    others = f"at least {count(choice.honest - 1, 'other honest client')}"
+    return (
+        f"From all sums of all rounds together, the server cannot separate the update of any honest client from those "
+        f"of {others}{_chance(plan.session.guarantee.privacy_failure_log2)}. No number of rounds changes "
+        "that, as long as the assumptions below hold."
+    )
+
+
+def attackers(plan: DeploymentPlan) -> Iterator[str]:
+    """Say against whom the plan is made."""
+    if plan.population.active:
+        yield (
+            "The server. It may send whatever it likes to whomever it likes, choose who takes part, and claim that "
+            "clients have dropped out."
+        )
+    else:
+        yield (
+            "The server. It follows the rules, keeps everything it sees, and tries to learn what it can from it. A "
+            "server that breaks the rules is not covered by this plan."
+        )
+    if plan.session.colluders:
+        deeds = "sign and send whatever it asks for" if plan.population.active else "follow the rules otherwise"
+        yield (
+            f"Clients that help the server, up to {100 * plan.population.collusion:.3g}% of all "
+            f"{plan.population.population:,}. They tell it all they know and {deeds}. The plan counts "
+            f"{plan.session.colluders:,} in a round and {plan.choice.colluders:,} in a circle."
+        )
+    else:
+        yield "No client is assumed to help the server. One that does is not covered by this plan."
+
+
+def promises(plan: DeploymentPlan) -> Iterator[str]:
+    """Say what holds."""
+    session, choice = plan.session, plan.choice
+    if session.cut:
+        yield (
+            "In each round the server learns sums of parts of the clients, each with at least two honest ones, and "
+            "nothing else about their updates."
+        )
+    elif plan.population.active and plan.protocols.protocol is SessionProtocol.TWO_TRIPS:
+        yield (
+            "In each round the server learns one sum over whole circles, with at least two honest clients in it, and "
+            "nothing else about their updates."
+        )
+    else:
+        yield (
+            "In each round the server learns the sum of the clients that are aggregated, and nothing else about their "
+            f"updates{_chance(session.guarantee.privacy_failure_log2)}."
+        )
+    if plan.holds:
+        yield (
+            f"Over all rounds T = {choice.privacy:,}: whatever is computed from all the sums is about groups of at "
+            f"least {choice.privacy:,} clients, of which at least {choice.honest:,} are honest"
+            f"{_chance(session.guarantee.privacy_failure_log2)}."
+        )
+    if plan.epsilon is not None:
+        yield (
+            f"The sums of all {count(plan.rounds, 'round')} together are differentially private for each client with "
+            f"epsilon = {plan.epsilon:g} and delta = {plan.delta:g}, because every client adds noise."
+        )
+
+
+def limits(plan: DeploymentPlan) -> Iterator[str]:
+    """Say what does not hold."""
+    session, choice = plan.session, plan.choice
+    if session.cut:
+        yield (
+            "T does not hold. A server that lies can make chosen clients drop out, learn sums of parts of a round, and "
+            "subtract those of several rounds from each other."
+        )
+    elif choice.privacy == 1:
+        yield "Nothing is promised over several rounds: sums over different clients can be subtracted from each other."
+    elif not choice.protects:
+        yield (
+            f"A circle of {choice.privacy:,} may have {choice.colluders:,} colluders. An honest client may then stand "
+            "alone in it, and its updates are known."
+        )
+    if plan.epsilon is None:
+        yield (
+            "There is no noise. What the sum of a circle itself says about its members is not bounded, and no epsilon "
+            "is promised."
+        )
+    else:
+        yield "Epsilon does not cover whatever else is published, such as scores measured on the clients' data."
+    yield (
+        "Circles hide whose a contribution is, not what is in the sum. A model that the server crafted can leave "
+        f"examples readable in a sum{'; only the noise bounds that' if plan.epsilon is not None else ''}."
+    )
+    yield (
+        "It is not hidden who takes part, when, how large the model is, how many clients drop out, or the sizes of "
+        "messages."
+    )
+    yield (
+        "A client can send a wrong update and spoil the result. The server can end any round, or leave clients out. "
+        "Whoever controls the network can cut clients off."
+    )
+    yield (
+        "The machines of the clients themselves are not protected: whoever reads a client's memory, its disk or its "
+        "backup can learn its secrets. Nothing was verified to be free of side channels."
+    )
+    yield "The cryptography does not withstand a quantum computer: sessions recorded today could be opened by one."
+    yield "The software has not been audited by a third party."
+
+
+def assumptions(plan: DeploymentPlan) -> Iterator[str]:
+    """Say what has to be true for the page to be."""
+    session = plan.session
+    if session.colluders and plan.population.active:
+        yield (
+            f"No more than {session.colluders:,} of all {plan.population.population:,} clients help the server. A "
+            "server that lies chooses who takes part, so all of them may be in one round and one circle."
+        )
+    elif session.colluders:
+        yield (
+            f"No more than {100 * plan.population.collusion:.3g}% of all clients help the server. Circles are "
+            "drawn at random and colluders are there no more often than others. Then a round or a circle has "
+            "more of them than the plan counts only with the small probability that it was made for."
+        )
+    if plan.population.active:
+        yield (
+            "Every client knows the identity keys of the others from a list that the server did not choose, and each "
+            "client's operator sets the limits below which it refuses to take part."
+        )
+    if not is_complete(session.guarantee.topology, session.clients):
+        yield "Who drops out does not depend on the graph of clients that share secrets."
+    if plan.protocols.protocol is SessionProtocol.TWO_TRIPS and plan.population.active:
+        yield "Keys that clients leave at the server in advance, and stored states of sessions, have not leaked."
+    yield (
+        "X25519, Ed25519, AES, HKDF and SHA-256 are as strong as they are taken to be, and the operating systems of "
+        "honest clients give unpredictable random numbers."
+    )
+    yield "Honest clients run the software unchanged, keep their memory of past rounds, and erase what they should."
+    yield "Messages travel over TLS. Without it, whoever can alter them is as strong as a server that lies."
+    yield "How an update is made from the data, its weight included, is fixed for good and not chosen by the server."
+    if plan.epsilon is not None:
+        yield (
+            "Honest clients clip their updates and add their noise. What is chosen before training, and who takes "
+            "part, does not depend on private data."
+        )
+
+
+def numbers(plan: DeploymentPlan) -> Iterator[tuple[str, str]]:
+    """Return the numbers of the plan for which the page is true."""
+    rows, choice, session = plan.population, plan.choice, plan.session
+    yield "Clients", f"{rows.population:,}"
+    yield "Clients in a round", f"up to {choice.most_clients:,}"
+    yield "Rounds", f"{plan.rounds:,}"
+    yield "Size of a circle, T", f"{choice.privacy:,} or more"
+    yield "Colluders in a circle, at most", f"{choice.colluders:,}"
+    yield "Honest clients left in a circle, at least", f"{choice.honest:,}"
+    yield "Who shares secrets", session.graph_title
+    yield "Shares that open a secret", f"{plan.threshold:,}"
+    yield "Fewest clients in a sum", f"{session.minimum:,}"
+    yield "Numbers in an update", f"{session.length:,}"
+    if plan.epsilon is not None:
+        yield "Epsilon, delta", f"{plan.epsilon:g}, {plan.delta:g}"
+
+
+def _chance(log2: float) -> str:
+    """Return the probability of a leak, if there is one, rounded up."""
+    if log2 == -math.inf:
+        return ""
+    return f", but for a probability of at most 2^{math.ceil(log2)} in a round"

@@ -1,0 +1,146 @@
+"""A whole deployment: the plan agrees with the planners of rounds, sessions and noise, and promises no more."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coterie.errors import ConfigError
+from coterie.planning.deployment import DeploymentPlan, plan_deployment
+from coterie.planning.population import plan_population
+from coterie.planning.seconds import OperationSeconds, session_seconds
+from coterie.planning.session import recommend
+from coterie.planning.settings import DELTA as SHOWN_DELTA
+from coterie.planning.threat_model import attackers, limits, promises, threat_model_page, verdict
+from coterie.privacy.calibration import DELTA, noise_multiplier
+
+NOTHING = OperationSeconds(0, 0, 0, 0, 0, 0, 0)
+
+
+def planned(**more: Any) -> DeploymentPlan:  # noqa: ANN401
+    given: dict[str, Any] = {"population": 120, "cohort": 12, "absent": [0.1], "lost": 0.02, "rounds": 50, **more}
+    return plan_deployment(**given)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(24, 200), st.integers(6, 20), st.floats(0, 0.2), st.floats(0, 0.03), st.booleans())
+def test_the_numbers_are_those_of_the_single_planners(
+    population: int, cohort: int, absent: float, lost: float, active: bool
+) -> None:
+    rows = plan_population(population, cohort, [absent], lost=lost, collusion=0.0, active=active, simulate_gaps=False)
+    if rows.recommended is None:
+        with pytest.raises(ConfigError, match="no T can be recommended"):
+            planned(population=population, cohort=cohort, absent=[absent], lost=lost, collusion=0.0, active=active)
+        return
+    plan = planned(population=population, cohort=cohort, absent=[absent], lost=lost, collusion=0.0, active=active)
+    assert plan.choice == rows.recommended
+    session = recommend(
+        max(3, plan.choice.most_clients),
+        lost,
+        privacy=plan.choice.privacy,
+        collusion=0.0,
+        roster=population,
+        active=active,
+    )
+    assert plan.session == session
+    assert plan.holds == (session.holds and plan.choice.protects)
+
+
+def test_noise_is_planned_by_the_accountant_and_on_the_complete_graph_if_the_server_lies() -> None:
+    assert SHOWN_DELTA == DELTA
+    assert planned().multiplier is None
+    plan = planned(epsilon=4.0, active=True, population=4_000, cohort=1_600, collusion=0.0, lost=0.001, privacy=4)
+    assert plan.multiplier == noise_multiplier(4.0, 50)
+    assert plan.as_dict()["topology"] == "complete"
+    assert planned(active=True, population=4_000, cohort=1_600, collusion=0.0, lost=0.001, privacy=4).session.cut
+
+
+def test_a_round_of_several_sessions_is_refused() -> None:
+    with pytest.raises(ConfigError, match="A session holds at most 65,536 clients"):
+        planned(population=400_000, cohort=100_000, lost=0.0, privacy=2)
+
+
+@pytest.mark.parametrize("part", [*OperationSeconds.__dataclass_fields__])
+@pytest.mark.parametrize(
+    "changes", [{"active": True}, {"active": True, "cohort": 120, "population": 240, "privacy": 1}]
+)
+def test_every_operation_takes_time_on_one_side_or_both(part: str, changes: dict[str, Any]) -> None:
+    plan = planned(**changes)
+    once = session_seconds(plan.session, plan.protocols, OperationSeconds(**(vars(NOTHING) | {part: 1.0})))
+    twice = session_seconds(plan.session, plan.protocols, OperationSeconds(**(vars(NOTHING) | {part: 2.0})))
+    assert once.client + once.server > 0
+    assert (twice.client, twice.server) == (2 * once.client, 2 * once.server)
+
+
+def test_what_a_client_agrees_on_checks_and_masks_is_counted() -> None:
+    plan = planned(active=True)
+    costs, neighbours = plan.costs, plan.session.guarantee.degree
+    each = {"agreement": costs.key_agreements, "verification": costs.signature_checks, "expansion": neighbours + 1}
+    for part, number in each.items():
+        operation = OperationSeconds(**(vars(NOTHING) | {part: 1.0}))
+        assert session_seconds(plan.session, plan.protocols, operation).client == number
+
+
+def test_settings_need_one_level_of_absence() -> None:
+    with pytest.raises(ConfigError, match="one probability of absence"):
+        planned(absent=[0.1, 0.2]).settings()
+
+
+def test_the_statement_promises_no_more_than_the_plan() -> None:
+    safe = planned(collusion=0.02)
+    assert safe.holds
+    assert f"at least {safe.choice.honest - 1} other honest client" in verdict(safe)
+    assert any(f"T = {safe.choice.privacy}" in text for text in promises(safe))
+    assert not any("epsilon =" in text for text in promises(safe))
+    assert any("no epsilon is promised" in text for text in limits(safe))
+    assert any("A server that breaks the rules is not covered" in text for text in attackers(safe))
+
+    noisy = planned(epsilon=8.0, active=True)
+    assert any("epsilon = 8 and delta = 1e-05" in text for text in promises(noisy))
+    assert any("whatever it likes" in text for text in attackers(noisy))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"privacy": 1}, "Nothing is promised over several rounds"),
+        ({"privacy": 2, "collusion": 0.05}, "may then stand alone"),
+        (
+            {"active": True, "population": 4_000, "cohort": 1_600, "collusion": 0.0, "lost": 0.001, "privacy": 4},
+            "T does not hold",
+        ),
+    ],
+)
+def test_where_t_does_not_hold_the_statement_says_so_and_promises_none(changes: dict[str, Any], said: str) -> None:
+    plan = planned(**changes)
+    assert not plan.holds
+    assert "does not keep every client hidden" in verdict(plan)
+    assert any(said in text for text in limits(plan))
+    assert not any("T =" in text for text in promises(plan))
+
+
+def test_the_page_is_complete_in_itself_and_has_no_script() -> None:
+    page = threat_model_page(planned(collusion=0.02, epsilon=8.0))
+    assert "script-src 'none'" in page
+    assert "<script" not in page
+    assert "http://" not in page
+    for heading in ("Who may attack", "What holds", "What does not hold", "What it assumes", "The numbers it is for"):
+        assert f"<h2>{heading}</h2>" in page
+    assert "not been audited by a third party" in page
+
+
+def test_in_two_trips_against_a_malicious_server_a_quorum_opens_a_secret() -> None:
+    plan = planned(active=True)
+    assert plan.trips == 2
+    assert plan.as_dict()["threshold"] == plan.session.quorum != plan.session.guarantee.threshold
+    assert planned().threshold == planned().session.guarantee.threshold
+    assert any("one sum over whole circles, with at least two honest" in text for text in promises(plan))
+
+
+def test_a_sparse_graph_leaves_a_probability_that_the_statement_names() -> None:
+    plan = planned(population=2_000, cohort=400, lost=0.01, privacy=8)
+    assert plan.as_dict()["topology"] != "complete"
+    assert plan.session.guarantee.privacy_failure_log2 <= -39
+    assert "but for a probability of at most 2^-" in verdict(plan)
+    assert sum("but for a probability of at most 2^-" in text for text in promises(plan)) == 2

@@ -231,7 +231,7 @@ class Blame(NamedTuple):
     proven: tuple[str, ...] = ()
     """Clients that broke the protocol, if no more did than the session allows for."""
     disputes: tuple[tuple[str, str], ...] = ()
-    """Pairs of a dealer and a holder, of which one broke the protocol at least and neither is proven to have."""
+    """Pairs of a dealer and a holder of whom one broke the protocol, under the same condition; neither is proven to."""
 
     def __str__(self) -> str:
         parts = []

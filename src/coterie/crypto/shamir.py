@@ -99,13 +99,26 @@ def is_share(share: bytes) -> bool:
     return True
 
 
-def wrong_points(points: Sequence[int], shares: Sequence[bytes], trusted: Sequence[int]) -> frozenset[int]:
+def prove_wrong_points(
+    points: Sequence[int], shares: Sequence[bytes], trusted: Sequence[int], most: int
+) -> frozenset[int]:
     """Return the points whose shares are not on the polynomials through the shares of the ``trusted`` points.
 
-    There are as many trusted points as the threshold, and all shares are well formed.
+    There are as many trusted points as the threshold t, all shares are well formed, and the trusted ones combine to the
+    right secret. Raises :class:`VerificationError` if other polynomials of the same secret could be the right ones,
+    although at most so many of the u shares are wrong.
+
+    The reason: let w shares be off the trusted polynomials, by errors of rank r, and let s of them be on other
+    polynomials. The difference of the two has rank r - (w - s) at least. It is zero at zero, so it is not zero at
+    u - t + 1 + r - (w - s) points at least. These are the s points, and others at which a share is off the other
+    polynomials. So more than ``most`` shares are off the other polynomials if most + w - r <= u - t.
     """
     at, chosen = np.array(points), np.isin(points, trusted)
-    return frozenset(at[_are_wrong(at, _decode(shares), chosen)].tolist())
+    errors = _errors(at, _decode(shares), chosen)
+    wrong = errors.any(axis=1)
+    if most + wrong.sum() - _rank(errors) > len(points) - len(trusted):
+        raise VerificationError("other shares than these could be the wrong ones")
+    return frozenset(at[wrong].tolist())
 
 
 def find_wrong_points(points: Sequence[int], shares: Sequence[bytes], threshold: int) -> frozenset[int]:
@@ -120,7 +133,7 @@ def find_wrong_points(points: Sequence[int], shares: Sequence[bytes], threshold:
         trusted = _locator(at, symbols, threshold) != 0
         trusted[np.flatnonzero(trusted)[threshold:]] = False
         if trusted.sum() == threshold:
-            wrong |= _are_wrong(at, symbols[:, None], trusted)
+            wrong |= _errors(at, symbols[:, None], trusted)[:, 0] != 0
         else:
             wrong[:] = True
     if 2 * wrong.sum() > len(at) - threshold:
@@ -128,12 +141,12 @@ def find_wrong_points(points: Sequence[int], shares: Sequence[bytes], threshold:
     return frozenset(at[wrong].tolist())
 
 
-def _are_wrong(points: Symbols, rows: Symbols, trusted: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Tell at which points a row is not on the polynomials through the trusted rows."""
+def _errors(points: Symbols, rows: Symbols, trusted: NDArray[np.bool_]) -> Symbols:
+    """Return by how much each row is off the polynomials through the trusted rows."""
     weights = _weights_of((points[trusted][None, :] - points[~trusted][:, None]) % PRIME)
-    wrong = np.zeros(len(points), bool)
-    wrong[~trusted] = (_multiply(weights, rows[trusted]) != rows[~trusted]).any(axis=1)
-    return wrong
+    errors = np.zeros_like(rows)
+    errors[~trusted] = (rows[~trusted] - _multiply(weights, rows[trusted])) % PRIME
+    return errors
 
 
 def _locator(points: Symbols, symbols: Symbols, threshold: int) -> Symbols:
@@ -173,6 +186,17 @@ def _kernel_vector(system: Symbols) -> Symbols:
         factors[column] = 0
         system = (system - factors[:, None] * system[column]) % PRIME
     return solution
+
+
+def _rank(matrix: Symbols) -> int:
+    """Return the rank of a matrix of field elements."""
+    rank = 0
+    while matrix.any():
+        row, column = np.argwhere(matrix)[0]
+        pivot = matrix[row] * pow(int(matrix[row, column]), -1, PRIME) % PRIME
+        matrix = (matrix - matrix[:, column, None] * pivot) % PRIME
+        rank += 1
+    return rank
 
 
 @lru_cache(maxsize=256)

@@ -165,8 +165,40 @@ def test_wrong_shares_are_found_while_they_are_at_most_half_of_those_beyond_the_
     shares = [share for (share,) in shamir._encode(rows, [8])]
     assert shamir.find_wrong_points(points, shares, threshold) == liars
     trusted = [point for point in points if point not in liars][:threshold]
-    assert shamir.wrong_points(points, shares, trusted) == liars
+    assert shamir.prove_wrong_points(points, shares, trusted, (len(points) - threshold) // 2) == liars
     assert shamir.combine(trusted, [shares[points.index(point)] for point in trusted]) == secret
+
+
+@given(st.data())
+def test_wrong_shares_are_proven_only_if_no_other_polynomial_of_the_secret_fits_all_but_so_many(
+    data: st.DataObject,
+) -> None:
+    """Each share is of one of two sharings of a secret that agree wherever two can."""
+    points = data.draw(st.lists(st.integers(1, 65536), min_size=4, max_size=12, unique=True))
+    threshold = data.draw(st.integers(2, len(points) - 1))
+    one = [share[0] for share in shamir.split([bytes(16)], threshold, points, SystemEntropy(), "shares")]
+    difference = np.array(points) * data.draw(st.integers(1, 65536)) % shamir.PRIME
+    for zero in points[: threshold - 2]:
+        difference = difference * (np.array(points) - zero) % shamir.PRIME
+    symbols = np.array(data.draw(st.lists(st.integers(0, 1), min_size=8, max_size=8).filter(any)))
+    moved = (shamir._decode(one) + difference[:, None] * symbols) % shamir.PRIME
+    other = [share for (share,) in shamir._encode(moved, [8])]
+    apart = points[threshold - 2 :]  # where the two differ
+    late = data.draw(st.sets(st.sampled_from(apart), min_size=1, max_size=len(points) - threshold))
+    shares = [second if point in late else first for point, first, second in zip(points, one, other, strict=True)]
+    trusted = [point for point in points if point not in late][:threshold]
+    off_other = len(apart) - len(late)
+    assert shamir.prove_wrong_points(points, shares, trusted, off_other - 1) == late
+    with pytest.raises(VerificationError, match="could be the wrong ones"):
+        shamir.prove_wrong_points(points, shares, trusted, off_other)
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 8))
+def test_the_rank_is_that_of_the_factors(rows: int, columns: int, inner: int) -> None:
+    """A product of random factors has the least of their sizes for its rank, but for one in thousands."""
+    rng = np.random.default_rng((rows, columns, inner))
+    left, right = rng.integers(0, shamir.PRIME, (rows, inner)), rng.integers(0, shamir.PRIME, (inner, columns))
+    assert shamir._rank(left @ right % shamir.PRIME) == min(rows, columns, inner)
 
 
 def test_too_many_wrong_shares_are_not_located() -> None:

@@ -1,9 +1,13 @@
 """The secrets of a two-trip session, put together from revealed shares, and who is at fault if some are wrong.
 
 Dealers commit to their secrets, not to single shares. So a secret is checked when it is put together, and other sets
-of shares are tried if it does not fit its mark. A share that is not on the polynomial of the others, or is missing from
-an answer, is a *dispute*: the dealer sealed something wrong for the holder, or the holder sent something else than it
-got. The server cannot see which. It can count: suppose that at most f clients break the protocol. Then
+of shares are tried if it does not fit its mark. A secret that fits does not show that its shares are right: holders can
+choose errors that cancel. Suppose that at most f clients break the protocol. Then the shares of an honest dealer are on
+one polynomial, but for f at most, and a share counts as wrong only if no other polynomial is possible
+(:func:`coterie.crypto.shamir.prove_wrong_points`).
+
+A share that is wrong, malformed or missing from an answer is a *dispute*: the dealer sealed something wrong for the
+holder, or the holder sent something else than it got. The server cannot see which. It can count:
 
 * a client in dispute with more than f others is one of them, because at most f of those are;
 * so is a client whose own share of its own secret is wrong;
@@ -115,18 +119,24 @@ def _candidates(held: Held, threshold: int, good: Sequence[int]) -> Iterator[lis
     holders = _best(held, good)
     if len(holders) < threshold:
         return
-    try:
-        points = [holder + 1 for holder in holders]
-        wrong = shamir.find_wrong_points(points, [held[holder] for holder in holders], threshold)
-        yield [holder for holder in holders if holder + 1 not in wrong][:threshold]
-    except VerificationError:
-        pass
+    if decoded := _decode(held, holders, threshold):
+        yield decoded
     if _all_tried(len(holders), threshold):
         yield from map(list, combinations(holders, threshold))
         return
     rng = np.random.default_rng(0)  # which sets are tried is no secret
     for _ in range(MOST_TRIES):
         yield rng.permutation(holders)[:threshold].tolist()
+
+
+def _decode(held: Held, holders: Sequence[int], threshold: int) -> list[int]:
+    """Return ``threshold`` holders whose shares a decoder takes for right; none if too many are wrong."""
+    points = [holder + 1 for holder in holders]
+    try:
+        wrong = shamir.find_wrong_points(points, [held[holder] for holder in holders], threshold)
+    except VerificationError:
+        return []
+    return [holder for holder in holders if holder + 1 not in wrong][:threshold]
 
 
 def _well_formed(held: Held) -> Held:
@@ -149,10 +159,9 @@ def _assign_blame(
     found = set(disputes)
     for (client, place), secret in opened.items():
         held = _well_formed(shares[client, place])
-        points = [holder + 1 for holder in held]
-        wrong = shamir.wrong_points(points, list(held.values()), [holder + 1 for holder in secret.holders])
-        malformed = shares[client, place].keys() - held.keys()
-        found |= {(client, holder) for holder in malformed | {point - 1 for point in wrong}}
+        unusable = view.revealers - held.keys()  # an honest dealer's are liars, and fewer are left to send wrong shares
+        wrong = _wrong_holders(held, secret, most - len(unusable))
+        found |= {(client, holder) for holder in unusable | wrong}
     dealers = set()
     if len(view.revealers) - most >= threshold:  # t honest holders answered, and their shares open what was dealt well
         for client, place in failed:
@@ -165,6 +174,20 @@ def _assign_blame(
         tuple(names[client] for client in sorted(proven)),
         tuple((names[dealer], names[holder]) for dealer, holder in left),
     )
+
+
+def _wrong_holders(held: Held, opened: _Opened, most: int) -> frozenset[int]:
+    """Return whose shares of a secret are wrong, if at most so many are; nobody if others could be wrong instead."""
+    points, shares, threshold = [holder + 1 for holder in held], list(held.values()), len(opened.holders)
+    for holders in (opened.holders, _decode(held, list(held), threshold)):
+        trusted = [holder + 1 for holder in holders]
+        try:
+            if holders and shamir.combine(trusted, [held[holder] for holder in holders]) == opened.secret:
+                wrong = shamir.prove_wrong_points(points, shares, trusted, most)
+                return frozenset(point - 1 for point in wrong)
+        except VerificationError:
+            continue
+    return frozenset()
 
 
 def prove(disputes: Collection[Dispute], dealers: Collection[int], most: int) -> frozenset[int]:

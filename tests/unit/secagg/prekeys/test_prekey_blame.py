@@ -1,6 +1,8 @@
 """Wrong shares in sessions with prekeys: the sum survives what it can, and whoever is blamed did it."""
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from functools import cache
 from itertools import combinations
 
 import msgspec
@@ -12,14 +14,18 @@ from tests.support.cast import make_terms, ring_sum
 from tests.support.prekey_cast import PrekeyCast
 
 from coterie.crypto import shamir
+from coterie.crypto.shamir import Symbols
 from coterie.errors import Blame, ThresholdError, WrongShares
 from coterie.secagg import Terms, messages
 from coterie.secagg.prekeys.messages import SHARE_BYTES, MaskedContribution, OpenedShares
-from coterie.secagg.prekeys.recovery import Dispute, prove
+from coterie.secagg.prekeys.recovery import Dispute, prove, recover_secrets
+from coterie.secagg.prekeys.unmasking import PrekeyView, remove_masks
 
 PAIRS = tuple(number // 2 for number in range(12))
 Lies = dict[int, set[int]]
 """Who lies about the shares of, or to, whom."""
+Lie = Callable[[int, bytes], bytes | None]
+"""What a holder's share of a secret is replaced with; None leaves it out."""
 
 
 def answers(cast: PrekeyCast, outgoing: dict[str, bytes], silent: Collection[int] = ()) -> dict[str, bytes]:
@@ -160,6 +166,131 @@ def test_nobody_is_blamed_for_what_it_did_not_do(data: st.DataObject) -> None:
         blame = error.blame
     assert set(blame.proven) <= set(named(*liars))
     assert all(set(pair) & set(named(*liars)) for pair in blame.disputes)
+
+
+# Liars that choose their errors: the errors of some shares of a secret can cancel, so that the secret fits its mark.
+
+Shares = dict[int, dict[int, dict[int, bytes]]]
+"""By dealer, the place of the secret and holder, as in a server's view."""
+
+
+@cache
+def revealed(colluders: int, lost: int | None) -> tuple[PrekeyCast, PrekeyView]:
+    """Return what a server holds of a session of 12 honest clients in which all but one lost client answered."""
+    cast, outgoing = contributed(
+        make_terms(12, active=True, colluders=colluders, circles=PAIRS), lost=() if lost is None else (lost,)
+    )
+    for name, reply in answers(cast, outgoing).items():
+        assert cast.server.receive(name, reply) is None
+    return cast, cast.server.view()
+
+
+def shifted(share: bytes, error: Symbols) -> bytes:
+    """Return a share with an error added to each symbol."""
+    ((moved,),) = shamir._encode((shamir._decode([share]) + error) % shamir.PRIME, [8])
+    return moved
+
+
+def error_at(holder: int, zeros: Collection[int], factors: Symbols) -> Symbols:
+    """Return the value, for a holder, of polynomials that are zero at zero and for the holders ``zeros``."""
+    point, value = holder + 1, holder + 1
+    for zero in zeros:
+        value = value * (point - zero - 1) % shamir.PRIME
+    powers = np.array([pow(point, power, shamir.PRIME) for power in range(len(factors))])
+    errors: Symbols = powers @ factors % shamir.PRIME * value % shamir.PRIME
+    return errors
+
+
+def draw_errors(data: st.DataObject, liars: Collection[int], answered: Sequence[int], threshold: int) -> Lie:
+    """Draw errors that cancel over a set of holders, as every set of errors does that cancels there."""
+    holders = answered[:threshold] if data.draw(st.booleans()) else data.draw(st.permutations(answered))[:threshold]
+    zeros = set(holders) - set(liars)
+    rng = np.random.default_rng(data.draw(st.integers(0, 9)))
+    ranks = rng.integers(0, shamir.PRIME, (max(1, threshold - 1 - len(zeros)), data.draw(st.sampled_from([1, 8]))))
+    factors = ranks @ rng.integers(0, shamir.PRIME, (ranks.shape[1], 8)) % shamir.PRIME
+    return lambda holder, share: shifted(share, error_at(holder, zeros, factors))
+
+
+def draw_lie(data: st.DataObject, liars: Collection[int], answered: Sequence[int], threshold: int) -> Lie:
+    if data.draw(st.booleans()):
+        return draw_errors(data, liars, answered, threshold)
+    lie = data.draw(st.sampled_from(LIES))
+    return lambda _holder, share: lie(len(share))
+
+
+def draw_shares(data: st.DataObject, view: PrekeyView, liars: Collection[int], answered: Sequence[int]) -> Shares:
+    """Return what is revealed if liars replace or leave out any share that they dealt or hold."""
+    shares: Shares = {}
+    for dealer, places in view.shares.items():
+        changed = set(answered) & (set(answered) if dealer in liars else set(liars))
+        if changed:
+            changed = data.draw(st.just(changed) | st.just(set[int]()) | st.sets(st.sampled_from(sorted(changed))))
+        lie = draw_lie(data, liars, answered, view.book.threshold) if changed else None
+        for place, held in places.items():
+            sent = {
+                holder: lie(holder, held[holder]) if lie and holder in changed else held[holder] for holder in answered
+            }
+            kept = {holder: share for holder, share in sent.items() if share is not None}
+            shares.setdefault(dealer, {})[place] = kept
+    return shares
+
+
+@given(st.data())
+def test_nobody_is_framed_by_liars_that_choose_their_errors(data: st.DataObject) -> None:
+    """The liars are as many as the terms withstand, and know which shares the server tries first."""
+    colluders = data.draw(st.integers(1, 4))
+    cast, view = revealed(colluders, data.draw(st.sampled_from([None, 3])))
+    liars = data.draw(st.sets(st.sampled_from(sorted(view.revealers)), max_size=colluders))
+    silent = data.draw(st.sets(st.sampled_from(sorted(view.revealers)), max_size=12 - 1 - view.book.threshold))
+    answered = sorted(view.revealers - silent)
+    lying = replace(view, shares=draw_shares(data, view, liars, answered), revealers=frozenset(answered))
+    try:
+        secrets, blame = recover_secrets(lying)
+    except WrongShares as error:
+        blame = error.blame
+    else:
+        aggregated = [cast.terms.clients[client] for client in sorted(view.aggregated)]
+        assert np.array_equal(remove_masks(lying, secrets), ring_sum(cast.terms, cast.inputs, aggregated))
+    assert set(blame.proven) <= set(named(*liars))
+    assert all(set(pair) & set(named(*liars)) for pair in blame.disputes)
+
+
+def without_proof(points: Sequence[int], shares: Sequence[bytes], trusted: Sequence[int], _most: int) -> frozenset[int]:
+    """Take whatever shares open a secret for right, as if no others could be."""
+    return PROVE_WRONG_POINTS(points, shares, trusted, -len(points))
+
+
+PROVE_WRONG_POINTS = shamir.prove_wrong_points
+
+
+@pytest.mark.parametrize("defended", [True, False])
+def test_two_liars_whose_errors_cancel_do_not_frame_a_dealer(
+    defended: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Clients 0 and 7 are among the first 8, whose shares are tried first; 0 leaves out a share, so that they count."""
+    if not defended:
+        monkeypatch.setattr(shamir, "prove_wrong_points", without_proof)
+    first, liars, victim = range(8), (0, 7), 5
+    cast, outgoing = contributed(make_terms(12, active=True, colluders=2))
+    assert cast.book.threshold == len(first)
+    for name, reply in answers(cast, outgoing).items():
+        me = cast.terms.index[name]
+
+        def change(dealer: int, shares: bytes, me: int = me) -> bytes | None:
+            if dealer == victim and me in liars:
+                return shifted(shares, error_at(me, set(first) - set(liars), np.arange(1, 9)[None, :]))
+            return None if (dealer, me) == (7, 0) else shares
+
+        assert cast.server.receive(name, with_shares(reply, change)) is None
+    cast.server.close()
+    assert np.array_equal(cast.server.aggregate.total, ring_sum(cast.terms, cast.inputs, cast.terms.clients))
+    if defended:
+        assert cast.server.blame == Blame(
+            (), (("client-05", "client-00"), ("client-05", "client-07"), ("client-07", "client-00"))
+        )
+    else:
+        assert cast.server.blame.proven == named(victim)
 
 
 @pytest.mark.parametrize(

@@ -135,8 +135,10 @@ def test_a_session_that_too_many_leave_before_they_sign_has_no_result(home: Path
 # Nodes that lie.
 
 
-def lying(node: int, *, silent: tuple[int, ...] = ()) -> Callable[[Message, Answer], Message | None]:
-    """Return a delivery in which a node reveals made-up shares, and others do not answer to that."""
+def lying(
+    node: int, *, silent: tuple[int, ...] = (), about: slice = slice(None)
+) -> Callable[[Message, Answer], Message | None]:
+    """Return a delivery in which a node reveals made-up shares of these dealers, and others do not answer to that."""
 
     def lie(message: Message, answer: Answer) -> Message | None:
         reply, destination = answer(message), message.metadata.dst_node_id
@@ -150,9 +152,10 @@ def lying(node: int, *, silent: tuple[int, ...] = ()) -> Callable[[Message, Answ
             msgspec.structs.replace(
                 entry, shares=(rng.bytes(SHARE_BYTES - 1) + b"\0") * (len(entry.shares) // SHARE_BYTES)
             )
-            for entry in opened.dealers
+            for entry in opened.dealers[about]
         )
-        payload = messages.encode(msgspec.structs.replace(opened, dealers=wrong))
+        changed = {entry.dealer: entry for entry in (*opened.dealers, *wrong)}
+        payload = messages.encode(msgspec.structs.replace(opened, dealers=tuple(changed.values())))
         return Message(packed(payload, header_of(reply.content) or {}), reply_to=message)
 
     return lie
@@ -167,6 +170,21 @@ def test_a_node_that_reveals_wrong_shares_does_not_spoil_the_sum_and_is_named(lo
     assert events[-1].blamed == (NAME,)
     assert f"round 1 has a result, but {NAME} dealt or sent wrong shares" in log.text
     assert f"`coterie roster retire {NAME}`" in log.text
+
+
+def test_the_log_advises_to_retire_nobody_while_nothing_is_proven(log: pytest.LogCaptureFixture) -> None:
+    """A wrong share of one dealer is a dispute between two nodes."""
+    events: list[StepEvent | RoundEvent] = []
+    delivery = lying(NODE, about=slice(-1, None))
+    (result,) = play(make_grid(make_app([private_mod]), 8, delivery), observer=events.append)
+    assert sums([result]) == [8]
+    ((_dealer, holder),) = result.blame.disputes
+    assert (result.blame.proven, holder) == ((), NAME)
+    assert isinstance(events[-1], RoundEvent)
+    assert events[-1].blamed == ()
+    assert "round 1 has a result, but one of each pair (dealer / holder) dealt or sent a wrong share" in log.text
+    assert "broke the protocol" not in log.text
+    assert "roster retire" not in log.text
 
 
 def test_a_round_that_wrong_shares_end_says_so_and_names_nobody_without_proof(log: pytest.LogCaptureFixture) -> None:

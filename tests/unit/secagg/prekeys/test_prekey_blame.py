@@ -219,12 +219,13 @@ def draw_lie(data: st.DataObject, liars: Collection[int], answered: Sequence[int
 
 
 def draw_shares(data: st.DataObject, view: PrekeyView, liars: Collection[int], answered: Sequence[int]) -> Shares:
-    """Return what is revealed if liars replace or leave out any share that they dealt or hold."""
+    """Return what is revealed if liars replace or leave out shares that they dealt or hold, of a few dealers."""
     shares: Shares = {}
+    dealers = data.draw(st.sets(st.sampled_from(sorted(view.shares)), min_size=1, max_size=4))
     for dealer, places in view.shares.items():
-        changed = set(answered) & (set(answered) if dealer in liars else set(liars))
+        changed = set(answered) & (set(answered) if dealer in liars else set(liars)) if dealer in dealers else set()
         if changed:
-            changed = data.draw(st.just(changed) | st.just(set[int]()) | st.sets(st.sampled_from(sorted(changed))))
+            changed = data.draw(st.just(changed) | st.sets(st.sampled_from(sorted(changed))))
         lie = draw_lie(data, liars, answered, view.book.threshold) if changed else None
         for place, held in places.items():
             sent = {
@@ -240,9 +241,11 @@ def test_nobody_is_framed_by_liars_that_choose_their_errors(data: st.DataObject)
     """The liars are as many as the terms withstand, and know which shares the server tries first."""
     colluders = data.draw(st.integers(1, 4))
     cast, view = revealed(colluders, data.draw(st.sampled_from([None, 3])))
-    liars = data.draw(st.sets(st.sampled_from(sorted(view.revealers)), max_size=colluders))
-    silent = data.draw(st.sets(st.sampled_from(sorted(view.revealers)), max_size=12 - 1 - view.book.threshold))
-    answered = sorted(view.revealers - silent)
+    everybody = sorted(view.revealers)
+    liars = data.draw(st.permutations(everybody))[: data.draw(st.just(colluders) | st.integers(1, colluders))]
+    missing = data.draw(st.just(0) | st.integers(0, len(everybody) - view.book.threshold))
+    silent = data.draw(st.permutations(everybody))[:missing]
+    answered = sorted(view.revealers.difference(silent))
     lying = replace(view, shares=draw_shares(data, view, liars, answered), revealers=frozenset(answered))
     try:
         secrets, blame = recover_secrets(lying)

@@ -6,7 +6,7 @@ from typing import Annotated
 from coterie.settings import Option, Settings
 
 DELTA = 1e-5
-SESSION, ROUNDS, DEPLOYMENT = "One session", "Many rounds", "A whole deployment (with --population and --rounds)"
+SESSION, ROUNDS, DEPLOYMENT = "One session", "Many rounds", "A whole deployment (with a population and rounds)"
 """The kinds of plans; an option in the panel of one kind is refused with the others."""
 
 

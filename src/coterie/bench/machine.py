@@ -1,6 +1,5 @@
 """Measurements on this machine: the best of several, in a process of their own, and the limits of its cryptography."""
 
-import math
 import multiprocessing
 import os
 from collections.abc import Callable
@@ -9,19 +8,16 @@ from time import thread_time
 from typing import ParamSpec, TypeVar
 
 from coterie.arithmetic.ring import Ring
-from coterie.crypto import shamir, signing
+from coterie.crypto import signing
 from coterie.crypto.agreement import PrivateKey
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.keystream import SEED_BYTES, generate
-from coterie.crypto.sealing import seal
-from coterie.planning.seconds import OperationSeconds
-from coterie.planning.session import Plan
 from coterie.secagg.masking import mask_vector
 from coterie.secagg.messages import checksum
 
 _REPEATS = 7
-_LONGEST = 1 << 16  # numbers of a vector that are measured; the time of more is computed
-_SOME = 20  # operations of each kind that are timed, for any number of them
+SOME = 20
+"""Operations of each kind that are timed, for any number of them."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -58,64 +54,29 @@ def server_limit(ring: Ring, length: int, *, survivors: int, agreements: int, si
     entropy = SystemEntropy()
     key, peer = (PrivateKey.generate(entropy, "key") for _ in range(2))
     vector, packed = ring.zeros(length), bytes(ring.packed_size(length))
-    seeds = [os.urandom(SEED_BYTES) for _ in range(_SOME)]
+    seeds = [os.urandom(SEED_BYTES) for _ in range(SOME)]
 
     checking, agreeing, expanding = best_seconds(
-        _several(lambda: checksum(packed)),
-        _several(lambda: key.agree(peer.public, b"", SEED_BYTES)),
+        several(lambda: checksum(packed)),
+        several(lambda: key.agree(peer.public, b"", SEED_BYTES)),
         lambda: mask_vector(vector, seeds, ()),
     )
     spent = survivors * checking + agreements * agreeing + (survivors + agreements) * expanding
-    return spent / _SOME + signatures * verification_seconds()
-
-
-def operation_seconds(plan: Plan) -> OperationSeconds:
-    """Measure the operations of a planned session on this machine, for a second or two.
-
-    Long vectors are measured in part: masks and checksums take time in proportion to their length.
-    """
-    ring, entropy = Ring(plan.bits), SystemEntropy()
-    part = min(plan.length, _LONGEST)
-    whole = plan.length / part
-    key, peer = (PrivateKey.generate(entropy, "key") for _ in range(2))
-    vector, packed = ring.zeros(part), bytes(ring.packed_size(part))
-    seeds = [os.urandom(SEED_BYTES) for _ in range(_SOME)]
-    points, threshold = range(1, math.ceil(plan.guarantee.degree) + 2), plan.guarantee.threshold
-    secret, sealing_key = os.urandom(SEED_BYTES), os.urandom(32)
-
-    def share() -> list[tuple[bytes, ...]]:
-        return shamir.split([secret], threshold, points, entropy, "share")
-
-    shares = [share for (share,) in share()[:threshold]]
-    agreeing, expanding, checking, sealing, sharing, opening = best_seconds(
-        _several(lambda: key.agree(peer.public, b"", SEED_BYTES)),
-        lambda: mask_vector(vector, seeds, ()),
-        _several(lambda: checksum(packed)),
-        _several(lambda: seal(sealing_key, secret, b"", entropy, "seal")),
-        share,
-        lambda: shamir.combine_many([points[:threshold]], [shares]),
-    )
-    return OperationSeconds(
-        agreement=agreeing / _SOME,
-        verification=verification_seconds(),
-        expansion=whole * expanding / _SOME,
-        checksum=whole * checking / _SOME,
-        sealing=sealing / _SOME,
-        sharing=sharing,
-        opening=opening,
-    )
+    return spent / SOME + signatures * verification_seconds()
 
 
 def verification_seconds() -> float:
     """Return the seconds that it takes to verify one signature."""
     identity = signing.Identity.generate(SystemEntropy())
     signature = identity.sign(b"")
-    return best_seconds(_several(lambda: signing.verify(identity.public, signature, b"")))[0] / _SOME
+    return best_seconds(several(lambda: signing.verify(identity.public, signature, b"")))[0] / SOME
 
 
-def _several(work: Callable[[], object]) -> Callable[[], None]:
+def several(work: Callable[[], object]) -> Callable[[], None]:
+    """Return work that repeats an operation as often as :data:`SOME` says."""
+
     def repeat() -> None:
-        for _ in range(_SOME):
+        for _ in range(SOME):
             work()
 
     return repeat

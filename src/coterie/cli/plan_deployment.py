@@ -37,7 +37,7 @@ def show_deployment(
 
 
 def _measure(found: "DeploymentPlan") -> "SessionSeconds":
-    from coterie.bench.machine import operation_seconds
+    from coterie.bench.operations import operation_seconds
     from coterie.planning.seconds import session_seconds
 
     return session_seconds(found.session, found.protocols, operation_seconds(found.session))

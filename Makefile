@@ -22,7 +22,7 @@ run: $(VENV)/.run ## Train a model across 40 clients, privately, and watch it
 test: lint ## Everything a change must pass
 	@report=$$(mktemp); trap 'rm -f "$$report"' EXIT; \
 	$(MAKE) --no-print-directory types layers >"$$report" 2>&1 & checks=$$!; \
-	$(MAKE) --no-print-directory coverage; tests=$$?; \
+	$(MAKE) --no-print-directory unit; tests=$$?; \
 	wait $$checks; failed=$$?; cat "$$report"; exit $$((tests || failed))
 
 lint: $(VENV)/.dev
@@ -36,7 +36,7 @@ layers: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 # The share of covered lines means something only after the whole suite: `unit` has no such gate.
-coverage: $(VENV)/.dev
+coverage: $(VENV)/.dev ## The tests again, traced: at least 95% of the protocol's and the audits' lines are executed
 	$(BIN)/pytest $(FAST) --cov --cov-report= $(ARGS)
 	$(BIN)/python -m coverage report --fail-under=95
 

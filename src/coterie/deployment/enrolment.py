@@ -70,7 +70,7 @@ class Enrolment:
                 "circles never change, so either ask for what it promises, or found another population in a folder of "
                 "its own"
             )
-        RosterRecipe.of(roster).check_kept(self._settings.recipe)
+        self._settings.check_kept(RosterRecipe.of(roster))
         return roster
 
     @property
@@ -235,8 +235,20 @@ class Enrolment:
             )
         # Nobody may foresee the circles, so the seed is secret; the circles themselves are public.
         circles = random_circles(len(clients), privacy, np.random.default_rng(secrets.randbits(128)))
-        self._rosters.add(Roster.found(clients, circles, privacy, self._settings.recipe.to_bytes()))
+        self._rosters.add(Roster.found(clients, circles, privacy, self._recipe().to_bytes()))
         self._log_roster("founded")
+
+    def _recipe(self) -> RosterRecipe:
+        """Return how contributions to the new roster are made, and log where its largest weight comes from."""
+        announced = {said.name: said.weight_bits for said in self._known.values() if said is not None}
+        recipe = self._settings.recipe_for(list(announced.values()))
+        if self._settings.most_examples is None:
+            silent = sorted(name for name, bits in announced.items() if bits is None)
+            reason = "from the weights that nodes announce"
+            if silent:
+                reason = f"{len(silent)} of {len(announced)} nodes announce no weight (coterie-announce-weight)"
+            LOGGER.info("most_examples is %s: %s", f"{recipe.most_weight:,}", reason)
+        return recipe
 
     def _enrol(self) -> None:
         roster = self.roster

@@ -91,7 +91,7 @@ class PrivateStrategy(flower.Strategy):
         clips: Mapping[str, float] | None = None,
         train_metrics: Mapping[str, tuple[float, float]] | None = None,
         evaluate_metrics: Mapping[str, tuple[float, float]] | None = None,
-        most_examples: int = PrivateSettings.most_examples,
+        most_examples: int | None = PrivateSettings.most_examples,
         precision: int = PrivateSettings.precision,
         varying: Iterable[str] = (),
         confined: Confinement | None = None,

@@ -108,7 +108,7 @@ class PrivateSettings(Settings):
             "The most examples that a client counts for; fewer keep more precision. It is fixed when the roster is "
             "founded.",
             least=1,
-            default="10000, or by the weights that all nodes announce",
+            default="`10000`, or by the weights that all nodes announce",
         ),
     ] = None
     precision: Annotated[int, Option("Bits of an entry, at full weight.", least=2)] = 24

@@ -64,7 +64,7 @@ class Aggregator:
         place: str,
         observer: Observer | None = None,
     ) -> None:
-        """Take up the rounds of a population.
+        """Prepare the rounds of a run.
 
         Args:
             carrier: the connection to the nodes.

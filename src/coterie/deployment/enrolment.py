@@ -233,7 +233,7 @@ class Enrolment:
                 f"{max(2, privacy)}, for circles of T = {privacy}"
                 + "".join(f"; {line}" for line in grouped(self.unknown))
             )
-        # Nobody may foresee the circles, so the seed is secret; the circles themselves are public.
+        # The circles must not be predictable, so their seed is secret; the circles themselves are public.
         circles = random_circles(len(clients), privacy, np.random.default_rng(secrets.randbits(128)))
         self._rosters.add(Roster.found(clients, circles, privacy, self._recipe().to_bytes()))
         self._log_roster("founded")

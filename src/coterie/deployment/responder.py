@@ -98,17 +98,17 @@ class Responder:
         node = self._node
         until = useful_until(request.created_at, request.ttl)
         with node.session(request.task.run) as place, node.memory() as file:
-            parked = place.read()
+            payload = request.payload()
+            two_trips = is_book(payload) or is_book_message(payload)
+            parked = None if two_trips else place.read()  # in two trips the file may be large, and is rarely needed
             if parked is not None and parked.request == request.identifier:
                 return parked.reply
-            payload = request.payload()
             if request.notice:
                 LOGGER.warning("%s: the server says: %s", node.settings.name, quoted(request.notice))
             replies = SessionReplies(place, until)
             memory = file.of(node.client, Retention(f"{request.task.run:x}", until), replies)
             memory.erase_expired(time.time())
-            two_trips = is_book(payload) or is_book_message(payload)
-            state = parked.state if parked is not None and not two_trips and not is_invitation(payload) else b""
+            state = parked.state if parked is not None and not is_invitation(payload) else b""
             if not state and not is_book_message(payload):  # the member would enter a session
                 with regarding(Reason.ROSTER):
                     trust_rosters(node.settings, memory, request.rosters, request.vouchers)
@@ -125,7 +125,7 @@ class Responder:
                 reply = member.answer(payload)
             if not two_trips:
                 place.write(Parked(request.identifier, reply, member.park() if member.waiting else b""), until)
-            elif parked is not None and not replies.used:
+            elif not replies.used:
                 # A contribution that arrived, or a state of the papers' protocol whose session the server has given up.
                 place.remove()
             return reply

@@ -46,7 +46,7 @@ class Responder:
     """Answers for a node."""
 
     def __init__(self, node: Node, entropy: NodeEntropy | None = None, rounding: MaskRounding | None = None) -> None:
-        """Take up a node; the two sources of randomness are arguments so that transcripts can be repeated."""
+        """Answer for this node; the two sources of randomness are arguments so that transcripts can be repeated."""
         self._node = node
         self._entropy = entropy
         self._rounding = rounding or np.random.default_rng

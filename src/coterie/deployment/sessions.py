@@ -1,7 +1,7 @@
 """Sessions on disk: a node's state between two messages, in one file for each run.
 
 Such a file may hold secrets, so it is deleted when its time is over. Its modification time says when that is. It is set
-before the file is in place. Whoever writes or deletes a run's file holds that run's lock. Runs do not wait for
+before the file is in place. A process that writes or deletes a run's file holds that run's lock. Runs do not wait for
 each other: a run that is being answered is left alone.
 """
 
@@ -51,7 +51,7 @@ class SessionFile:
             raise ConfigError(f"{self._path} is damaged; delete it, and this node sits out one session") from None
 
     def write(self, parked: Parked, until: float) -> None:
-        """Replace the file, on disk when this returns; after ``until`` nobody needs its secrets."""
+        """Replace the file, on disk when this returns; after ``until`` its secrets are no longer needed."""
         write_secret(self._path, msgspec.msgpack.encode(parked), until=until)
 
     def remove(self) -> None:

@@ -53,7 +53,7 @@ class PrivateRounds(ModelController):
         *args: Any,  # noqa: ANN401 - whatever the controller behind takes
         private: Mapping[str, Any] | None = None,
         train_timeout: float = 3600.0,
-        **kwargs: Any,  # noqa: ANN401
+        **kwargs: Any,  # noqa: ANN401 - whatever the controller behind takes
     ) -> None:
         """Take the settings of a private deployment beside those of the controller behind.
 
@@ -230,6 +230,6 @@ class _ControllerTasks:
 class PrivateFedAvg(PrivateRounds, FedAvg):
     """NVFlare's ``FedAvg`` under secure aggregation with multi-round privacy."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - whatever FedAvg takes
         """Take the arguments of ``FedAvg`` and of :class:`PrivateRounds`."""
         super().__init__(*args, **kwargs)

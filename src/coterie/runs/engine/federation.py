@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
@@ -15,6 +15,8 @@ from coterie.cohorts.circles import Indices
 from coterie.cohorts.guard import unstorable_name
 from coterie.cohorts.policies import Policy
 from coterie.errors import ConfigError
+from coterie.runs.algorithms import algorithm_of
+from coterie.runs.engine.metrics import find_metrics
 from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
 from coterie.runs.sections.base import make_chosen
 from coterie.runs.sections.common import OWN, CommonSettings
@@ -29,10 +31,13 @@ from coterie.training.data.partitions import PARTITIONS
 from coterie.training.data.series import ForecastSeries
 from coterie.training.data.user_data import client_names, from_anything
 from coterie.training.evaluate import Score, evaluate
-from coterie.training.local import ArrayData, Batch, Data, LocalSGD, Loss, Problem, cross_entropy, squared_error
+from coterie.training.keyword_model import KeywordModel
+from coterie.training.local import ArrayData, LocalSGD, Loss, Problem, cross_entropy, squared_error
+from coterie.training.metrics import Compute, metric_form
 from coterie.training.models import build
 from coterie.training.schedules import Cosine, Curriculum, Inverse, Milestones, Schedule
 from coterie.training.streams import stream, torch_seed
+from coterie.training.trial import check_last_batches, try_out
 from coterie.training.user_models import Module, instantiate, structure_digest
 
 
@@ -57,6 +62,8 @@ class Federation:
     """Decisions made for the caller, who may not expect them."""
     members: Mapping[str, int] | None = None
     """The members of each client and how many columns each has, if the data comes in columns of several members."""
+    metrics: Mapping[str, Compute] = field(default_factory=dict, repr=False)
+    """The metrics that models are evaluated by, by the names of their columns."""
 
     @property
     def yardstick(self) -> Yardstick:
@@ -80,12 +87,12 @@ class Federation:
         own = self.series.members.get(model) if self.series else None
         return np.arange(len(self.test)) if own is None else own
 
-    def score(self, model: str, state: Sequence[FloatArray], metrics: Collection[str] = ()) -> Score:
-        """Score the model of this name in this state, also by these metrics."""
+    def score(self, model: str, state: Sequence[FloatArray]) -> Score:
+        """Score the model of this name in this state, also by the metrics."""
         chosen = self.tests(model)
         test = self.test if chosen.size == len(self.test) else ArrayData(self.test.x[chosen], self.test.y[chosen])
         scale = self.series.scale[chosen] if self.series else None
-        return evaluate(self.problem, state, test, scale=scale, metrics=metrics)
+        return evaluate(self.problem, state, test, scale=scale, metrics=self.metrics)
 
 
 def find_federation(config: CommonSettings) -> Federation:
@@ -99,7 +106,8 @@ def find_federation(config: CommonSettings) -> Federation:
     if data.features:
         dataset = read_features(Path(data.features))
     elif is_named(data.name):
-        dataset = from_anything(call_named("data.name", data.name, **data.options), name=data.name)
+        given = call_named("data.name", data.name, **data.options)
+        dataset = from_anything(given, name=data.name, columns=algorithm_of(config).takes_columns)
     else:
         dataset = load(data.name, data.folder or None, **data.options)
     seed = torch_seed(config.seed, "model")
@@ -110,11 +118,20 @@ def find_federation(config: CommonSettings) -> Federation:
 
 
 def make_federation(
-    config: CommonSettings, dataset: Dataset, model: Module, loss: Loss | None = None, policy: Policy | None = None
+    config: CommonSettings,
+    dataset: Dataset,
+    model: Module,
+    loss: Loss | None = None,
+    policy: Policy | None = None,
+    metrics: Mapping[str, Compute] | None = None,
 ) -> Federation:
-    """Divide this data set among the clients, unless it came with them, for this model."""
+    """Divide this data set among the clients, unless it came with them, for this model.
+
+    ``metrics`` are functions of the caller, by the names in ``training.metrics`` without :data:`OWN`.
+    """
     labels = dataset.train_y.astype(np.int64) if dataset.classes is not None else None
     examples = ArrayData(dataset.train_x, dataset.train_y)
+    model = KeywordModel(model, dataset.fields) if dataset.fields else model
     problem = Problem(model, examples, loss or (squared_error if labels is None else cross_entropy))
     _try_out(config, problem, dataset)
     if dataset.sources:
@@ -122,13 +139,30 @@ def make_federation(
             raise ConfigError(
                 "training.executor: must be processes, not vectorised, for examples that are read anew in every pass"
             )
-        problem = replace(problem, data=FreshData(dataset.sources, examples, labelled=labels is not None))
+        fresh = FreshData(dataset.sources, examples, labelled=labels is not None, fields=dataset.fields)
+        problem = replace(problem, data=fresh)
         with seeded(config.seed):
             _try_out(config, problem, dataset)
     test = ArrayData(dataset.test_x, dataset.test_y)
     notes = (*dataset.notes, *_unlike_loaders(config, dataset))
     parts = _divided(config, dataset, labels)
-    return Federation(problem, test, parts, labels, policy, dataset.series, notes, members=dataset.members)
+    check_last_batches(make_work(config), problem, parts)
+    found = Federation(
+        problem,
+        test,
+        parts,
+        labels,
+        policy,
+        dataset.series,
+        notes,
+        members=dataset.members,
+        metrics=find_metrics(config, metrics or {}, labelled=labels is not None),
+    )
+    if any(metric_form(name).user for name in config.training.metrics):
+        if not len(test):
+            raise ConfigError("training.metrics: a metric of yours needs test examples, and there are none")
+        found.score("", flatten.read(model))  # an error in the function is found before the first round
+    return found
 
 
 def _unlike_loaders(config: CommonSettings, dataset: Dataset) -> Iterator[str]:
@@ -186,44 +220,29 @@ def _divided(config: CommonSettings, dataset: Dataset, labels: Indices | None) -
     return dict(zip(client_names(count), parts, strict=True))
 
 
-@dataclass(frozen=True, eq=False)
-class _Few:
-    """Some of the examples."""
-
-    data: Data
-    chosen: Indices
-
-    def __len__(self) -> int:
-        return self.chosen.size
-
-    def batch(self, indices: Indices) -> Batch:
-        return self.data.batch(self.chosen[indices])
-
-
 def _try_out(config: CommonSettings, problem: Problem, dataset: Dataset) -> None:
-    """Apply the model to an example before anything is written: shapes, types and labels must fit."""
-    odd = int(np.argmax(dataset.train_y)) if dataset.classes is not None else 0
-    few = _Few(problem.data, np.array([0, odd]))
-    try:
-        evaluate(problem, flatten.read(problem.model), few)
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        shape = " x ".join(map(str, dataset.input_shape))
-        what = f"inputs of {shape} {dataset.train_x.dtype}" if shape else f"single {dataset.train_x.dtype} numbers"
-        raise ConfigError(f"model.name: {config.model.name} fails on {what}, {config.data.title}: {error}") from error
+    """Find out before anything is written whether the model fits the data."""
+    model = "the model" if config.model.name == OWN else f"model.name: {config.model.name}"
+    try_out(problem, dataset, model, "the data" if config.data.title == OWN else config.data.title)
 
 
 def make_curriculum(config: CommonSettings, federation: Federation) -> Curriculum:
     """Return what every client trains on, and how."""
+    return Curriculum(federation.parts, make_work(config), config.seed, make_schedule(config))
+
+
+def make_work(config: CommonSettings) -> LocalSGD:
+    """Return how a client trains in a round, at the initial learning rate."""
     training = config.training
-    work = LocalSGD(
+    return LocalSGD(
         training.learning_rate,
         training.epochs,
         training.batch_size,
         training.momentum,
         training.weight_decay,
         training.shuffle,
+        training.drop_last,
     )
-    return Curriculum(federation.parts, work, config.seed, make_schedule(config))
 
 
 def make_schedule(config: CommonSettings) -> Schedule:

@@ -44,6 +44,7 @@ from coterie.runs.settings.config import RunConfig, with_schedule_length
 from coterie.runs.settings.toml import parse_config, to_toml
 from coterie.runs.storage.folder import Journal, Progress, RunFolder, checked_records, named_arrays
 from coterie.training.executors.vectorised import choose_executor
+from coterie.training.keyword_model import user_model
 from coterie.training.models import parameter_count
 from coterie.training.user_models import Module, named_state
 
@@ -231,7 +232,7 @@ class TrainingRun:
     def _conclude(self, records: Sequence[RoundRecord], stop: Stop | None, auditor: Auditor) -> RunResult:
         """Save the models and the page."""
         built, problem = self._built, self._built.federation.problem
-        models = {name: problem.instance(state) for name, state in built.strategy.models().items()}
+        models = {name: user_model(problem.instance(state)) for name, state in built.strategy.models().items()}
         public = built.public_models()
         states = {name: named_state(models[name]) for name in public}
         write_file(self.folder.model_file, named_arrays(states))

@@ -23,7 +23,7 @@ from coterie.runs.records.record import RoundRecord
 from coterie.runs.records.summary import Summary
 from coterie.runs.records.yardstick import Yardstick
 from coterie.runs.report.forecasts import Course, last_hours, shown
-from coterie.training.metrics import METRICS
+from coterie.training.metrics import MetricForm, metric_form
 
 _POINTS = 1000  # more rounds than these are thinned out
 _BARS = 200  # more rounds than these share a bar
@@ -77,6 +77,27 @@ def learning(
     last = f"{values[-1]:.3g}" if values and values[-1] is not None else "unknown"
     alt = f"Line chart: {name} over {len(records):,} rounds; in the end {last}."
     return Figure([*lines, *_rule_to_beat(records, yardstick), marks], layout, 340, alt)
+
+
+def metric_curves(records: Sequence[RoundRecord], forms: Sequence[MetricForm]) -> Figure:
+    """Draw metrics over the rounds, each with its own axis, one below the other."""
+    traces: list[Trace] = []
+    ends: list[str] = []
+    layout = _layout(records, "")
+    height = 1 / len(forms)
+    for place, form in enumerate(forms):
+        axis = str(place + 1) if place else ""
+        known = [(record.round, value) for record in records if (value := _value(record, form.column)) is not None]
+        rounds, values = zip(*(known[at] for at in sample(len(known), _POINTS)), strict=True)
+        ends.append(f"{form.title} {form.written(values[-1])}")
+        hover = f"round %{{x}}<br>{text(form.title)} {'%{y:.1%}' if form.share else '%{y:.4g}'}"
+        line = draw_line(form.title, rounds, values, hover=hover, color="@accent", width=2.5)
+        traces.append(line | {"showlegend": False, "xaxis": "x", "yaxis": f"y{axis}"})
+        bottom = 1 - (place + 1) * height
+        domain = [bottom + 0.15 * height * (place < len(forms) - 1), bottom + height]
+        layout[f"yaxis{axis}"] = {"title": _title(text(form.title)), "domain": domain}
+    alt = f"Line charts: metrics over the rounds; in the end {', '.join(ends)}."
+    return Figure(traces, layout, 60 + 210 * len(forms), alt)
 
 
 def forecasts(courses: Sequence[Course]) -> Figure:
@@ -246,9 +267,9 @@ def _learning(page: PageContents) -> Captioned | None:
     if not page.records:
         return None
     yardstick, config = page.summary.yardstick, page.summary.config
-    shares = [name for name in config.training.metrics if METRICS[name].share and yardstick.share]
+    shares = [form for form in map(metric_form, config.training.metrics) if form.share and yardstick.share]
     algorithm = algorithm_of(config)
-    curves = {**algorithm.curves, **{name: name.replace("_", " ") for name in shares}}
+    curves = {**algorithm.curves, **{form.column: form.title for form in shares}}
     caption = "On test examples that no client has."
     if yardstick.rules:
         caption += " The dashed line is the best forecast that learns nothing."
@@ -256,6 +277,21 @@ def _learning(page: PageContents) -> Captioned | None:
         caption += " A cross marks a round without a result: the model did not change."
     caption += " Drag over any plot to zoom in; double-click to zoom out."
     return Captioned(learning(page.records, yardstick, curves, personal=algorithm.personal), caption)
+
+
+def _metrics(page: PageContents) -> Captioned | None:
+    """Draw the metrics that have another scale than the accuracy."""
+    together = page.summary.yardstick.share
+    forms = [metric_form(name) for name in page.summary.config.training.metrics]
+    found = [
+        form
+        for form in forms
+        if not (form.share and together) and any(_value(record, form.column) is not None for record in page.records)
+    ]
+    if not found:
+        return None
+    said = "; ".join(f"{form.title}: {form.direction}" for form in found)
+    return Captioned(metric_curves(page.records, found), f"Metrics on the test examples. {said}.")
 
 
 def _forecasts(page: PageContents) -> Captioned | None:
@@ -344,6 +380,7 @@ def _traffic(page: PageContents) -> Captioned | None:
 
 FIGURES = {
     "learning": PageFigure("quality", _learning),
+    "metrics": PageFigure("quality", _metrics),
     "forecasts": PageFigure("forecasts", _forecasts),
     "privacy": PageFigure("privacy", _privacy),
     "spending": PageFigure("noise", _spending),

@@ -15,7 +15,7 @@ from coterie.runs.report.observers import MUCH_CLIPPED
 from coterie.runs.sections.checks import always_complete
 from coterie.runs.sections.collusion import roster_size
 from coterie.runs.sections.common import OWN
-from coterie.training.metrics import METRICS
+from coterie.training.metrics import metric_form
 
 
 def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -94,9 +94,11 @@ def _model(summary: Summary) -> str:
 
 
 def _metrics(summary: Summary) -> str:
-    known = {name: summary.extras.get(name) for name in summary.config.training.metrics}
+    forms = [metric_form(name) for name in summary.config.training.metrics]
     found = [
-        f"{name.replace('_', ' ')} {METRICS[name].written(value)}" for name, value in known.items() if value is not None
+        f"{form.title} {form.written(value)}{f' ({form.direction})' if form.user else ''}"
+        for form in forms
+        if (value := summary.extras.get(form.column)) is not None
     ]
     return f"On the test examples: {', '.join(found)}." if found else ""
 

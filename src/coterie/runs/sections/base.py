@@ -86,7 +86,7 @@ class OneOf:
         return self._named and is_named(value)
 
 
-def make_chosen(table: Mapping[str, Callable[..., Made]], name: str, section: BaseModel, **known: Any) -> Made:  # noqa: ANN401
+def make_chosen(table: Mapping[str, Callable[..., Made]], name: str, section: BaseModel, **known: Any) -> Made:  # noqa: ANN401 - values of many types
     """Make the entry of a table that a section's ``kind`` names, from the section's settings and other known values.
 
     Each entry gets the values that its parameters name. It is a :class:`ConfigError` if it needs ``labels`` and they

@@ -103,7 +103,7 @@ def from_huggingface(
 
 
 def from_anything(
-    given: Any,  # noqa: ANN401
+    given: Any,  # noqa: ANN401 - the result of a user's function
     *,
     classes: int | None = None,
     name: str = "custom",

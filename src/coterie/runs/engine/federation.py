@@ -17,6 +17,7 @@ from coterie.cohorts.policies import Policy
 from coterie.errors import ConfigError
 from coterie.runs.algorithms import algorithm_of
 from coterie.runs.engine.metrics import find_metrics
+from coterie.runs.records.client_scores import Basis
 from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
 from coterie.runs.sections.base import make_chosen
 from coterie.runs.sections.common import OWN, CommonSettings
@@ -64,6 +65,10 @@ class Federation:
     """The members of each client and how many columns each has, if the data comes in columns of several members."""
     metrics: Mapping[str, Compute] = field(default_factory=dict, repr=False)
     """The metrics that models are evaluated by, by the names of their columns."""
+    own_tests: Mapping[str, Indices] = field(default_factory=dict, repr=False)
+    """The indices of each client's own test examples; all others are common. Not for series."""
+    held_out: bool = False
+    """Whether these are examples of the clients that they keep for testing."""
 
     @property
     def yardstick(self) -> Yardstick:
@@ -82,10 +87,30 @@ class Federation:
         """The :func:`fingerprint` of data and model, computed once."""
         return fingerprint(self)
 
+    @property
+    def basis(self) -> Basis:
+        """Which test examples belong to a client."""
+        if self.held_out:
+            return Basis.HELD_OUT
+        if self.own_tests or self.series:
+            return Basis.TESTS
+        return Basis.COMMON if self.labels is None else Basis.PROPORTIONS
+
     def tests(self, model: str) -> Indices:
-        """Return the test examples that a model is judged by: those of its client's series, or all."""
-        own = self.series.members.get(model) if self.series else None
-        return np.arange(len(self.test)) if own is None else own
+        """Return the test examples that a model is judged by: those of its client, or the common ones.
+
+        If all test examples belong to clients, all of them together are the common ones.
+        """
+        own = self.own_tests.get(model)
+        if own is None and self.series:
+            own = self.series.members.get(model)
+        return self._common_tests if own is None else own
+
+    @cached_property
+    def _common_tests(self) -> Indices:
+        owned = np.concatenate(list(self.own_tests.values())) if self.own_tests else np.zeros(0, np.int64)
+        common = np.setdiff1d(np.arange(len(self.test)), owned)
+        return common if common.size else np.arange(len(self.test))
 
     def score(self, model: str, state: Sequence[FloatArray]) -> Score:
         """Score the model of this name in this state, also by the metrics."""
@@ -143,9 +168,8 @@ def make_federation(
         problem = replace(problem, data=fresh)
         with seeded(config.seed):
             _try_out(config, problem, dataset)
-    test = ArrayData(dataset.test_x, dataset.test_y)
     notes = (*dataset.notes, *_unlike_loaders(config, dataset))
-    parts = _divided(config, dataset, labels)
+    parts, test, own_tests = _tested(config, dataset, _divided(config, dataset, labels))
     check_last_batches(make_work(config), problem, parts)
     found = Federation(
         problem,
@@ -157,6 +181,8 @@ def make_federation(
         notes,
         members=dataset.members,
         metrics=find_metrics(config, metrics or {}, labelled=labels is not None),
+        own_tests=own_tests,
+        held_out=config.clients.holdout > 0,
     )
     if any(metric_form(name).user for name in config.training.metrics):
         if not len(test):
@@ -187,10 +213,48 @@ def fingerprint(federation: Federation) -> dict[str, str]:
         data.update(problem.data.digest)
     if federation.members:
         data.update(json.dumps(list(federation.members.items())).encode())
+    if federation.own_tests:
+        data.update(json.dumps([[name, rows.tolist()] for name, rows in federation.own_tests.items()]).encode())
     for name, array in arrays.items():
         data.update(json.dumps([name, str(array.dtype), array.shape]).encode())
         data.update(np.ascontiguousarray(array).data)
     return {"data": data.hexdigest(), "model": structure_digest(problem.model)}
+
+
+def _tested(
+    config: CommonSettings, dataset: Dataset, parts: dict[str, Indices]
+) -> tuple[dict[str, Indices], ArrayData, Mapping[str, Indices]]:
+    """Return what clients train on, all test examples, and which of these belong to each client."""
+    test = ArrayData(dataset.test_x, dataset.test_y)
+    share = config.clients.holdout
+    if not share:
+        return parts, test, dataset.client_tests or {}
+    if dataset.client_tests or dataset.series:
+        raise ConfigError("clients.holdout: must be 0, because the clients have test examples of their own")
+    together = np.concatenate(list(parts.values()))
+    if np.unique(together).size < together.size:
+        raise ConfigError(
+            f"clients.holdout: must be 0 with partition.kind = {config.partition.kind}: clients share examples, and "
+            "what one keeps for testing another would train on"
+        )
+    kept: dict[str, Indices] = {}
+    tests: dict[str, Indices] = {}
+    rows: list[Indices] = []
+    first = len(test)
+    for name, part in parts.items():
+        count = min(part.size - 1, max(1, round(share * part.size)))
+        order = stream(config.seed, "holdout", name).permutation(part.size)
+        held, kept[name] = part[np.sort(order[:count])], part[np.sort(order[count:])]
+        if count:
+            tests[name] = np.arange(first, first + count)
+            first += count
+            rows.append(held)
+    everything = np.concatenate(rows) if rows else np.zeros(0, np.int64)
+    x, y = (
+        np.concatenate([given, held[everything]])
+        for given, held in ((dataset.test_x, dataset.train_x), (dataset.test_y, dataset.train_y))
+    )
+    return kept, ArrayData(x, y), tests
 
 
 def _divided(config: CommonSettings, dataset: Dataset, labels: Indices | None) -> dict[str, Indices]:

@@ -28,6 +28,7 @@ from coterie.host import cores
 from coterie.locks import locked
 from coterie.runs.engine.build import BuiltRun, build_run
 from coterie.runs.engine.calibration import build_calibrated
+from coterie.runs.engine.client_scores import score_clients
 from coterie.runs.engine.federation import Federation, find_federation
 from coterie.runs.engine.forecasts import forecast_courses
 from coterie.runs.engine.loop import Engine
@@ -247,7 +248,10 @@ class TrainingRun:
             yardstick=built.yardstick,
             notes=built.data_notes,
             stopped=stop.reason if stop else "",
+            client_scores=score_clients(built),
         )
+        if summary.client_scores:
+            write_file(self.folder.scores_file, summary.client_scores.table().encode())
         courses = [] if built.noisy else forecast_courses(built.federation, public)  # they show the clients' series
         if courses:
             draw_forecasts(self.folder.forecast_file, courses)

@@ -106,6 +106,11 @@ class ClientSettings(Section):
     weighting: Literal["uniform", "samples"] = Field(
         default="uniform", description="a client's weight in the mean: the same for all, or the number of its examples"
     )
+    holdout: BelowOne = Field(
+        default=0.0,
+        description="share of each client's examples, one or more, that it keeps for testing and does not train on. "
+        "The scores of single clients, and of their own models, are then on these examples",
+    )
 
 
 class AvailabilitySettings(NamedSection):

@@ -56,6 +56,8 @@ VARIANTS = {
     "failing rounds": ("faults.dropout=0.6", 'faults.steps=["mask", "reveal"]', "rounds=6"),
     "baseline": ("training.algorithm=local-only",),
     "personal": ("training.algorithm=ditto", "faults.dropout=0.6", 'faults.steps=["mask", "reveal"]', "rounds=6"),
+    "proximal": ("training.algorithm=fedprox", "fedprox.mu=0.5"),
+    "controlled": ("training.algorithm=scaffold", "faults.dropout=0.6", 'faults.steps=["mask", "reveal"]', "rounds=6"),
     "private": ("training.algorithm=sdp",),
     "confined": ("training.algorithm=confined", "partition.kind=label-shards", "confined.tau=1", "rounds=5"),
     "confined, grid": ("training.algorithm=confined", "confined.grid.members=3", "confined.clip=0.1"),

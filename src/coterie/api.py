@@ -175,7 +175,7 @@ def _choose(
 def train(
     model: "Module | Callable[[], Module]",
     train_set: Any = None,  # noqa: ANN401 - anything with (input, target) pairs
-    test_set: Any = None,  # noqa: ANN401
+    test_set: Any = None,  # noqa: ANN401 - as above
     *,
     clients: int | Mapping[str, Any] | Sequence[Any] = 40,
     cohort: int | None = None,

@@ -103,10 +103,7 @@ def assignment(model: Arrays = MODEL, current: int = 0, meta: dict[str, Any] | N
 def aggregator(sites: Sites, ledger: Ledger, run: int = 7, **settings: Any) -> Aggregator:  # noqa: ANN401 - of any type
     chosen = PrivateSettings(**{"deadline": 0.3, "weight": WEIGHT, **settings})
     carrier, home = NvflareCarrier(sites, run, look=0.01), server_home()
-    place = Asked(place=PLACE)
-    enrolment = Enrolment(
-        carrier, home, privacy=chosen.privacy, patience=chosen.deadline, recipe=chosen.recipe, asked=place
-    )
+    enrolment = Enrolment(carrier, home, chosen, Asked(place=PLACE))
     return Aggregator(carrier, enrolment, ledger, chosen, PLACE)
 
 

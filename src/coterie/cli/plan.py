@@ -52,8 +52,8 @@ def plan(
     if settings.rounds is not None:
         _plan_deployment(context, settings, lost, as_json, config, threat_model)
     elif settings.clients is None:
-        if sizes := _given(context, names=("length", "precision")):
-            raise ConfigError(f"{', '.join(sizes)} with --population needs --rounds, to plan a whole deployment")
+        if costs := _given(context, names=("length", "precision", "calibrate")):
+            raise ConfigError(f"{', '.join(costs)} with --population needs --rounds, to plan a whole deployment")
         _plan_rounds(settings, lost, plot, as_json)
     else:
         _plan_session(settings, settings.clients, lost, as_json)
@@ -155,7 +155,7 @@ def _plan_session(settings: PlanSettings, clients: int, lost: float | None, as_j
         length=settings.length,
         precision=settings.precision,
     )
-    show_session(found, as_json, settings.circles)
+    show_session(found, as_json, settings.circles, calibrate=settings.calibrate)
 
 
 def _given(context: typer.Context, panel: str = "", names: tuple[str, ...] = ()) -> list[str]:

@@ -64,7 +64,7 @@ class Aggregator:
         place: str,
         observer: Observer | None = None,
     ) -> None:
-        """Take up the rounds of a population.
+        """Prepare the rounds of a run.
 
         Args:
             carrier: the connection to the nodes.
@@ -331,7 +331,8 @@ class Aggregator:
             self._rounding_logged = True
             LOGGER.warning(
                 "the mean is rounded to about %.0e of its range (clip): nodes count for %.1f on average, and "
-                "most_examples is %s. Near the largest count of a node it costs less; that needs another population",
+                "most_examples is %s. Near the largest count of a node it costs less; that needs another population, "
+                "which takes it from the nodes if all of them set coterie-announce-weight",
                 error,
                 total_weight / clients,
                 f"{form.recipe.most_weight:,}",

@@ -117,6 +117,12 @@ class NodeContribution:
         if self._node.settings.weight is None:
             return None
         weight = self._form.clamped_weight(self._node.settings.weight)
+        if weight < self._node.settings.weight:
+            LOGGER.info(
+                "coterie-weight is %s, and a node counts for %s at most (most_examples)",
+                self._node.settings.weight,
+                weight,
+            )
         if kept is not None and int(kept) != weight:
             raise ConfigError(
                 f"coterie-weight is {self._node.settings.weight}, and this node has counted for {int(kept)} before: a "

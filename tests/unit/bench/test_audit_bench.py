@@ -12,6 +12,7 @@ from coterie.bench.audit import (
     CIRCLE,
     TARGETS,
     AuditCase,
+    AuditCost,
     LogKind,
     generate,
     growth_cases,
@@ -69,6 +70,23 @@ def test_the_cost_of_an_audit_comes_with_what_it_found(log_format: str) -> None:
     assert cost.peak_rss_bytes > 10_000_000
 
 
+def test_80_columns_are_enough_for_every_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    from coterie.bench import audit
+
+    def measure(case: AuditCase, *_: object) -> AuditCost:
+        return AuditCost(case, 10**8, 11.2, 1.34, 13.4, 504_000_000, 10, 1_000)
+
+    monkeypatch.setattr(audit, "measure_case", measure)
+    result = CliRunner().invoke(app, ["bench", "audit"], env={"COLUMNS": "80"})
+    assert result.exit_code == 0, result.output
+    assert max(map(len, result.output.splitlines())) <= 80
+    assert "…" not in result.output
+    for cell in ("1,000,000 x 2,000 x 1,000", "whole circles", "1,000", "12.5 s", "1.12x", "504 MB", "13.4 s", "40.00"):
+        assert f" {cell} " in f"{result.output} ".replace("\n", " ")
+    targets = " ".join(result.output.split())
+    assert "memory of 1,000,000 x 2,000 x 1,000, in GB │ 0.50 │ 3.00 │ 0.17x" in targets
+
+
 @pytest.mark.parametrize("as_json", [False, True])
 def test_the_command_for_audits(as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     from coterie.bench import audit
@@ -82,7 +100,7 @@ def test_the_command_for_audits(as_json: bool, monkeypatch: pytest.MonkeyPatch) 
     assert result.exit_code == 0, result.output
     if not as_json:
         assert "How it grows" in result.output
-        assert "x reading" in result.output
+        assert "/ reading" in result.output
         return
     found = json.loads(result.stdout)
     assert [row["case"]["kind"] for row in found["targets"]] == ["random"] * 2 + ["whole circles"] * 2

@@ -78,7 +78,7 @@ def test_long_vectors_are_measured_in_part(monkeypatch: pytest.MonkeyPatch) -> N
     found = operations.operation_seconds(recommend(8, 0.0, length=1 << 26))
     assert (found.agreement, found.verification, found.sealing) == (1, 1, 1)
     assert (found.expansion, found.checksum) == (1 << 10, 1 << 10)
-    assert (found.sharing, found.opening) == (20, 20)
+    assert (found.sharing, found.opening) == (1, 20)  # many secrets are shared at once, and opened one by one
 
 
 def test_the_page_is_written(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def _derive(servers: Sequence[LyingServer]) -> tuple[Combinations, Combinations]
         for seed, count in times.items():
             if count % wrap:  # a mask added as often as the ring has elements is not there
                 equations[row, places[seed]] = count % modulus
-        equations[row, len(places) + columns[masking.who]] = 1  # type: ignore[index]
+        equations[row, len(places) + columns[masking.who]] = 1  # type: ignore[index]  # the witness was given the clients' numbers
         equations[row, len(places) + len(columns) + row] = 1
     reduced = _echelon(equations, modulus, len(places) + len(columns))
     inputs = slice(len(places), len(places) + len(columns))

@@ -186,14 +186,14 @@ def _borrowed_globals(seed: int) -> Iterator[None]:
             setattr(TaskIdentity, name, 1)
         logger.disabled = True
         random.seed(seed)
-        np.random.seed(seed % 2**32)  # noqa: NPY002
+        np.random.seed(seed % 2**32)  # noqa: NPY002 - as above
         yield
     finally:
         for name, value in identity.items():
             setattr(TaskIdentity, name, value)
         logger.disabled = disabled
         random.setstate(python_state)
-        np.random.set_state(numpy_state)  # noqa: NPY002
+        np.random.set_state(numpy_state)  # noqa: NPY002 - as above
 
 
 def _server_context(strategy: _Flwr) -> _Flwr:

@@ -77,7 +77,7 @@ class OneOf:
         raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": expected})
 
 
-def make_chosen(table: Mapping[str, Callable[..., Made]], name: str, section: BaseModel, **known: Any) -> Made:  # noqa: ANN401
+def make_chosen(table: Mapping[str, Callable[..., Made]], name: str, section: BaseModel, **known: Any) -> Made:  # noqa: ANN401 - values of many types
     """Make the entry of a table that a section's ``kind`` names, from the section's settings and other known values.
 
     Each entry gets the values that its parameters name. It is a :class:`ConfigError` if it needs ``labels`` and they

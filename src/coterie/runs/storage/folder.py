@@ -189,7 +189,7 @@ class RunFolder:
         try:
             with safe_open(self.checkpoint_file, "numpy") as file:
                 progress = msgspec.json.decode(file.metadata()["progress"], type=Progress)
-                return Checkpoint(progress, {name: file.get_tensor(name) for name in file.keys() if arrays})  # noqa: SIM118
+                return Checkpoint(progress, {name: file.get_tensor(name) for name in file.keys() if arrays})  # noqa: SIM118 - a file of safetensors is not iterable
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{self.checkpoint_file} cannot be read: {error}") from error
 

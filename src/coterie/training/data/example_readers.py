@@ -69,12 +69,12 @@ def one_hot_labels(y: npt.NDArray[Any]) -> npt.NDArray[np.int64] | None:
     return labels
 
 
-def is_image(value: Any) -> bool:  # noqa: ANN401
+def is_image(value: object) -> bool:
     """Return whether this is a PIL image, without importing PIL."""
     return hasattr(value, "getbands")
 
 
-def as_image(image: Any) -> InputArray:  # noqa: ANN401
+def as_image(image: Any) -> InputArray:  # noqa: ANN401 - an image of PIL, which is not imported
     """Return a PIL image as channels x height x width, from 0 to 1."""
     pixels: InputArray = np.asarray(image, np.float32) / np.float32(255)
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
@@ -211,7 +211,7 @@ def _is_loader(source: Examples) -> bool:
     return hasattr(source, "collate_fn") and hasattr(source, "sampler")
 
 
-def _is_stream(dataset: Any) -> bool:  # noqa: ANN401
+def _is_stream(dataset: object) -> bool:
     from torch.utils.data import IterableDataset
 
     return isinstance(dataset, IterableDataset)

@@ -92,7 +92,7 @@ def from_huggingface(
     return from_torch(pairs(train_split), pairs(test_split), classes=classes, name=name)
 
 
-def from_anything(given: Any, *, classes: int | None = None, name: str = "custom") -> Dataset:  # noqa: ANN401
+def from_anything(given: Any, *, classes: int | None = None, name: str = "custom") -> Dataset:  # noqa: ANN401 - the result of a user's function
     """Read a user function's result: a data set, examples, or examples by client; optionally a test set.
 
     A pair of arrays is the inputs and targets of examples. Any other pair is the training data and the test set.

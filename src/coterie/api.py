@@ -237,12 +237,17 @@ def train(
         resume: go on with the run in ``out`` if there is one; everything else must be as it was, but for ``rounds``.
             More rounds keep the learning rate that the schedule ended with.
         ignore_stop: with ``resume``, continue although early stopping or an observer ended the run.
-        progress: show the run on the console; without it, notes on the run are Python warnings.
+        progress: show the run on the console, or as a bar in a notebook; without it, notes on the run are Python
+            warnings.
         observers: objects that are called after each round. A :class:`~coterie.runs.report.observers.Observer` may end
             the run by a :class:`~coterie.runs.records.record.Stop` with a reason. A resumed run respects that.
 
+    Ctrl-C, or the stop button of a notebook, ends the run after the round in progress, and a second time at once. Both
+    raise :class:`~coterie.errors.RunInterrupted`, which says how to continue.
+
     """
     from coterie.runs.engine.federation import make_federation
+    from coterie.runs.engine.interrupts import play
     from coterie.runs.engine.metrics import user_metrics
     from coterie.runs.engine.program import Wanted, own_config, own_dataset, reconciled
     from coterie.runs.engine.run import TrainingRun
@@ -276,9 +281,9 @@ def train(
     federation = replace(make_federation(config, dataset, module, loss, policy, functions), decisions=decisions)
     everybody = list(observers)
     if progress:
-        from coterie.runs.report.console import Watcher
+        from coterie.runs.report.console import make_watcher
 
-        everybody.insert(0, Watcher())
+        everybody.insert(0, make_watcher())
     else:
         from coterie.runs.report.observers import Warner
 
@@ -289,8 +294,8 @@ def train(
             raise ConfigError(f"{path} holds a run already; resume=True goes on with it, another out begins a new one")
         folder, federation = RunFolder.open(path), replace(federation, decisions=())  # said when the run began
         changes = reconciled(folder, config, wanted)
-        return TrainingRun.open(folder, federation, everybody, changes, ignore_stop=ignore_stop).play()
-    return TrainingRun.begin(path, config, federation, everybody).play()
+        return play(TrainingRun.open(folder, federation, everybody, changes, ignore_stop=ignore_stop))
+    return play(TrainingRun.begin(path, config, federation, everybody))
 
 
 def audit(

@@ -312,16 +312,6 @@ def test_the_example_of_three_companies(tmp_path: Path) -> None:
     assert together > alone + 10
 
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "confined.md").read_text()
-SECTION = DOCUMENT[DOCUMENT.index("## Grids") : DOCUMENT.index("## Settings")]
-
-
-@pytest.mark.parametrize("example", re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL))
-def test_examples_of_the_document_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # runs leave a folder
-    exec(compile(example, "docs/confined.md", "exec"), {})  # noqa: S102
-
-
 def test_example_epsilon_counts_all_blocks(tmp_path: Path) -> None:
     """Replacing an example changes m_v + 1 clipped blocks; the accountant's value is the one of that sensitivity."""
     noise = ("noise.kind=discrete-gaussian", "noise.multiplier=50.0", "noise.clip_norm=2.2361", "rounds=2")

@@ -157,7 +157,7 @@ class Comparison:
         groups = [
             {
                 "metric": group.score.column,
-                "larger_is_better": group.score.share,
+                "larger_is_better": group.score.larger,
                 "data": group.data or None,
                 "runs": [_values(entry, self.target) for entry in group.entries],
             }
@@ -316,7 +316,7 @@ def _headline(group: Group) -> str:
     ranked = sorted(
         ((entry, final) for entry, final in scored if final is not None),
         key=lambda pair: pair[1],
-        reverse=group.score.share,
+        reverse=group.score.larger,
     )
     if not ranked:
         return f"{group.title}: no scores yet."
@@ -340,7 +340,7 @@ def _alt(group: Group) -> str:
 
 def _caption(group: Group) -> str:
     dashed = " Dashed: baselines." if any(entry.summary is None for entry in group.entries) else ""
-    better = "Higher" if group.score.share else "Lower"
+    better = "Higher" if group.score.larger else "Lower"
     return (
         f"The {group.score.name} on the test examples after each round that was evaluated. {better} is better.{dashed}"
     )

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -61,9 +62,10 @@ def audit(
             progress("Rounds", done / rounds)
         auditor.find_exposed(partial(progress, "Exposed clients"))
         progress("Weak T", 0.0)
-        return auditor.report(weak_budget_seconds=weak_budget_seconds, collusion=collusion)
+        report = auditor.report(weak_budget_seconds=weak_budget_seconds, collusion=collusion)
     except KeyboardInterrupt:
-        return auditor.report(weak_budget_seconds=0.0, collusion=collusion, complete=False)
+        report = auditor.report(weak_budget_seconds=0.0, collusion=collusion, complete=False)
+    return replace(report, unread=participation.unread)
 
 
 class Auditor:

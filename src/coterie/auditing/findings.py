@@ -94,6 +94,8 @@ class AuditReport:
     collusion: Collusion | None
     complete: bool = True
     """Whether the audit was completed. If not, there may be more exposed clients than ``exposed``."""
+    unread: int = 0
+    """The number of lines of the log that could not be used, and are in no number of this report."""
     view: Callable[[AuditReport], str] | None = field(default=None, repr=False, compare=False)
     """Returns the report as HTML for a notebook."""
 

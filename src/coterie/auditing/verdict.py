@@ -81,6 +81,22 @@ class Requirement:
 
 def judge(report: AuditReport) -> Verdict:
     """Return the verdict: a headline, its meaning, and what to do."""
+    verdict = judge_what_was_read(report)
+    if not report.unread:
+        return verdict
+    unread = f"{count(report.unread, 'line')} of the log could not be read"
+    if verdict.level is not Level.SAFE:
+        return verdict._replace(headline=f"{verdict.headline}; {unread}")
+    return Verdict(
+        Level.CAUTION,
+        f"{unread}. Of the rest: {verdict.headline}",
+        f"{verdict.meaning} A line that could not be read may have a sum that changes this.",
+        "Correct the lines that could not be read, and audit the log again.",
+    )
+
+
+def judge_what_was_read(report: AuditReport) -> Verdict:
+    """Return the verdict on the lines that could be used."""
     strong, weak, exposed = report.strong_privacy, report.weak_privacy, report.exposed
     if not report.complete:
         return Verdict(

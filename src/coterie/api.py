@@ -221,7 +221,8 @@ def train(
         epsilon: the differential privacy of each client over all rounds, at the delta of the setting ``noise.delta``.
             Every client adds noise; the least that suffices is computed before the first round. It is discrete Gaussian
             unless ``settings`` give another ``noise.kind``. Without ``epsilon`` there is no noise.
-        algorithm: the setting ``training.algorithm``: ``fedavg`` unless given, ``confined`` for confined descent.
+        algorithm: the setting ``training.algorithm``: ``fedavg`` unless given; ``fedprox`` or ``scaffold`` for clients
+            whose data differ, ``ditto`` for a model of each client besides, ``confined`` for confined descent.
         policy: who selects cohorts, instead of circles of ``privacy`` clients: anything with the method ``select`` of
             :class:`~coterie.cohorts.policies.Policy`. What it keeps together it names by an attribute ``circles``.
         settings: any settings of ``coterie run``, by their keys: ``{"training.learning_rate": 0.05, "seed": 1}``.

@@ -134,8 +134,24 @@ def test_with_noise_no_client_is_scored(tmp_path: Path) -> None:
     for settings in ({}, {"clients.holdout": 0.2}):
         folder = tmp_path / str(len(settings))
         result = go(folder, test_set=load_clients()[1], epsilon=8, settings=settings)
+        assert result.accuracy is not None
         assert result.summary.client_scores is None
         assert not (folder / "clients.csv").exists()
+
+
+@pytest.mark.parametrize("more", [{"client_tests": TESTS}, {"settings": {"clients.holdout": 0.2}}])
+def test_with_noise_no_score_is_on_examples_of_the_clients(tmp_path: Path, more: dict[str, Any]) -> None:
+    """They are part of what epsilon protects, and a score on them has no noise."""
+    result = go(tmp_path / "run", epsilon=8, **more)
+    assert all(record.accuracy is record.test_loss is None for record in result.records)
+    assert (
+        "there are no test examples for all, and scores on clients' own would show"
+        in dict(in_words(result.summary))["Model"]
+    )
+    assert go(tmp_path / "open", **more).accuracy is not None
+    stopping = {"stopping.patience": 1, **more.get("settings", {})}
+    with pytest.raises(ConfigError, match="with noise, those of clients are not used; give a test_set"):
+        go(tmp_path / "stop", epsilon=8, **{**more, "settings": stopping})
 
 
 def test_numbers_without_own_tests_are_judged_by_the_common_ones(tmp_path: Path) -> None:

@@ -79,6 +79,11 @@ class BuiltRun:
         """Whether there is noise: then nothing is recorded that shows the clients' data without it."""
         return self.epsilon(0) is not None
 
+    @property
+    def has_tests(self) -> bool:
+        """Whether models are scored in rounds; with noise, not on test examples of the clients themselves."""
+        return self.federation.public_tests if self.noisy else len(self.federation.test) > 0
+
     def public_models(self) -> Mapping[str, ModelArrays]:
         """Return the models that are scored and saved: with noise, no client's own model."""
         models = self.strategy.models()

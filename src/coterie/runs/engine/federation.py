@@ -106,6 +106,12 @@ class Federation:
             own = self.series.members.get(model)
         return self._common_tests if own is None else own
 
+    @property
+    def public_tests(self) -> bool:
+        """Whether there are test examples that belong to no client, so that scores on them show no client's data."""
+        owned = sum(rows.size for rows in self.own_tests.values())
+        return len(self.test) > owned
+
     @cached_property
     def _common_tests(self) -> Indices:
         owned = np.concatenate(list(self.own_tests.values())) if self.own_tests else np.zeros(0, np.int64)

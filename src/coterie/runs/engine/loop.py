@@ -154,7 +154,7 @@ class Engine:
         """Score all models if the round is to be evaluated; old scores hold as long as nothing was learnt."""
         built = self._built
         idle = number % built.config.training.evaluate_every and number < built.config.rounds
-        if idle or not len(built.federation.test):
+        if idle or not built.has_tests:
             return {}
         if not self._scores:
             models = built.public_models()

@@ -64,9 +64,10 @@ def early_stopping(built: BuiltRun) -> list[Observer]:
     if settings.metric not in ("quality", "train_loss", *built.config.training.metrics):
         raise ConfigError(f"stopping.metric: {settings.metric} is not recorded; add it to training.metrics")
     on_tests = settings.metric != "train_loss"
-    if on_tests and not len(built.federation.test):
+    if on_tests and not built.has_tests:
         raise ConfigError(
-            f"stopping.metric: there are no test examples to measure {settings.metric} on; use train_loss"
+            f"stopping.metric: there are no test examples to measure {settings.metric} on; "
+            + ("with noise, those of clients are not used; give a test_set" if built.noisy else "use train_loss")
         )
     if on_tests and built.noisy and built.algorithm.personal:
         raise ConfigError(

@@ -102,9 +102,12 @@ def client_scores(scores: ClientScores, yardstick: Yardstick) -> Figure:
                 "hovertemplate": f"%{{text}}<br>{text(what)}: {shown}<extra></extra>",
             }
         )
-    percent: dict[str, Any] = {"tickformat": "~%", "range": [0, 1.02]} if yardstick.share else {"rangemode": "tozero"}
+    percent: dict[str, Any] = (
+        {"tickformat": "~%", "range": [-0.03, 1.03]} if yardstick.share else {"rangemode": "tozero"}
+    )
+    ranks = {"range": [0.5, len(order) + 0.5], "showgrid": False, **whole_ticks(len(order))}
     layout = {
-        "xaxis": {"title": _title("clients, from the worst to the best"), "showgrid": False, **whole_ticks(len(order))},
+        "xaxis": {"title": _title("clients, from the worst to the best"), **ranks},
         "yaxis": {"title": _title(yardstick.name), **percent},
         **({"showlegend": True, "legend": _LEGEND} if others else {"showlegend": False}),
     }
@@ -323,7 +326,7 @@ def _learning_caption(summary: Summary, *, personal: bool) -> str:
         return f"On examples that clients keep for testing{': each model on those of its owner' if personal else ''}."
     if basis is Basis.TESTS and personal:
         return "Each model on the test examples of its owner, which nobody trains on."
-    return "On test examples that no client has."
+    return "On test examples of everybody, which no client has." if personal else "On test examples that no client has."
 
 
 def _scores(page: PageContents) -> Captioned | None:

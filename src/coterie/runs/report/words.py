@@ -137,7 +137,9 @@ def _model(summary: Summary) -> str:
     if personal and summary.epsilon is not None:
         return f"The score of {what[0].lower()}{what[1:]} {WITHHELD}."
     if summary.finished:
-        return f"{what} was not evaluated: there are no test examples."
+        noise = " for all, and scores on clients' own would show their data without the noise"
+        why = f"there are no test examples{noise if summary.epsilon is not None else ''}"
+        return f"{what} was not evaluated: {why}."
     return f"{what} was not evaluated yet."
 
 

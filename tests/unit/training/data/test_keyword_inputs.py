@@ -11,12 +11,15 @@ from hypothesis.extra.numpy import array_shapes, arrays
 pytest.importorskip("torch", reason="training needs coterie[train]")
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
 from coterie.errors import InputError
 from coterie.training.data.example_readers import read_source
+from coterie.training.data.fresh_data import FreshData
 from coterie.training.data.keyword_inputs import InputFields, read_fields
 from coterie.training.data.user_data import from_clients, from_torch
 from coterie.training.keyword_model import KeywordModel, user_model
+from coterie.training.local import ArrayData
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 KINDS: dict[str, Any] = {
@@ -125,3 +128,43 @@ def test_the_model_is_called_with_keyword_arguments() -> None:
     assert torch.equal(packed(torch.from_numpy(read.x)), expected)
     assert user_model(packed) is model
     assert user_model(model) is model
+
+
+class Shaken(Dataset[Any]):
+    """Named inputs, of which one is moved at random whenever it is read."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, number: int) -> Any:  # noqa: ANN401 - named inputs and a label
+        return {"point": torch.full((2,), float(number)) + torch.rand(2), "ids": torch.from_numpy(IDS[number])}, Y[
+            number
+        ]
+
+
+def whole_batch(items: list[Any]) -> Any:  # noqa: ANN401 - named inputs and labels
+    return {key: torch.stack([x[key] for x, _ in items]) for key in ("point", "ids")}, torch.tensor(
+        [y for _, y in items]
+    )
+
+
+@pytest.mark.parametrize("source", [Shaken(), DataLoader(Shaken(), batch_size=2, collate_fn=whole_batch)])
+def test_named_inputs_with_random_transforms_are_read_anew(source: Any) -> None:  # noqa: ANN401 - a source of examples
+    data = from_torch(source)
+    assert data.sources
+    assert data.fields is not None
+    fresh = FreshData(data.sources, ArrayData(data.train_x, data.train_y), labelled=True, fields=data.fields)
+
+    def read(seed: int) -> tuple[dict[str, Any], torch.Tensor]:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            x, y = fresh.batch(np.array([3, 1]))
+        assert data.fields is not None
+        return data.fields.unpack(x), y
+
+    (first, y), (again, _), (other, _) = read(1), read(1), read(2)
+    assert y.tolist() == [0, 1]
+    assert torch.equal(first["ids"], torch.from_numpy(IDS[[3, 1]]))
+    assert torch.equal(first["point"], again["point"])
+    assert not torch.equal(first["point"], other["point"])
+    assert ((first["point"] - torch.tensor([[3.0], [1.0]])) < 1).all()

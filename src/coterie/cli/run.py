@@ -23,6 +23,9 @@ def run(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as cohort.size=12; may be repeated."),
     ] = None,
+    algorithm: Annotated[
+        str | None, typer.Option(help="How to learn, such as fedprox: short for --set training.algorithm=NAME.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run; by default a new one in the folder runs.")
     ] = None,
@@ -41,7 +44,8 @@ def run(
     from coterie.runs.settings.toml import load_config
 
     folder = [f"data.folder={json.dumps(str(data_dir.absolute()))}"] if data_dir else []
-    wanted = load_config(config, [*(settings or []), *folder])
+    chosen = [f"training.algorithm={json.dumps(algorithm)}"] if algorithm else []
+    wanted = load_config(config, [*chosen, *(settings or []), *folder])
     console = Console(highlight=False, quiet=as_json)
     with console.status("Loading data and model ..."):
         if wanted.training.executor == "processes" and wanted.training.workers:

@@ -11,6 +11,7 @@ from coterie.reports.charts import Figure
 from coterie.reports.html import render
 from coterie.reports.words import duration, size
 from coterie.runs.algorithms import algorithm_of
+from coterie.runs.records.client_scores import Basis
 from coterie.runs.records.record import RoundRecord
 from coterie.runs.records.summary import Summary
 from coterie.runs.report.figures import FIGURES, PageContents, failures
@@ -86,8 +87,14 @@ def _measures(summary: Summary) -> list[Measure]:
         worst = summary.extras.get("worst")
         note = f"at best {yardstick.written(summary.best_score)}"
         note = note if worst is None else f"of clients' own models; worst {yardstick.written(worst)}"
+        if summary.owners_score is not None and summary.client_scores:
+            client, lowest = summary.client_scores.ranked(yardstick)[0]
+            note = f"of clients' own models on their owners' data; worst {yardstick.written(lowest)} ({client})"
+            if summary.client_scores.basis is Basis.PROPORTIONS:
+                note += f"; on everybody's {yardstick.written(summary.score)}"
         note += f"; {summary.error:,.4g} {yardstick.unit} off on average" if summary.error is not None else ""
-        found.append(Measure(yardstick.name.capitalize(), yardstick.written(summary.score), note))
+        leading = summary.score if summary.owners_score is None else summary.owners_score
+        found.append(Measure(yardstick.name.capitalize(), yardstick.written(leading), note))
     if not algorithm_of(summary.config).aggregates:
         return [*found, Measure("Time", duration(summary.seconds), f"for {summary.rounds:,} rounds")]
     exposed = f"{summary.exposed:,} of {summary.clients:,} clients exposed" if summary.exposed else "nobody exposed"

@@ -88,6 +88,8 @@ class RunFolder:
     """A JSON line for each round: the authoritative record."""
     table_file = FolderEntry("metrics.csv")
     """The same for spreadsheets."""
+    scores_file = FolderEntry("clients.csv")
+    """The score of each client on its test examples, where there are any."""
     forecast_file = FolderEntry("forecast.png")
     """Forecast and truth as a picture, where the tests are time series."""
     ledger_file = FolderEntry("ledger.sqlite")

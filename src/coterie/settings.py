@@ -116,7 +116,8 @@ def _check_number(setting: Setting, value: Any) -> None:  # noqa: ANN401 - whate
     if not kinds & {int, float} or (value is None and type(None) in kinds):
         return
     least, most, whole = setting.option.least, setting.option.most, int in kinds
-    most = MOST_SEED if most is None and whole and isinstance(value, Integral) and value > MOST_SEED else most
+    if most is None and whole and isinstance(value, int) and value > MOST_SEED:
+        most = MOST_SEED
     check_number(setting.name, value, whole=whole, least=least, most=most)
 
 

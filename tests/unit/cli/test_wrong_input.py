@@ -221,7 +221,7 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "seed": (lambda: coterie.plan(50, 0.1, cohort=10, seed=-1), "seed must be a whole number from 0 to"),
     "T": (lambda: coterie.plan(50, 0.1, privacy=math.nan), "privacy must be a whole number"),  # type: ignore[call-overload]
     "digits": (lambda: coterie.plan(10**3000, 0.1), "..."),
-    "inputs": (lambda: coterie.aggregate([1, 2], clip=1.0), "inputs is a dictionary"),  # type: ignore[type-var,arg-type]
+    "inputs": (lambda: coterie.aggregate([1, 2], clip=1.0), "inputs is a dictionary"),  # type: ignore[arg-type]
 }
 
 

@@ -27,10 +27,10 @@ def run(
         str | None, typer.Option(help="How to learn, such as fedprox: short for --set training.algorithm=NAME.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the run; by default a new one, named after it, in runs.")
+        Path | None, typer.Option(help="Folder of the run; by default a new one in the folder runs.")
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Where data sets are; or set COTERIE_DATA. Nothing is downloaded.")
+        Path | None, typer.Option(help="Folder of the data sets; by default COTERIE_DATA. Nothing is downloaded.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -74,8 +74,8 @@ def resume(
     """Continue a run after Ctrl-C, a crash or kill -9.
 
     Model, metrics and ledger become those of a run that was never interrupted, bit for bit, except times. A run keeps
-    the settings it began with: config.toml must not be edited, and --set changes only what cannot change the rounds
-    that were played. A run that early stopping ended plays no further round, unless --set changes stopping.
+    the settings it began with: do not edit config.toml. --set changes only settings that do not affect the rounds that
+    were played. A run that early stopping ended plays no further round, unless --set changes stopping.
     """
     from rich.console import Console
 

@@ -133,7 +133,7 @@ RECONSTRUCTION = "multi-round-reconstruction"
         (MEMBERSHIP, ("totals", 0), 301, "301 examples cannot be dealt evenly to 10 clients"),
         (MEMBERSHIP, ("game", "rounds"), 0, "settings of the game: rounds must be a whole number"),
         ("cgd-active", ("attack", "malicious"), 0, "malicious must be a whole number"),
-        ("multi-round-mnist", ("common", "cohort.size"), 0, "cohort.size: should be greater than or equal to"),
+        ("multi-round-mnist", ("common", "cohort.size"), 0, "cohort.size: should be at least"),
     ],
 )
 def test_a_setting_out_of_bounds_is_refused_by_its_name(

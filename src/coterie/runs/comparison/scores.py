@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from coterie.training.metrics import METRICS
+from coterie.training.metrics import METRICS, metric_form
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,19 @@ class Score:
         return value >= target if self.larger else value <= target
 
 
+def metric_score(setting: str) -> Score:
+    """Return the score of a metric that ``training.metrics`` names."""
+    form = metric_form(setting)
+    return Score(form.column, form.title, form.share, form.larger)
+
+
 SCORES = {
     "accuracy": Score("accuracy", "accuracy", share=True, larger=True),
     "test_loss": Score("test_loss", "test loss", share=False, larger=False),
     "error": Score("error", "absolute error", share=False, larger=False),
-    **{
-        name: Score(name, name.replace("_", " "), share=metric.share, larger=metric.share)
-        for name, metric in METRICS.items()
-    },
+    **{name: metric_score(name) for name in METRICS},
 }
-"""The scores by their columns."""
+"""The scores of the tables, by their columns; runs may have recorded metrics of the user as well."""
 OTHER_NAMES = {"loss": "test_loss", "test_accuracy": "accuracy", "acc": "accuracy"}
 """Other headings under which a baseline may have them."""
 

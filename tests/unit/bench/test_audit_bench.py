@@ -58,8 +58,10 @@ def test_generated_rounds_have_different_clients_within_bounds(kind: LogKind) ->
     for row in rounds:
         assert len(np.unique(row)) == len(row) <= case.cohort
         assert 0 <= row.min() <= row.max() < case.clients
-    if kind is not LogKind.PAIRS:
+    if kind not in (LogKind.PAIRS, LogKind.BROKEN):
         assert {len(row) for row in rounds} == {case.cohort}
+    if kind is LogKind.BROKEN:
+        assert 0.97 < sum(map(len, rounds)) / (case.rounds * case.cohort) < 1
 
 
 @pytest.mark.parametrize("log_format", ["csv", "jsonl", "parquet"])
@@ -109,8 +111,13 @@ def test_the_command_for_audits(as_json: bool) -> None:
         assert "/ reading" in result.output
         return
     found = json.loads(result.stdout)
-    assert [row["case"]["kind"] for row in found["targets"]] == ["random"] * 2 + ["whole circles"] * 2
-    assert all(row["strong_privacy"] >= CIRCLE for row in found["targets"][2:])
+    assert [row["case"]["kind"] for row in found["targets"]] == [
+        *["random"] * 2,
+        *["whole circles"] * 2,
+        "broken circles",
+    ]
+    assert all(row["strong_privacy"] >= CIRCLE for row in found["targets"][2:4])
+    assert found["targets"][4]["strong_privacy"] < CIRCLE
     assert list(found["growth"]) == ["clients", "rounds", "cohort", "exposures"]
     assert [row["exposed"] for row in found["growth"]["exposures"]] == [1, 2, 4]
 

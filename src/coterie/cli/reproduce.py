@@ -32,7 +32,8 @@ def reproduce(
         Path | None, typer.Option(help="Where data sets are; or set COTERIE_DATA. Nothing is downloaded.")
     ] = None,
     rewrite: Annotated[
-        bool, typer.Option("--rewrite", help="Run nothing: write the report again from the results in the folder.")
+        bool,
+        typer.Option("--report", "--rewrite", help="Run nothing: write the report again from the results."),
     ] = False,
     workers: Annotated[
         int | None, typer.Option(help="Processes to work in.", max=MOST_WORKERS, show_default="one for each core")

@@ -119,6 +119,8 @@ def write_index(results: Mapping[str, Results]) -> str:
     for paper in read_contents():
         parts += [f"## {paper.name}", _paper(paper, results)]
     parts += ["## Reports", _reports(results)]
+    if missing := _not_run(results):
+        parts += ["## Declared, and not reported yet", missing]
     parts.append(
         "Data sets other than scikit-learn's digits are read from the folder that `COTERIE_DATA` or `--data-dir` "
         "names; nothing is downloaded."
@@ -193,6 +195,14 @@ def _reports(results: Mapping[str, Results]) -> str:
         rows.append((f"[{name}]({name}/{REPORT})", one.title, one.size, f"{one.trials:,}", *cells))
     headings = ("report", "what it is about", "size", "trials", "the paper's claims", "our checks")
     return f"{_NOTE}\n" + table(headings, rows)
+
+
+def _not_run(results: Mapping[str, Results]) -> str:
+    """List the declared experiments that have no report."""
+    known = {one.experiment for one in results.values()}
+    missing = {name: read_declaration(file) for name, file in sorted(declared().items()) if name not in known}
+    rows = [(f"`coterie reproduce {name}`", one.title, one.paper) for name, one in missing.items()]
+    return table(("command", "what it is about", "paper"), rows) if rows else ""
 
 
 def _tally(claims: Sequence[Mapping[str, Any]]) -> str:

@@ -33,7 +33,7 @@ from typing import Any, TypeAlias
 import msgspec
 import numpy as np
 
-from coterie.arithmetic import FloatArray
+from coterie.arithmetic import FloatArray, RingVector
 from coterie.arithmetic.quantize import Layout, Quantizer
 from coterie.confined import ConfinedDescent, ConstantStep, Contribution, Offsets, SharingTerms
 from coterie.confined.sharing import deal, introduce, publish, total
@@ -221,7 +221,7 @@ class Participant:
             state, self.means = msgspec.msgpack.decode(self._file.read_bytes(), type=tuple[dict[str, Any], list[bytes]])
             self.descent.restore({key: np.array(value) for key, value in state.items()})
 
-    def contribution(self) -> Any:  # noqa: ANN401
+    def contribution(self) -> RingVector:
         """Return the gradient at this peer's own model, clipped and rounded, as a vector to be shared."""
         (model,) = self.descent.confined(self.name)
         error = 1 / (1 + np.exp(-self._rows @ model)) - self._labels

@@ -1,6 +1,7 @@
 """Settings for all tests: properties are judged by what they show, never by how long they take.
 
-The same examples are tried every time, so that a test says the same of the same code; `make slow` tries others.
+The same examples are tried every time, so that a test says the same of the same code; `make slow` tries others, and
+four times as many. A property that needs a certain number of examples states it.
 """
 
 import gc
@@ -14,8 +15,12 @@ import pytest
 from coverage import Coverage
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("same", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
-settings.register_profile("search", settings.get_profile("same"), derandomize=False, print_blob=True)
+gc.disable()  # until all tests are collected: nothing that is made until then can be freed
+
+settings.register_profile(
+    "same", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+settings.register_profile("search", settings.get_profile("same"), max_examples=200, derandomize=False, print_blob=True)
 settings.load_profile(os.environ.get("COTERIE_EXAMPLES", "same"))
 
 COUNTED = (
@@ -56,6 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Leave what was imported and collected out of garbage collections: it stays, and there is much of it."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,7 +6,7 @@ tables when the site is built.
 
 from typing import TYPE_CHECKING, Any
 
-from docs.extension import pages
+from docs.extension import accessibility, pages
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -21,4 +21,5 @@ def setup(app: "Sphinx") -> dict[str, Any]:
     app.add_directive("drawing", figures.DrawingDirective)
     app.connect("builder-inited", figures.write_stylesheet)
     app.add_css_file("drawings.css")
+    app.connect("build-finished", accessibility.improve_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

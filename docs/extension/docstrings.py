@@ -7,7 +7,7 @@ from sphinx.ext.napoleon import Config, GoogleDocstring
 _CONFIG = Config(napoleon_use_rtype=False)
 
 
-def read_docstring(_app: object, what: str, name: str, thing: object, options: Any, lines: list[str]) -> None:  # noqa: ANN401
+def read_docstring(_app: object, what: str, name: str, thing: object, options: Any, lines: list[str]) -> None:  # noqa: ANN401 - Sphinx has no types
     """Rewrite a docstring in place, as the event ``autodoc-process-docstring`` wants it.
 
     The extension napoleon would also do this to attributes, and take the words before a colon for their type.

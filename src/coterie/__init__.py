@@ -1,11 +1,12 @@
 """Federated learning whose secure aggregation stays secure, round after round.
 
-Four verbs, each the whole of it in one call; the packages are for those who need their parts:
+Five verbs, each the whole of it in one call; the packages are for those who need their parts:
 
 * :func:`~coterie.api.train` a torch model under secure aggregation with multi-round privacy,
 * :func:`~coterie.api.aggregate` arrays without the server seeing any of them,
 * :func:`~coterie.api.audit` what the sums of past rounds give away, from anybody's log,
-* :func:`~coterie.api.plan` a session or many rounds before the first one.
+* :func:`~coterie.api.plan` a session or many rounds before the first one,
+* :func:`~coterie.runs.comparison.comparison.compare` runs with each other and with baselines.
 
 Every error that is raised on purpose is in :mod:`coterie.errors`.
 """
@@ -17,12 +18,14 @@ from coterie.version import __version__
 __all__ = [
     "AggregationResult",
     "AuditReport",
+    "Comparison",
     "Plan",
     "PopulationPlan",
     "RunResult",
     "__version__",
     "aggregate",
     "audit",
+    "compare",
     "plan",
     "train",
 ]
@@ -32,16 +35,19 @@ if TYPE_CHECKING:
     from coterie.auditing.findings import AuditReport
     from coterie.planning.population import PopulationPlan
     from coterie.planning.session import Plan
+    from coterie.runs.comparison.comparison import Comparison, compare
     from coterie.runs.engine.run import RunResult
 else:  # imported when they are first used, so that ``import coterie`` stays light; a type checker knows them all
     _HOMES = {
         "AggregationResult": "coterie.api",
         "AuditReport": "coterie.auditing.findings",
+        "Comparison": "coterie.runs.comparison.comparison",
         "Plan": "coterie.planning.session",
         "PopulationPlan": "coterie.planning.population",
         "RunResult": "coterie.runs.engine.run",
         "aggregate": "coterie.api",
         "audit": "coterie.api",
+        "compare": "coterie.runs.comparison.comparison",
         "plan": "coterie.api",
         "train": "coterie.api",
     }

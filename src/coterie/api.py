@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from coterie.cohorts.participation import Participation
     from coterie.cohorts.policies import Policy
     from coterie.planning.population import PopulationPlan
+    from coterie.runs.engine.metrics import UserMetric
     from coterie.runs.engine.run import RunResult
     from coterie.runs.report.observers import Observer
     from coterie.training.local import Loss
@@ -175,9 +176,10 @@ def _choose(
 def train(
     model: "Module | Callable[[], Module]",
     train_set: Any = None,  # noqa: ANN401 - anything with (input, target) pairs
-    test_set: Any = None,  # noqa: ANN401
+    test_set: Any = None,  # noqa: ANN401 - as above
     *,
     clients: int | Mapping[str, Any] | Sequence[Any] = 40,
+    client_tests: Mapping[str, Any] | Sequence[Any] | None = None,
     cohort: int | None = None,
     privacy: int = 2,
     rounds: int = 100,
@@ -186,6 +188,7 @@ def train(
     policy: "Policy | None" = None,
     settings: Mapping[str, Any] | None = None,
     loss: "Loss | None" = None,
+    metric: "UserMetric | None" = None,
     out: str | Path | None = None,
     resume: bool = False,
     ignore_stop: bool = False,
@@ -197,6 +200,7 @@ def train(
     ``train(model, clients={"ann": data, "bob": other, ...}, test_set=test)`` or, with examples that are to be divided,
     ``train(model, train_set, test_set, clients=20, cohort=8, privacy=4)`` is what ``coterie run`` does, with a model
     and data of your own. Examples are a torch data set, a data loader, a pair of arrays (X, y), or a list of pairs.
+    Inputs may be a dictionary of arrays, as tokenizers give: the model is then called with keyword arguments.
 
     Args:
         model: a module, or a function that makes one; it is then made with random numbers that ``seed`` decides.
@@ -207,6 +211,9 @@ def train(
         clients: how many clients there are; or the examples of each, by name or in a list. Under ``confined`` a client
             may be a group whose members have different columns of the same rows: ``({"bank": array, "shop": array},
             labels)``, with the same members in every group and in the ``test_set``.
+        client_tests: test examples of each client, in the same form as ``clients``. Every client's score is saved in
+            ``clients.csv``, and the models of single clients are judged by their owner's tests. Without them, the
+            setting ``clients.holdout`` keeps a share of each client's examples for that.
         cohort: K, how many of them take part in a round; by default 8, or all if they are fewer.
         privacy: T; the sums of any number of rounds are about at least so many clients. T is larger if larger circles
             fill the cohort better and no client is ever missing.
@@ -221,18 +228,27 @@ def train(
             Unlike there, all clients are always available and none is lost in mid-round, unless ``availability`` or
             ``faults`` say so; training.executor is ``auto`` and training.workers 0: worker processes are worth it
             for larger models, in scripts with ``if __name__ == "__main__":``.
-        loss: from outputs and targets to one number for each example; by default cross entropy for labels, one-hot
-            rows included, and the squared error for other targets.
+        loss: from outputs and targets to one number for each example, or to their mean; by default cross entropy for
+            labels, one-hot rows included, and the squared error for other targets.
+        metric: a further number to evaluate models by: a function from outputs and targets, as numpy arrays, to a
+            number. Larger is better, unless it is ``coterie.training.Metric(function, larger=False)``. Several are
+            given in a dictionary, by name.
         out: the folder of the run; by default a new one in ``runs``.
         resume: go on with the run in ``out`` if there is one; everything else must be as it was, but for ``rounds``.
             More rounds keep the learning rate that the schedule ended with.
         ignore_stop: with ``resume``, continue although early stopping or an observer ended the run.
-        progress: show the run on the console; without it, notes on the run are Python warnings.
+        progress: show the run on the console, or as a bar in a notebook; without it, notes on the run are Python
+            warnings.
         observers: objects that are called after each round. A :class:`~coterie.runs.report.observers.Observer` may end
             the run by a :class:`~coterie.runs.records.record.Stop` with a reason. A resumed run respects that.
 
+    Ctrl-C, or the stop button of a notebook, ends the run after the round in progress, and a second time at once. Both
+    raise :class:`~coterie.errors.RunInterrupted`, which says how to continue.
+
     """
     from coterie.runs.engine.federation import make_federation
+    from coterie.runs.engine.interrupts import play
+    from coterie.runs.engine.metrics import user_metrics
     from coterie.runs.engine.program import Wanted, own_config, own_dataset, reconciled
     from coterie.runs.engine.run import TrainingRun
     from coterie.runs.storage.folder import RunFolder
@@ -245,24 +261,29 @@ def train(
         raise ConfigError(
             "resume=True goes on with the run in out, so give its folder: train(..., out=..., resume=True)"
         )
-    dataset = own_dataset(train_set, test_set, clients, one_hot=loss is None)
-    count = clients if isinstance(clients, int) else len(clients)
     chosen: dict[str, Any] = {"training.algorithm": algorithm} if algorithm is not None else {}
+    learning = (settings or {}).get("training.algorithm", algorithm)
+    dataset = own_dataset(train_set, test_set, clients, client_tests, algorithm=learning, one_hot=loss is None)
+    count = clients if isinstance(clients, int) else len(clients)
+    functions, metrics = user_metrics(metric)
+    if metrics:
+        chosen["training.metrics"] = [*metrics, *(settings or {}).get("training.metrics", ())]
     if epsilon is not None:
         if not 0 < epsilon < math.inf:
             raise ConfigError(f"epsilon is a number above 0, or None for no noise, not {epsilon!r}")
         chosen |= {"noise.kind": "discrete-gaussian", "noise.epsilon": epsilon}
-    wanted = Wanted(count, cohort, privacy, rounds, policy, {**chosen, **(settings or {})})
+    given = {key: value for key, value in (settings or {}).items() if not (metrics and key == "training.metrics")}
+    wanted = Wanted(count, cohort, privacy, rounds, policy, {**chosen, **given})
     config, decisions = own_config(dataset, wanted)
     if epsilon is not None and config.noise.epsilon != epsilon:
         raise ConfigError(f"epsilon is {epsilon:g}, and settings have noise of their own: give epsilon in one of them")
     module = instantiate(model, torch_seed(config.seed, "model"))
-    federation = replace(make_federation(config, dataset, module, loss, policy), decisions=decisions)
+    federation = replace(make_federation(config, dataset, module, loss, policy, functions), decisions=decisions)
     everybody = list(observers)
     if progress:
-        from coterie.runs.report.console import Watcher
+        from coterie.runs.report.console import make_watcher
 
-        everybody.insert(0, Watcher())
+        everybody.insert(0, make_watcher())
     else:
         from coterie.runs.report.observers import Warner
 
@@ -273,8 +294,8 @@ def train(
             raise ConfigError(f"{path} holds a run already; resume=True goes on with it, another out begins a new one")
         folder, federation = RunFolder.open(path), replace(federation, decisions=())  # said when the run began
         changes = reconciled(folder, config, wanted)
-        return TrainingRun.open(folder, federation, everybody, changes, ignore_stop=ignore_stop).play()
-    return TrainingRun.begin(path, config, federation, everybody).play()
+        return play(TrainingRun.open(folder, federation, everybody, changes, ignore_stop=ignore_stop))
+    return play(TrainingRun.begin(path, config, federation, everybody))
 
 
 def audit(

@@ -11,7 +11,7 @@ from coterie.errors import ConfigError
 try:
     import fcntl
 except ImportError:  # no such locks on this platform: the user must run one process at a time
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # a module or None
 
 
 @contextmanager

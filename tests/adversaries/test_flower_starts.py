@@ -18,7 +18,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.support.flower import make_grid
@@ -158,6 +158,7 @@ def test_models_with_enormous_numbers_are_refused(home: Path, chain: Chain) -> N
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+@settings(max_examples=100)
 @given(spread=st.floats(1e-3, 10.0), part=st.floats(-1.0, 1.0))
 def test_bits_of_a_start_remain_beside_the_largest_entry(
     kind: type[np.floating[Any]], spread: float, part: float

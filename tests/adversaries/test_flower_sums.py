@@ -3,8 +3,6 @@
 Each of these tests was written by an attacker and failed on the code that it was written against.
 """
 
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +11,12 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.support.flower import MEMORY, FakeGrid, make_grid, reply_of
+from tests.support.flower import identity as identity
+from tests.support.flower import make_grid, reply_of
+from tests.support.homes import home as home
 from typer.testing import CliRunner
 
 from coterie.cli.roster import app as roster_commands
@@ -39,14 +39,6 @@ QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
 SETTINGS: dict[str, Any] = {"privacy": 2, "deadline": 1, "resume": False, "empty_rounds": 0}
 
 
-@pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        monkeypatch.setenv("COTERIE_HOME", folder)
-        FakeGrid({})  # makes the identity without which there are no messages
-        yield Path(folder)
-
-
 def received(name: str, length: int) -> dict[str, NDArray[np.float64]]:
     return {name: np.zeros(length)}
 
@@ -56,6 +48,7 @@ def reply(name: str, moved: NDArray[np.float64], size: int) -> RecordDict:
     return RecordDict({"arrays": arrays, "metrics": MetricRecord({"num-examples": size})})
 
 
+@settings(max_examples=100)
 @given(
     st.sampled_from([1e-5, 1e-2, 1.0]),
     st.sampled_from([(14, 8191), (24, 10_000), (16, 100)]),
@@ -217,6 +210,7 @@ def test_what_an_app_does_to_the_model_it_received_changes_no_contribution(monke
     assert np.allclose(mean.arrays["w"], 0.25, atol=1e-3)
 
 
+@settings(max_examples=100)
 @given(st.lists(st.text(max_size=6), max_size=3), st.lists(st.text(max_size=6), max_size=3), st.text(max_size=6))
 def test_recipes_that_differ_are_described_by_different_words(one: list[str], other: list[str], weight: str) -> None:
     """Operators pin a roster after they have read its recipe, and a strategy compares it by these words.

@@ -1,21 +1,20 @@
 """Files made to exhaust an auditor: refused in one line, with little memory and little disk, by a real process."""
 
 import os
-import resource
-import subprocess
 import sys
-import tempfile
 import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
 from tests.support import hostile_files
 from tests.support.hostile_files import COLUMNS
+from tests.support.warm import Ended, WarmStart
 
 from coterie.attacks.saved_sums.measure import read_sums
 from coterie.auditing.logs import read_log
@@ -26,49 +25,30 @@ from coterie.errors import InputError, LogTooLarge
 DISK = 20 * MEGABYTE  # the largest file that may be written anywhere
 SPARE = 50 * MEGABYTE  # for libraries that only some files need
 LIMIT = 8 * MEGABYTE  # of the logs made here, so that a test takes seconds; what is measured grows with it
-MEASURED = """
-import sys
-from pathlib import Path
-from coterie.cli import main
-result = Path(sys.argv.pop())
-try:
-    main()
-finally:
-    (peak,) = [line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line]
-    result.write_text(peak)
-"""
-
-
-class Ended(NamedTuple):
-    status: int
-    said: str
-    memory: int
-    """Bytes at the most."""
-
-
-def _confine() -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (DISK, DISK))
-    resource.setrlimit(resource.RLIMIT_AS, (4_000 * MEGABYTE, 4_000 * MEGABYTE))  # so that no machine goes down
-
-
-def run(*arguments: str | Path) -> Ended:
-    """Run a command where files cannot grow; measure the memory it had at the most."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    with tempfile.NamedTemporaryFile("r") as peak:
-        ended = subprocess.run(
-            [sys.executable, "-c", MEASURED, *map(str, arguments), peak.name],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-            preexec_fn=_confine,
-            check=False,
-        )
-        return Ended(ended.returncode, ended.stderr, 1024 * int(peak.read()))
+ADDRESSES = 4_000 * MEGABYTE  # so that no machine goes down
+MODULES = ("coterie.cli", "coterie.cli.audit_text", "coterie.auditing.answers", "coterie.attacks.saved_sums.measure")
+"""What the commands import when they run."""
 
 
 @pytest.fixture(scope="session")
-def base(tmp_path_factory: pytest.TempPathFactory) -> int:
+def warm() -> Iterator[WarmStart]:
+    start = WarmStart(MODULES)
+    yield start
+    start.close()
+
+
+class Run(Protocol):
+    def __call__(self, *arguments: str | Path) -> Ended: ...
+
+
+@pytest.fixture(scope="session")
+def run(warm: WarmStart) -> Run:
+    """Run a command where files cannot grow; measure the memory it had at the most."""
+    return lambda *arguments: warm.run([*map(str, arguments)], largest_file=DISK, most_memory=ADDRESSES)
+
+
+@pytest.fixture(scope="session")
+def base(run: Run, tmp_path_factory: pytest.TempPathFactory) -> int:
     """The memory that an audit of next to nothing takes."""
     log = tmp_path_factory.mktemp("base") / "log.csv"
     log.write_text("round,client\n1,a\n1,b\n")
@@ -96,7 +76,7 @@ def refused(ended: Ended, status: int, reason: str, memory: int) -> None:
     ],
 )
 def test_a_ledger_that_is_a_program_is_refused(
-    make: Callable[[Path], None], reason: str, base: int, tmp_path: Path
+    run: Run, make: Callable[[Path], None], reason: str, base: int, tmp_path: Path
 ) -> None:
     make(tmp_path / "ledger.db")
     assert (tmp_path / "ledger.db").stat().st_size < MEGABYTE
@@ -115,7 +95,7 @@ def test_a_ledger_has_its_own_columns_and_no_others(tmp_path: Path) -> None:
             Ledger.inspect(path)
 
 
-def test_a_wal_that_leads_to_a_device_is_not_copied(base: int, tmp_path: Path) -> None:
+def test_a_wal_that_leads_to_a_device_is_not_copied(run: Run, base: int, tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with Ledger.open(path) as ledger:
         ledger.skip(1, "nobody")
@@ -146,11 +126,12 @@ def test_entries_are_counted_while_they_are_read(tmp_path: Path) -> None:
         assert ledger.verify().sequence == 3
 
 
-def audit(path: Path, *options: str) -> Ended:
-    return run("audit", path, "--limit", str(LIMIT // MEGABYTE), "--report-only", *options)
+@pytest.fixture(scope="session")
+def audit(run: Run) -> Run:
+    return partial(run, "audit", "--limit", str(LIMIT // MEGABYTE), "--report-only")
 
 
-def test_a_packed_text_takes_no_more_memory_than_its_limit_allows(base: int, tmp_path: Path) -> None:
+def test_a_packed_text_takes_no_more_memory_than_its_limit_allows(audit: Run, base: int, tmp_path: Path) -> None:
     """A million lines that say the same, from 4 kB: in the old reader each took hundreds of bytes."""
     path = tmp_path / "log.csv.gz"
     hostile_files.repeated_gzip(path, b"1,a\n", LIMIT // 2)
@@ -164,7 +145,7 @@ def test_a_packed_text_takes_no_more_memory_than_its_limit_allows(base: int, tmp
     "line",
     [b"%d,a\n", b"1,%d\n", b"%d,%d\n", b'{"round": %d, "client": "%d"}\n', b'{"round":1,"clients":[],"k%d":0}\n'],
 )
-def test_distinct_names_are_counted_while_they_are_read(line: bytes, base: int, tmp_path: Path) -> None:
+def test_distinct_names_are_counted_while_they_are_read(audit: Run, line: bytes, base: int, tmp_path: Path) -> None:
     names = line.count(b"%d")
     content = bytearray(b"" if line.startswith(b"{") else b"round,client\n")
     number = 0
@@ -188,13 +169,15 @@ def test_distinct_names_are_counted_while_they_are_read(line: bytes, base: int, 
         b"aa," * 2_500_000 + b"\n1,a\n",
     ],
 )
-def test_a_line_or_a_document_that_becomes_many_values_is_refused(text: bytes, base: int, tmp_path: Path) -> None:
+def test_a_line_or_a_document_that_becomes_many_values_is_refused(
+    audit: Run, text: bytes, base: int, tmp_path: Path
+) -> None:
     (tmp_path / "log").write_bytes(text)
     ended = audit(tmp_path / "log")
     refused(ended, 3, "more memory than 8 times the limit of 8 MB", base + MEMORY * LIMIT)
 
 
-def test_lines_that_cannot_be_read_are_counted_and_not_all_kept(base: int, tmp_path: Path) -> None:
+def test_lines_that_cannot_be_read_are_counted_and_not_all_kept(audit: Run, base: int, tmp_path: Path) -> None:
     """A million that are kept with their reasons take more than twice the memory that is allowed."""
     (tmp_path / "log").write_bytes(b"round,client\n" + b"1,a\n" * 200 + b"x\n" * 1_000_000)
     ended = audit(tmp_path / "log")
@@ -203,7 +186,7 @@ def test_lines_that_cannot_be_read_are_counted_and_not_all_kept(base: int, tmp_p
     assert ended.memory < base + MEMORY * LIMIT + SPARE
 
 
-def test_a_reason_does_not_repeat_a_long_cell(tmp_path: Path) -> None:
+def test_a_reason_does_not_repeat_a_long_cell(audit: Run, tmp_path: Path) -> None:
     long = b"x" * 50_000
     (tmp_path / "log").write_bytes(b"round,a,b\n1,0,1\n" + b"".join(b"%d,0,%s\n" % (n, long) for n in range(2, 100)))
     ended = audit(tmp_path / "log", "--format", "matrix")
@@ -211,28 +194,29 @@ def test_a_reason_does_not_repeat_a_long_cell(tmp_path: Path) -> None:
     assert len(ended.said) < 10_000
 
 
-def test_an_archive_with_a_long_directory_is_refused_before_it_is_read(base: int, tmp_path: Path) -> None:
+def test_an_archive_with_a_long_directory_is_refused_before_it_is_read(audit: Run, base: int, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "log.npz", "w") as archive:
         for number in range(2_000):
             archive.writestr(f"{number}.npy", b"")
     refused(audit(tmp_path / "log.npz"), 3, "about 2,000 arrays", base)
 
 
-def test_the_configuration_of_a_run_may_be_a_device(base: int, tmp_path: Path) -> None:
+def test_the_configuration_of_a_run_may_be_a_device(run: Run, base: int, tmp_path: Path) -> None:
     """It says whether there were sums at all, so there is no verdict without it."""
     (tmp_path / "config.toml").symlink_to("/dev/zero")
     (tmp_path / "metrics.jsonl").write_text('{"round": 1, "clients": ["a", "b"]}\n')
     refused(run("audit", tmp_path), 2, "config.toml is not a plain file", base)
 
 
-def attack(sums: Path) -> Ended:
-    log = sums.parent / "log.csv"
+@pytest.fixture(scope="session")
+def attack(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    log = tmp_path_factory.mktemp("attacked") / "log.csv"
     log.write_text("round,client\n1,a\n1,b\n")
-    return run("attack", "differencing", "--limit", "100", "--ledger", log, "--sums", sums)
+    return partial(run, "attack", "differencing", "--limit", "100", "--ledger", log, "--sums")
 
 
 @pytest.fixture(scope="module")
-def attack_base(tmp_path_factory: pytest.TempPathFactory) -> int:
+def attack_base(attack: Run, tmp_path_factory: pytest.TempPathFactory) -> int:
     """The memory that an attack on next to nothing takes."""
     sums = tmp_path_factory.mktemp("base") / "small.npz"
     with zipfile.ZipFile(sums, "w") as archive, archive.open("1.npy", "w") as file:
@@ -243,7 +227,9 @@ def attack_base(tmp_path_factory: pytest.TempPathFactory) -> int:
 
 
 @pytest.mark.parametrize("claimed", [None, 10**12])
-def test_sums_are_not_unpacked_beyond_their_limit(claimed: int | None, attack_base: int, tmp_path: Path) -> None:
+def test_sums_are_not_unpacked_beyond_their_limit(
+    attack: Run, claimed: int | None, attack_base: int, tmp_path: Path
+) -> None:
     """300 MB of zeros from 300 kB; or a header that claims terabytes."""
     hostile_files.packed_array(tmp_path / "sums.npz", "1", 37_500_000 if claimed is None else 0, claimed=claimed)
     assert (tmp_path / "sums.npz").stat().st_size < 400_000
@@ -263,7 +249,9 @@ def parquet(path: Path, table: Callable[[Any], dict[str, object]], **options: ob
     pytest.importorskip("pyarrow.parquet").write_table(arrow.table(table(arrow)), path, **options)
 
 
-def test_parquet_with_a_text_that_is_repeated_does_not_repeat_it_in_memory(base: int, tmp_path: Path) -> None:
+def test_parquet_with_a_text_that_is_repeated_does_not_repeat_it_in_memory(
+    audit: Run, base: int, tmp_path: Path
+) -> None:
     def table(arrow: Any) -> dict[str, object]:  # noqa: ANN401
         words = arrow.DictionaryArray.from_arrays([0] * 2000, ["x" * MEGABYTE])
         return {"round": [1], "clients": arrow.ListArray.from_arrays([0, 2000], words)}
@@ -274,7 +262,7 @@ def test_parquet_with_a_text_that_is_repeated_does_not_repeat_it_in_memory(base:
     assert ended.memory < base + MEMORY * LIMIT + SPARE
 
 
-def test_parquet_is_judged_by_its_pages_and_not_by_what_its_end_says(base: int, tmp_path: Path) -> None:
+def test_parquet_is_judged_by_its_pages_and_not_by_what_its_end_says(audit: Run, base: int, tmp_path: Path) -> None:
     """The metadata of this file is made to say that 80 MB of zeros are none."""
     values = 10_000_000
 
@@ -305,7 +293,7 @@ def varint(value: int) -> bytes:
     return bytes([*digits, value])
 
 
-def test_parquet_whose_texts_repeat_their_beginnings_is_refused(base: int, tmp_path: Path) -> None:
+def test_parquet_whose_texts_repeat_their_beginnings_is_refused(audit: Run, base: int, tmp_path: Path) -> None:
     def table(arrow: Any) -> dict[str, object]:  # noqa: ANN401
         return {"round": list(range(500)), "client": ["x" * 100_000 + str(number) for number in range(500)]}
 
@@ -315,19 +303,13 @@ def test_parquet_whose_texts_repeat_their_beginnings_is_refused(base: int, tmp_p
     refused(audit(tmp_path / "log"), 2, "DELTA_BYTE_ARRAY", base)
 
 
-def test_the_rows_that_tell_the_format_are_limited_together(base: int, tmp_path: Path) -> None:
+def test_the_rows_that_tell_the_format_are_limited_together(run: Run, base: int, tmp_path: Path) -> None:
     """Each row is small enough, but a hundred are kept, and a cell of two letters takes twenty times its bytes."""
     row = ",".join(["ab"] * (LIMIT // 300 - 100))
     (tmp_path / "log.csv").write_text("\n".join([row] * 100))
     ended = run("audit", tmp_path / "log.csv", "--limit", str(LIMIT / MEGABYTE))
     assert ended.status == 2
     assert ended.memory < base + MEMORY * LIMIT + SPARE
-
-
-def end_of(*arguments: Path) -> "subprocess.CompletedProcess[str]":
-    """Run an audit that must not wait for ever; it takes seconds."""
-    command = [sys.executable, "-m", "coterie", "audit", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
 
 
 def test_the_work_for_one_record_does_not_grow_with_the_fields_of_all_others(tmp_path: Path) -> None:
@@ -362,19 +344,19 @@ def test_the_work_for_one_record_does_not_grow_with_the_fields_of_all_others(tmp
     assert count_calls(800) < 5 * count_calls(200)
 
 
-def test_settings_that_are_a_pipe_are_not_waited_for(tmp_path: Path) -> None:
+def test_settings_that_are_a_pipe_are_not_waited_for(run: Run, tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"round": 1, "clients": ["a", "b"]}\n')
     os.mkfifo(tmp_path / "config.toml")
-    ended = end_of(tmp_path)
-    assert ended.returncode == 2
-    assert "config.toml is not a plain file" in ended.stderr
+    ended = run("audit", tmp_path)
+    assert ended.status == 2
+    assert "config.toml is not a plain file" in ended.said
 
 
-def test_a_log_that_is_a_pipe_without_a_writer_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_log_that_is_a_pipe_without_a_writer_is_not_waited_for(run: Run, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log.csv")
-    ended = end_of(tmp_path / "log.csv")
-    assert ended.returncode == 2
-    assert "no program writes to the pipe" in ended.stderr
+    ended = run("audit", tmp_path / "log.csv")
+    assert ended.status == 2
+    assert "no program writes to the pipe" in ended.said
 
 
 @pytest.mark.parametrize("delay", [None, 1.0])

@@ -34,6 +34,7 @@ os.dup2(reads, 3), os.dup2(writes, 4)
 os.execv(sys.argv[3], sys.argv[3:])
 """
 _PATIENCE = 60.0  # seconds; far more than a page takes
+_AXE = Path(__file__).parents[2] / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 class Page:
@@ -63,9 +64,9 @@ class Page:
         self._navigate(url, dark=dark, still=still, width=width)
         self.wait_for("document.documentElement?.dataset.ready === 'true'")
 
-    def open_plainly(self, url: str) -> None:
-        """Open a page that is not ours."""
-        self._navigate(url, dark=False, still=False, width=1300)
+    def open_plainly(self, url: str, *, dark: bool = False, width: int = 1300) -> None:
+        """Open a page that does not say when it is ready."""
+        self._navigate(url, dark=dark, still=False, width=width)
         self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
 
     def _navigate(self, url: str, *, dark: bool, still: bool, width: int) -> None:
@@ -86,6 +87,14 @@ class Page:
             if (self.complaints and not complaints) or time.monotonic() > give_up:
                 pytest.fail(f"never true: {condition}; the browser says: {self.complaints}")
             time.sleep(0.05)
+
+    def find_barriers(self) -> list[tuple[str, list[str]]]:
+        """Return the rules of axe-core that the page breaks, with the first elements: names, roles, contrast, order."""
+        if not _AXE.is_file():
+            pytest.skip("axe-core is not installed: make explorer")
+        self.evaluate(_AXE.read_text("utf-8") + "; undefined")
+        found = self.evaluate("axe.run(document, { resultTypes: ['violations'] }).then((done) => done.violations)")
+        return [(one["id"], [node["html"][:120] for node in one["nodes"]][:5]) for one in found]
 
     def evaluate(self, expression: str) -> Any:  # noqa: ANN401 - whatever JavaScript returns
         """Return the value of a JavaScript expression."""

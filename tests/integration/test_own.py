@@ -9,21 +9,25 @@ import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 import torch
+from safetensors import safe_open
 from tests.support.mine import FirstCircles, RoundRobin, load_clients
 from torch import nn
+from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data import Dataset as TorchDataset
 
 from coterie.api import train
 from coterie.cohorts.circles import random_circles
 from coterie.cohorts.ledger import Outcome
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, InputError
 from coterie.runs.algorithms import algorithm_of
 from coterie.runs.engine.run import RunResult, TrainingRun
 from coterie.runs.records.record import RoundRecord, Stop
 from coterie.runs.report.observers import Observer
 from coterie.runs.report.words import in_words
 from coterie.runs.settings.toml import load_config
+from coterie.runs.storage.folder import RunFolder
+from coterie.training import Metric
 
 MINE = "tests.support.mine"
 
@@ -223,13 +227,13 @@ def test_more_rounds_later_keep_the_learning_rate(tmp_path: Path, capsys: pytest
     assert rates[4:] == [rates[3]] * 3
     before, _, _ = capsys.readouterr().out.partition("round 5/7")
     assert "falls until round 4 and stays at 0.0146" in before
-    assert "Rounds 5 to 7 on own data: 6 clients, 4 in a round" in before
+    assert "Rounds 5 to 7 on your data: 6 clients, 4 in a round" in before
     again = go(tmp_path / "run", rounds=8, resume=True)
     assert [record.learning_rate for record in again.records] == [*rates, rates[3]]
     go(tmp_path / "run", rounds=7, resume=True, progress=True)
     said = capsys.readouterr().out
-    assert said.startswith("All 8 rounds on own data were played before: 6 clients, ")
-    assert "The own model with " in said
+    assert said.startswith("All 8 rounds on your data were played before: 6 clients, ")
+    assert "Your model with " in said
 
 
 def test_circles_that_fill_the_cohort_are_chosen_and_it_is_said_before(
@@ -314,7 +318,7 @@ def test_settings_that_cannot_work_leave_no_folder(tmp_path: Path) -> None:
     for more, said in (
         ({"cohort": 7}, r"cohort\.size: 7 cannot be selected from clients\.count = 6"),
         ({"privacy": 5}, r"cohort\.privacy: a circle of 5 does not fit into cohort\.size = 4"),
-        ({"model": nn.Linear(4, 3)}, r"model\.name: own fails on inputs of 3 float32"),
+        ({"model": nn.Linear(4, 3)}, "the model fails on inputs of 3 float32 of the data"),
     ):
         with pytest.raises(ConfigError, match=said):
             go(tmp_path / "run", **more)
@@ -324,7 +328,7 @@ def test_settings_that_cannot_work_leave_no_folder(tmp_path: Path) -> None:
 def test_a_policy_without_circles_promises_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = go(tmp_path / "run", policy=RoundRobin(4), progress=True)
     said = (
-        "4 rounds on own data: 6 clients; secure aggregation, no T promised over many rounds"  # as many as it selects
+        "4 rounds on your data: 6 clients; secure aggregation, no T promised over many rounds"  # as many as it selects
     )
     assert capsys.readouterr().out.startswith(said)
     firsts = [record.aggregated for record in result.records[:2]]
@@ -391,3 +395,140 @@ def test_an_epsilon_is_given_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"needs noise.kind, which is none"):
         go(tmp_path / "run", epsilon=8, settings={"noise.kind": "none"})
     assert not (tmp_path / "run").exists()
+
+
+# ------------------------------------------------------------------------- metrics, losses and named inputs
+
+
+def right(outputs: np.ndarray, labels: np.ndarray) -> float:
+    """The number of correct answers, which is no share."""
+    return float((outputs.argmax(1) == labels).sum())
+
+
+def test_a_metric_of_the_users_is_recorded_drawn_and_can_end_a_run(tmp_path: Path) -> None:
+    wrong = Metric(lambda outputs, labels: len(labels) - right(outputs, labels), larger=False)
+    settings = {"stopping.metric": "own:wrong:smaller", "stopping.patience": 2, "training.metrics": ["top3_accuracy"]}
+    result = go(tmp_path / "run", metric={"right": right, "wrong": wrong}, rounds=30, settings=settings)
+    assert result.summary.config.training.metrics == ("own:right", "own:wrong:smaller", "top3_accuracy")
+    last = result.records[-1]
+    assert result.accuracy is not None
+    assert getattr(last, "right") == 120 - getattr(last, "wrong") == pytest.approx(120 * result.accuracy)  # noqa: B009
+    values = [getattr(record, "wrong") for record in result.records]  # noqa: B009
+    assert min(values[-2:]) >= min(values[:-2])
+    assert "The wrong has not improved" in result.summary.stopped
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert f"right {last.right:.4g} (larger is better), wrong {last.wrong:.4g} (smaller is better)" in page  # type: ignore[attr-defined]
+    assert "Metrics on the test examples. right: larger is better; wrong: smaller is better." in page
+    assert RunFolder.open(tmp_path / "run").records() == list(result.records)  # without the functions
+    again = go(tmp_path / "run", metric={"right": right, "wrong": wrong}, rounds=30, settings=settings, resume=True)
+    assert again.records == result.records
+    with pytest.raises(ConfigError, match=r"the run began under other settings: training\.metrics"):
+        go(tmp_path / "run", metric=right, rounds=30, resume=True)
+
+
+def failing(outputs: np.ndarray, labels: np.ndarray) -> float:
+    raise KeyError("no such class")
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        (failing, r"the metric failing failed on outputs of shape \(120, 3\) .* KeyError: 'no such class'"),
+        (lambda outputs, labels: float("nan"), "the metric metric is nan on 120 test examples"),
+        ({"accuracy": right}, "records have a column accuracy already"),
+        ({"a metric": right}, "the name 'a metric' must be letters, digits and _"),
+        ({"f1": "f1"}, "f1 must be a function from outputs and targets to a number, not str"),
+    ],
+)
+def test_a_metric_that_cannot_work_is_refused_before_the_first_round(tmp_path: Path, metric: Any, said: str) -> None:  # noqa: ANN401
+    with pytest.raises((ConfigError, InputError), match=said):
+        go(tmp_path / "run", metric=metric)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_metric_needs_test_examples(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a metric of yours needs test examples"):
+        go(tmp_path / "run", metric=right, test_set=None)
+
+
+def test_settings_name_a_metric_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_metrics.py").write_text("def answers(outputs, labels):\n    return len(labels)\n")
+    config = load_config(
+        None,
+        [f"data={MINE}:load_clients", f"model={MINE}:make_model", "clients.count=6", "cohort.size=4", "rounds=1",
+         'training.metrics=["my_metrics:answers:smaller"]'],
+    )  # fmt: skip
+    result = TrainingRun.begin(tmp_path / "run", config).play()
+    assert getattr(result.records[-1], "answers") == 120  # noqa: B009
+    odd = config.model_copy(update={"training": config.training.model_copy(update={"metrics": ("own:answers",)})})
+    with pytest.raises(ConfigError, match="the metric answers comes from a Python program"):
+        TrainingRun.begin(tmp_path / "other", odd)
+
+
+class Named(nn.Module):
+    """A model with two named inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, point: torch.Tensor, sign: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.layer(point) * sign[:, None]
+        return scores
+
+
+@pytest.mark.parametrize("executor", ["processes", "vectorised"])
+def test_named_inputs_give_the_same_run_as_one_input(tmp_path: Path, executor: str) -> None:
+    clients, (test_x, test_y) = load_clients()
+    named = {name: ({"point": x, "sign": np.ones(len(x), np.int64)}, y) for name, (x, y) in clients.items()}
+    settings = {"training.executor": executor}
+    plain = go(tmp_path / "plain", settings=settings)
+    result = go(
+        tmp_path / "named",
+        model=Named,
+        clients=named,
+        test_set=({"point": test_x, "sign": np.ones(len(test_x), np.int64)}, test_y),
+        settings=settings,
+    )
+    assert isinstance(result.model, Named)
+    assert [record.accuracy for record in result.records] == [record.accuracy for record in plain.records]
+    with safe_open(tmp_path / "named" / "model.safetensors", "numpy") as file:
+        assert set(file.keys()) == {"layer.weight", "layer.bias"}
+        assert np.array_equal(file.get_tensor("layer.weight"), plain.model.state_dict()["weight"].numpy())
+
+
+def test_text_labels_and_too_many_labels_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    clients, _ = load_clients()
+    words = np.array(["cat", "dog", "emu"])
+    said = (
+        "labels are text, of 3 classes: cat, dog, emu. Map them to the numbers 0 to 2, in the same way for all clients"
+    )
+    with pytest.raises(InputError, match=said):
+        go(tmp_path / "run", clients={name: (x, words[y]) for name, (x, y) in clients.items()}, test_set=None)
+    with pytest.raises(ConfigError, match=r"the model: it has 3 outputs, .* and the data has the label 11"):
+        go(tmp_path / "run", clients={**clients, "site-0": (clients["site-0"][0], np.full(20, 11))}, test_set=None)
+
+
+def each_in_a_row(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return functional.cross_entropy(outputs, labels, reduction="none")[:, None]
+
+
+def test_losses_in_columns_and_mean_losses_train(tmp_path: Path) -> None:
+    accuracies = set()
+    for number, loss in enumerate((None, nn.CrossEntropyLoss(), each_in_a_row)):
+        accuracies.add(go(tmp_path / str(number), loss=loss, settings={"training.executor": "processes"}).accuracy)
+    assert len(accuracies) == 1
+
+
+def test_drop_last_comes_from_the_loaders(tmp_path: Path) -> None:
+    clients, _ = load_clients()
+    loaders = {
+        name: DataLoader(TensorDataset(torch.from_numpy(x).float(), torch.from_numpy(y)), batch_size=7, drop_last=True)
+        for name, (x, y) in clients.items()
+    }
+    result = go(tmp_path / "loaders", clients=loaders)
+    assert result.summary.config.training.drop_last
+    go(tmp_path / "given", settings={"training.batch_size": 7, "training.shuffle": False, "training.drop_last": True})
+    go(tmp_path / "kept", settings={"training.batch_size": 7, "training.shuffle": False})
+    assert stored(tmp_path / "loaders") == stored(tmp_path / "given") != stored(tmp_path / "kept")

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.cast import Cast, entropy_for, flip, make_terms, names, ring_sum
 
@@ -36,6 +36,7 @@ def with_checksum(body: bytes) -> bytes:
     return body + messages.checksum(body)
 
 
+@settings(max_examples=100)
 @given(noise, st.booleans(), st.booleans(), st.data())
 def test_noise_to_a_client(body: bytes, checksummed: bool, active: bool, data: st.DataObject) -> None:
     cast = data.draw(st.sampled_from(list(STOPPED[active].values())[1:]))
@@ -45,6 +46,7 @@ def test_noise_to_a_client(body: bytes, checksummed: bool, active: bool, data: s
     assert client.park(cast.states[NAME]) == before
 
 
+@settings(max_examples=100)
 @given(noise, st.booleans(), st.booleans(), st.data())
 def test_noise_to_the_server(body: bytes, checksummed: bool, active: bool, data: st.DataObject) -> None:
     cast = data.draw(st.sampled_from(list(STOPPED[active].values())))
@@ -56,6 +58,7 @@ def test_noise_to_the_server(body: bytes, checksummed: bool, active: bool, data:
     assert (server.step, server.advertisers, server.sharers, server.survivors, server.revealers) == before
 
 
+@settings(max_examples=100)
 @given(st.booleans(), st.integers(0, 10**6), st.booleans(), st.data())
 def test_a_flipped_bit_in_a_real_message(active: bool, bit: int, repaired: bool, data: st.DataObject) -> None:
     """Damage is always noticed; a forger who repairs the checksum never gets more than a typed error either."""
@@ -81,12 +84,14 @@ def test_messages_of_another_step_are_refused(active: bool) -> None:
                     cast.answer(cast.states[NAME], NAME, elsewhere.inbox[NAME])
 
 
+@settings(max_examples=100)
 @given(noise, st.booleans())
 def test_noise_is_no_parked_state(body: bytes, checksummed: bool) -> None:
     with pytest.raises(LocalProtocolError):
         client.resume(with_checksum(body) if checksummed else body)
 
 
+@settings(max_examples=100)
 @given(st.data())
 def test_a_damaged_state_is_not_resumed(data: st.DataObject) -> None:
     """Most damage would still be a state, with other masks or shares than those that were sent."""

@@ -130,5 +130,4 @@ def moving(node: int, model: Arrays) -> AppReply:
 
 
 def aggregator(carrier: DirectCarrier, folder: Path, ledger: Ledger, settings: PrivateSettings) -> Aggregator:
-    enrolment = Enrolment(carrier, folder, privacy=settings.privacy, patience=settings.deadline, recipe=settings.recipe)
-    return Aggregator(carrier, enrolment, ledger, settings, "Coterie comes first")
+    return Aggregator(carrier, Enrolment(carrier, folder, settings), ledger, settings, "Coterie comes first")

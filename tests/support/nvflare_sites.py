@@ -103,11 +103,39 @@ def assignment(model: Arrays = MODEL, current: int = 0, meta: dict[str, Any] | N
 def aggregator(sites: Sites, ledger: Ledger, run: int = 7, **settings: Any) -> Aggregator:  # noqa: ANN401 - of any type
     chosen = PrivateSettings(**{"deadline": 0.3, "weight": WEIGHT, **settings})
     carrier, home = NvflareCarrier(sites, run, look=0.01), server_home()
-    place = Asked(place=PLACE)
-    enrolment = Enrolment(
-        carrier, home, privacy=chosen.privacy, patience=chosen.deadline, recipe=chosen.recipe, asked=place
-    )
+    enrolment = Enrolment(carrier, home, chosen, Asked(place=PLACE))
     return Aggregator(carrier, enrolment, ledger, chosen, PLACE)
+
+
+class Learning(Sites):
+    """Two sites, of which the second has an app that does not move the model."""
+
+    def _train(self, site: str) -> Callable[[str, Arrays, Work], AppReply]:
+        train = super()._train(site)
+
+        def trains(function: str, arrays: Arrays, work: Work) -> AppReply:
+            reply = train(function, arrays, work)
+            return reply if self.rate(site) else AppReply(dict(arrays), reply.metrics)
+
+        return trains
+
+    def rate(self, site: str) -> float:
+        """Return the learning rate of a site."""
+        return 0.0 if site == "site-2" else 0.1
+
+
+def check_update_of_one(sites: Learning, *, is_seen: bool) -> None:
+    """Run a round, and check whether the server sees the update of the first site."""
+    with Ledger.open(server_home() / "ledger.sqlite") as ledger:
+        mean = aggregator(sites, ledger, most_examples=2).mean(assignment(), 1)
+        revealed = set(ledger.revealed(1))
+    if not is_seen:
+        assert mean is None
+        assert revealed == set()
+        return
+    assert mean is not None
+    update = mean.arrays["w"] * mean.metrics[WEIGHT]  # site-1 has a weight of 1
+    assert np.allclose(update, move(1), atol=1e-5)
 
 
 def circles(folder: Path) -> list[set[str]]:

@@ -1,4 +1,4 @@
-"""The front door: four verbs and their results, with proper types, and nothing heavy behind it until it is opened."""
+"""The front door: five verbs and their results, with proper types, and nothing heavy behind it until it is opened."""
 
 import ast
 import doctest
@@ -39,12 +39,14 @@ def test_what_is_exported() -> None:
     assert coterie.__all__ == [
         "AggregationResult",
         "AuditReport",
+        "Comparison",
         "Plan",
         "PopulationPlan",
         "RunResult",
         "__version__",
         "aggregate",
         "audit",
+        "compare",
         "plan",
         "train",
     ]

@@ -1,4 +1,7 @@
-"""Checks of names and modules: exceptions in one file, docstrings that begin with a sentence, and short modules."""
+"""Checks of names and modules: exceptions in one file, docstrings that begin with a sentence, and short modules.
+
+A comment that switches a check off says why.
+"""
 
 import ast
 import builtins
@@ -81,6 +84,21 @@ def test_a_docstring_begins_with_a_sentence(module: str) -> None:
 def test_modules_are_read_in_one_sitting() -> None:
     lines = {module: (ROOT / module).read_text(encoding="utf-8").count("\n") for module in MODULES}
     assert {module: count for module, count in lines.items() if count > LONGEST} == {}
+
+
+def test_a_check_that_is_switched_off_has_a_reason() -> None:
+    """Words follow the names of the checks, after a dash, in brackets or as a second comment."""
+    switch = re.compile(r"#\s*(?:noqa|type:\s*ignore)(.*)")
+    reason = re.compile(r"(?:: [A-Z]+\d+(?:, [A-Z]+\d+)*|\[[a-z-]+(?:, [a-z-]+)*\])\s+(?:-|#|\()\s*\w.*")
+    files = [path for folder in ("src", "docs", "examples") for path in sorted((PROJECT / folder).rglob("*.py"))]
+    assert files
+    without = [
+        f"{path.relative_to(PROJECT)}:{number}"
+        for path in files
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if (found := switch.search(line)) and not reason.fullmatch(found[1])
+    ]
+    assert without == []
 
 
 def test_contributors_are_shown_the_layers_that_are_checked() -> None:

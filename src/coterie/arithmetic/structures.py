@@ -34,9 +34,9 @@ def rebuilt(arrays: Sequence[FloatArray], like: V) -> V:
     if isinstance(like, Mapping):
         return parts  # type: ignore[return-value]  # a dictionary for a dictionary
     if isinstance(like, Sequence):
-        return type(like)(parts.values())  # type: ignore[call-arg]
+        return type(like)(parts.values())  # type: ignore[call-arg]  # a list or a tuple, made of its parts
     (single,) = parts.values()
-    return single  # type: ignore[no-any-return]
+    return single  # type: ignore[no-any-return]  # one array for one array
 
 
 def _parts(value: object) -> list[tuple[str, Any]]:
@@ -55,7 +55,7 @@ def _is_real(part: Any) -> bool:  # noqa: ANN401 - an array or a tensor, or a mi
     return bool(part.is_floating_point()) if _is_tensor(part) else getattr(part, "dtype", np.dtype(float)).kind == "f"
 
 
-def _array(part: Any) -> FloatArray:  # noqa: ANN401
+def _array(part: Any) -> FloatArray:  # noqa: ANN401 - an array or a tensor
     if not _is_tensor(part):
         return part  # type: ignore[no-any-return]  # the encoder checks whether it is an array
     if not part.is_floating_point():
@@ -68,5 +68,5 @@ def _array(part: Any) -> FloatArray:  # noqa: ANN401
     return found
 
 
-def _like(array: FloatArray, part: Any) -> Any:  # noqa: ANN401
+def _like(array: FloatArray, part: Any) -> Any:  # noqa: ANN401 - an array or a tensor
     return part.new_tensor(array) if _is_tensor(part) else array

@@ -27,7 +27,7 @@ class Questions:
     seed: int = 0
 
     @classmethod
-    def parse(cls, colluders: Sequence[str] = (), what_if: str | None = None, **others: Any) -> "Questions":  # noqa: ANN401
+    def parse(cls, colluders: Sequence[str] = (), what_if: str | None = None, **others: Any) -> "Questions":  # noqa: ANN401 - the other fields, as they are
         """Return the questions that a user writes: names or "any 5" for colluders, "circles=4" for what-if."""
         anyone = [found for text in colluders if (found := _ANY.fullmatch(text.strip()))]
         if len(anyone) > 1 or (anyone and len(colluders) > 1):

@@ -28,6 +28,7 @@ import numpy as np
 from coterie.auditing.exposure import find_exposures
 from coterie.auditing.findings import AuditReport, Coefficients, Collusion, Exposure, Leak, Series
 from coterie.auditing.history import History
+from coterie.auditing.notebook import audit_html
 from coterie.auditing.row_space import Combination, RowSpace
 from coterie.auditing.weak import weak_privacy
 from coterie.cohorts.circles import Indices
@@ -179,6 +180,7 @@ class Auditor:
             ),
             collusion=self._collude(collusion, groups) if collusion else None,
             complete=complete,
+            view=audit_html,
         )
 
     def _catch_up(self, deadline: float = float("inf")) -> bool:

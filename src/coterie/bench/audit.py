@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.bench.machine import run_alone
+from coterie.bench.targets import Target
 from coterie.errors import ConfigError, RoundAborted
 from coterie.host import install_command, peak_rss_bytes
 
@@ -77,6 +78,16 @@ class AuditCost:
     def reading_ratio(self) -> float:
         """How much longer reading and auditing take than reading alone."""
         return self.seconds / self.read_seconds
+
+    @property
+    def targets(self) -> list[Target]:
+        """The targets of the case, beside what was measured."""
+        case, found = self.case, []
+        if case.target_seconds:
+            found.append(Target(f"time of {self.size}, in s", self.seconds, case.target_seconds))
+        if case.target_bytes:
+            found.append(Target(f"memory of {self.size}, in GB", self.peak_rss_bytes / 1e9, case.target_bytes / 1e9))
+        return found
 
 
 TARGETS = (

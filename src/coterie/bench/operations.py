@@ -16,12 +16,15 @@ from coterie.secagg.masking import mask_vector
 from coterie.secagg.messages import checksum
 
 _LONGEST = 1 << 16  # numbers of a vector that are measured; the time of more is computed
+_MOST_HOLDERS = 512  # of shares; the same
 
 
 def operation_seconds(plan: Plan) -> OperationSeconds:
     """Measure the operations of a planned session on this machine, for a second or two.
 
-    Long vectors are measured in part: masks and checksums take time in proportion to their length.
+    Long vectors are measured in part: masks and checksums take time in proportion to their length. So are secrets with
+    many holders: dealing n shares with a threshold of t is a product of matrices with n t numbers, and t shares have t
+    Lagrange weights of t factors each.
     """
     ring, entropy = Ring(plan.bits), SystemEntropy()
     part = min(plan.length, _LONGEST)
@@ -29,13 +32,17 @@ def operation_seconds(plan: Plan) -> OperationSeconds:
     key, peer = (PrivateKey.generate(entropy, "key") for _ in range(2))
     vector, packed = ring.zeros(part), bytes(ring.packed_size(part))
     seeds = [os.urandom(SEED_BYTES) for _ in range(SOME)]
-    points, threshold = range(1, math.ceil(plan.guarantee.degree) + 2), plan.guarantee.threshold
+    all_holders = math.ceil(plan.guarantee.degree) + 1
+    holders = min(all_holders, _MOST_HOLDERS)
+    threshold = max(1, plan.guarantee.threshold * holders // all_holders)
+    more_holders, more_shares = all_holders / holders, plan.guarantee.threshold / threshold
+    points = range(1, holders + 1)
     secret, sealing_key = os.urandom(SEED_BYTES), os.urandom(32)
 
     def share() -> list[tuple[bytes, ...]]:
-        return shamir.split([secret], threshold, points, entropy, "share")
+        return shamir.split([secret] * SOME, threshold, points, entropy, "share")
 
-    shares = [share for (share,) in share()[:threshold]]
+    shares = [of_secrets[0] for of_secrets in share()[:threshold]]
     agreeing, expanding, checking, sealing, sharing, opening = best_seconds(
         several(lambda: key.agree(peer.public, b"", SEED_BYTES)),
         lambda: mask_vector(vector, seeds, ()),
@@ -50,6 +57,6 @@ def operation_seconds(plan: Plan) -> OperationSeconds:
         expansion=whole * expanding / SOME,
         checksum=whole * checking / SOME,
         sealing=sealing / SOME,
-        sharing=sharing,
-        opening=opening,
+        sharing=more_holders * more_shares * sharing / SOME,
+        opening=more_shares**2 * opening,
     )

@@ -15,6 +15,7 @@ from multiprocessing import get_context
 
 from coterie.bench.secagg import run_session
 from coterie.bench.settings import ScaleSettings
+from coterie.bench.targets import Target
 from coterie.bench.workload import Workload, choose
 from coterie.graphs.failures import ThreatModel
 from coterie.graphs.search import search_harary
@@ -45,20 +46,6 @@ class ScaleRow:
         """Return how each cost of a client grew since the smallest session, and that of the session per client."""
         steps = {step: spent / first.client_ms[step] for step, spent in self.client_ms.items()}
         return {**steps, "session": self.session_s / first.session_s / (self.clients / first.clients)}
-
-
-@dataclass(frozen=True)
-class Target:
-    """A cost that the largest session is held against."""
-
-    what: str
-    measured: float
-    most: float
-
-    @property
-    def ratio(self) -> float:
-        """The measured cost, relative to the target; at most 1 if it is met."""
-        return self.measured / self.most
 
 
 def find_targets(same_degree: Sequence[ScaleRow], planned: Sequence[ScaleRow]) -> list[Target]:

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli import attack, audit, bench, demo, explore, plan, reproduce, roster, run
+from coterie.cli import attack, audit, bench, compare, demo, explore, plan, reproduce, roster, run
 from coterie.cli.audit_input import AuditCommand, spell
 from coterie.cli.common import ExitStatus
 from coterie.cli.derive import ListingCommand
@@ -33,6 +33,7 @@ app = typer.Typer(
 app.command()(run.run)
 app.command()(run.resume)
 app.command()(run.init)
+app.command()(compare.compare)
 app.command(cls=ListingCommand)(demo.demo)
 app.command(cls=ListingCommand)(plan.plan)
 app.command(cls=AuditCommand)(audit.audit)

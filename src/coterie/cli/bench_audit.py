@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from coterie.bench.settings import AuditSettings, LedgerSettings
+from coterie.cli.bench_tables import show_costs, show_targets
 from coterie.cli.common import AsJson, new_console, print_json, progress_bars
 from coterie.cli.derive import with_options
 from coterie.reports.words import count, duration, size
@@ -78,32 +79,30 @@ def _ledger_record(cost: "LedgerCost") -> dict[str, Any]:
 
 
 def _show_audits(measured: "list[AuditCost]", grown: "dict[str, list[AuditCost]]") -> None:
-    from rich.table import Table
-
-    console = new_console()
-    table = Table(title="Clients x rounds x cohort", title_justify="left", title_style="bold")
-    for heading in ("size", "selection", "T", "exposed", "time", "target", "memory"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    kinds: dict[str, list[AuditCost]] = {}
     for cost in measured:
-        case = cost.case
-        target = [duration(case.target_seconds)] if case.target_seconds else [f"{cost.reading_ratio:.2f}x reading"]
-        target += [size(case.target_bytes)] if case.target_bytes else []
-        findings = (f"{cost.strong_privacy}", f"{cost.exposed:,}", duration(cost.seconds))
-        table.add_row(cost.size, case.kind, *findings, ", ".join(target), size(cost.peak_rss_bytes))
-    console.print(table)
-    table = Table(title="How it grows", title_justify="left", title_style="bold")
-    for heading in ("doubled", "size", "exposed", "time", "processor", "memory"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for name, costs in grown.items():
-        for cost in costs:
-            spent = (duration(cost.seconds), duration(cost.processor_seconds), size(cost.peak_rss_bytes))
-            table.add_row(name, cost.size, f"{cost.exposed:,}", *spent, end_section=cost is costs[-1])
-    console.print(table)
-    console.print(
-        "Time: wall-clock time from the file to the findings, without weak T and without starting Python. Processor: "
-        "processor time of the same. Memory: peak of the process. Targets are for two idle cores.",
+        kinds.setdefault(f"Clients x rounds x cohort, {cost.case.kind}", []).append(cost)
+    for title, costs in kinds.items():
+        show_costs(title, ("size", "T", "exposed", "time", "/ reading", "memory"), map(_findings, costs))
+    show_targets([target for cost in measured for target in cost.targets])
+    rows = [[name, *_growth(cost)] for name, costs in grown.items() for cost in costs]
+    show_costs("How it grows", ("doubled", "size", "exposed", "time", "processor", "memory"), rows)
+    new_console().print(
+        "Time: wall-clock time from the file to the findings, without weak T or starting Python; then relative "
+        "to reading alone. Processor: processor time. Memory: peak of the process. Targets are for two idle cores.",
         style="dim",
     )
+
+
+def _findings(cost: "AuditCost") -> list[str]:
+    ratio = f"{cost.reading_ratio:.2f}x"
+    found = (f"{cost.strong_privacy}", f"{cost.exposed:,}")
+    return [cost.size, *found, duration(cost.seconds), ratio, size(cost.peak_rss_bytes)]
+
+
+def _growth(cost: "AuditCost") -> list[str]:
+    spent = (duration(cost.seconds), duration(cost.processor_seconds), size(cost.peak_rss_bytes))
+    return [cost.size, f"{cost.exposed:,}", *spent]
 
 
 def _show_ledger(cost: "LedgerCost") -> None:

@@ -3,13 +3,14 @@
 from typing import TYPE_CHECKING
 
 from coterie.bench.settings import ScaleSettings
+from coterie.cli.bench_tables import show_costs, show_targets
 from coterie.cli.common import AsJson, new_console, print_json, progress_bars
 from coterie.cli.derive import with_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from coterie.bench.scale import ScaleRow, Target
+    from coterie.bench.scale import ScaleRow
 
 
 @with_options
@@ -40,43 +41,36 @@ def scale(settings: ScaleSettings, as_json: AsJson = False) -> None:
             }
         )
         return
-    _show("Sessions with the same number of neighbours and the same ring", tables[0])
-    _show("Sessions with a graph that is planned for their size", tables[1])
-    _show_targets(targets)
+    _show("the same number of neighbours and the same ring", tables[0])
+    _show("a graph that is planned for their size", tables[1])
+    show_targets(targets)
     new_console().print(
-        "Processor time: medians of the clients, and of the session for all clients and the server. In brackets, how "
-        "it grew since the smallest session; that of the session, for each client.",
+        "Processor time: medians of the clients, and of the session for all clients and the server. Beside each, its "
+        "growth since the smallest session; for the session, its growth for each client.",
         style="dim",
     )
 
 
-def _show(title: str, rows: "Sequence[ScaleRow]") -> None:
-    from rich.table import Table
-
+def _show(what: str, rows: "Sequence[ScaleRow]") -> None:
     from coterie.reports.words import duration, size
 
     if not rows:
         return
-    table = Table(title=title, title_justify="left", title_style="bold")
     steps = list(rows[0].client_ms)
-    for heading in ("clients", "degree", "bits", *steps, "session", "peak memory"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        growth = row.growth_from(rows[0])
-        times = {**{step: 1e-3 * row.client_ms[step] for step in steps}, "session": row.session_s}
-        cells = [f"{duration(spent)} ({growth[name]:.2f}x)" for name, spent in times.items()]
-        table.add_row(f"{row.clients:,}", f"{row.degree}", f"{row.bits}", *cells, size(row.peak_rss_bytes))
-    new_console().print(table)
-
-
-def _show_targets(targets: "Sequence[Target]") -> None:
-    from rich.table import Table
-
-    table = Table("target", title="Targets", title_justify="left", title_style="bold")
-    for heading in ("measured", "at most", "ratio"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for target in targets:
-        style = "green" if target.ratio <= 1 else "red"
-        ratio = f"[{style}]{target.ratio:.2f}x[/{style}]"
-        table.add_row(target.what, f"{target.measured:.2f}", f"{target.most:.2f}", ratio)
-    new_console().print(table)
+    growth = [row.growth_from(rows[0]) for row in rows]
+    times = [
+        [f"{row.clients:,}", *(f"{duration(1e-3 * row.client_ms[step])}, {grown[step]:.2f}x" for step in steps)]
+        for row, grown in zip(rows, growth, strict=True)
+    ]
+    show_costs(f"A client, in sessions with {what}", ("clients", *steps), times)
+    costs = [
+        (
+            f"{row.clients:,}",
+            f"{row.degree}",
+            f"{row.bits}",
+            f"{duration(row.session_s)}, {grown['session']:.2f}x",
+            size(row.peak_rss_bytes),
+        )
+        for row, grown in zip(rows, growth, strict=True)
+    ]
+    show_costs(f"Sessions with {what}", ("clients", "degree", "bits", "session", "peak memory"), costs)

@@ -65,8 +65,8 @@ def print_json(record: dict[str, Any]) -> None:
 
 
 @contextmanager
-def train_extra() -> "Iterator[None]":
-    """Say what to install if a package that training needs is missing."""
+def train_extra(what: str = "training") -> "Iterator[None]":
+    """Say what to install if a package is missing that training needs, or ``what`` else reads runs."""
     from coterie.errors import ConfigError
     from coterie.host import install_command
 
@@ -75,4 +75,4 @@ def train_extra() -> "Iterator[None]":
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("coterie"):
             raise
-        raise ConfigError(f"training needs {error.name}: {install_command('train')}") from error
+        raise ConfigError(f"{what} needs {error.name}: {install_command('train')}") from error

@@ -46,9 +46,9 @@ def with_options(run: Callable[..., None]) -> Callable[..., None]:
 
     command.__name__, command.__module__ = run.__name__, run.__module__
     command.__doc__ = next(iter(classes.values())).__doc__
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads this attribute
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    command.tables = {  # type: ignore[attr-defined]
+    command.tables = {  # type: ignore[attr-defined]  # ListingCommand reads this attribute
         setting.name: setting.option.table
         for settings in classes.values()
         for setting in declared(settings)
@@ -83,7 +83,7 @@ def derive_parameter(setting: Setting) -> inspect.Parameter:
     elif option.commas:
         annotation, default = str, ",".join(f"{number:g}" for number in default)
     elif get_origin(annotation) is tuple:
-        annotation, default = list[get_args(annotation)[0]], list(default) or None  # type: ignore[misc]
+        annotation, default = list[get_args(annotation)[0]], list(default) or None  # type: ignore[misc]  # a type that is computed
     if option.default is not None:
         annotation, default = annotation | None, None
     declaration = typer.Option(

@@ -67,9 +67,49 @@ def _new_grid(title: str, columns: "Sequence[str]", *, words: bool = False) -> G
 def _print_table(console: "Console", table: "Table", *, words: bool = False) -> None:
     if table.lead:
         console.print(Text(table.lead))
+    for grid in _fit(console, table, words=words):
+        console.print(grid)
+    if table.note:
+        console.print(f"[dim]{escape(table.note)}[/]")
+
+
+def _fit(console: "Console", table: "Table", *, words: bool) -> "list[Grid]":
+    """Return the table as it fits the terminal: as it is, turned around, or with a short list for each row.
+
+    A table fits if no word has to be broken.
+    """
+    from coterie.reports.findings import Table
+
+    grid = _fill(table, words=words)
+    if _fits(console, grid) or len(table.columns) < 3:
+        return [grid]
+    cells = [table.columns, *table.rows]
+    across = [list(column) for column in zip(*cells, strict=True)]
+    turned = _fill(Table(table.title, across[0], across[1:]), words=words)
+    if _fits(console, turned):
+        return [turned]
+    lists = []
+    for row in table.rows:
+        grid = Grid.grid(padding=(0, 2))
+        grid.add_row(Text(row[0], style="bold"), "")
+        for column, cell in zip(table.columns[1:], row[1:], strict=True):
+            if cell:
+                grid.add_row(Text(column), Text(cell))
+        grid.add_row("", "")
+        lists.append(grid)
+    return lists
+
+
+def _fill(table: "Table", *, words: bool) -> Grid:
     grid = _new_grid(table.title, table.columns, words=words)
     for row in table.rows:
         grid.add_row(*map(Text, row))
-    console.print(grid)
-    if table.note:
-        console.print(f"[dim]{escape(table.note)}[/]")
+    return grid
+
+
+def _fits(console: "Console", grid: Grid) -> bool:
+    """Return whether a table can be printed without breaking words."""
+    from rich.measure import Measurement
+
+    wide = console.options.update(width=10_000)
+    return Measurement.get(console, wide, grid).minimum <= console.width

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from coterie.cli.plan_session import probability_text
+from coterie.cli.plan_session import measure_session, probability_text
 from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:
@@ -28,19 +28,12 @@ def show_deployment(
         from coterie.planning.threat_model import threat_model_page
 
         write_file(threat_model, threat_model_page(found).encode())
-    seconds = _measure(found) if calibrate else None
+    seconds = measure_session(found.session, found.protocols)[found.protocols.protocol] if calibrate else None
     if as_json:
         typer.echo(json.dumps(found.as_dict(seconds), indent=2))
         return
     _show(found, seconds)
     _show_files(config, threat_model)
-
-
-def _measure(found: "DeploymentPlan") -> "SessionSeconds":
-    from coterie.bench.operations import operation_seconds
-    from coterie.planning.seconds import session_seconds
-
-    return session_seconds(found.session, found.protocols, operation_seconds(found.session))
 
 
 def settings_toml(found: "DeploymentPlan") -> str:

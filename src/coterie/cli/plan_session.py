@@ -2,30 +2,47 @@
 
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
+
+from coterie.secagg.protocols import SessionProtocol
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from coterie.planning.seconds import SessionSeconds
     from coterie.planning.session import Plan
     from coterie.planning.two_trips import ProtocolPlan
 
+    Seconds: TypeAlias = dict[SessionProtocol, SessionSeconds]
+    """What a session takes by each protocol that is possible; empty if nothing was measured."""
 
-def show_session(found: "Plan", as_json: bool, circle: int = 1) -> None:
-    """Print the plan, for circles of at least this size, as text or as JSON."""
+
+def show_session(found: "Plan", as_json: bool, circle: int = 1, *, calibrate: bool = True) -> None:
+    """Print the plan, for circles of at least this size, as text or as JSON; measure the machine unless told not to."""
     from coterie.planning.two_trips import plan_protocol
 
     protocols = plan_protocol(found, circle)
+    seconds = measure_session(found, protocols) if calibrate else {}
     if as_json:
-        typer.echo(json.dumps(_as_dict(found, protocols), indent=2))
+        typer.echo(json.dumps(_as_dict(found, protocols, seconds), indent=2))
     else:
-        _show(found, protocols)
+        _show(found, protocols, seconds)
 
 
-def _as_dict(found: "Plan", protocols: "ProtocolPlan") -> dict[str, Any]:
+def measure_session(found: "Plan", protocols: "ProtocolPlan") -> "Seconds":
+    """Measure the operations of a session, and return what it takes by each protocol that is possible."""
+    from coterie.bench.operations import operation_seconds
+    from coterie.planning.seconds import session_seconds
+
+    operation = operation_seconds(found)
+    possible = list(SessionProtocol) if protocols.two_trips else [SessionProtocol.PAPERS]
+    return {protocol: session_seconds(found, protocols, operation, protocol) for protocol in possible}
+
+
+def _as_dict(found: "Plan", protocols: "ProtocolPlan", seconds: "Seconds") -> dict[str, Any]:
     """Return the plan for JSON."""
     from dataclasses import asdict
 
@@ -69,7 +86,11 @@ def _as_dict(found: "Plan", protocols: "ProtocolPlan") -> dict[str, Any]:
         "protocols": {
             name: asdict(price)
             | {"failed_rounds": {f"{leaving:g}": chance for leaving, chance in price.failed_rounds.items()}}
-            for name, price in (("papers", protocols.papers), ("two-trips", protocols.two_trips))
+            | {"seconds": asdict(seconds[name]) if name in seconds else None}
+            for name, price in (
+                (SessionProtocol.PAPERS, protocols.papers),
+                (SessionProtocol.TWO_TRIPS, protocols.two_trips),
+            )
             if price is not None
         },
     }
@@ -80,7 +101,7 @@ def _finite(log2: float) -> float:
     return max(log2, -1074.0)
 
 
-def _show(found: "Plan", protocols: "ProtocolPlan") -> None:
+def _show(found: "Plan", protocols: "ProtocolPlan", seconds: "Seconds") -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -113,7 +134,7 @@ def _show(found: "Plan", protocols: "ProtocolPlan") -> None:
     console.print(_cost_table(found))
     if found.active:
         _show_prices(found, console)
-    _show_protocols(protocols, console)
+    _show_protocols(protocols, seconds, console)
     if found.active and protocols.protocol == "two-trips":
         console.print(
             "Revealed at once, a sum in two trips is over whole circles, but clients do not know which ones; the "
@@ -124,11 +145,11 @@ def _show(found: "Plan", protocols: "ProtocolPlan") -> None:
     console.print(_settings(found, protocols), markup=False)
 
 
-def _show_protocols(found: "ProtocolPlan", console: "Console") -> None:
+def _show_protocols(found: "ProtocolPlan", seconds: "Seconds", console: "Console") -> None:
     """Show both protocols beside each other, and say which one a run takes."""
     from rich.table import Table
 
-    from coterie.reports.words import size
+    from coterie.reports.words import duration, size
 
     taken = "two trips" if found.protocol == "two-trips" else "the papers' protocol"
     console.print(f"\nProtocol: [bold green]{taken}[/] ({found.reason})")
@@ -145,11 +166,20 @@ def _show_protocols(found: "ProtocolPlan", console: "Console") -> None:
     table.add_row("trips to every client", *often)
     table.add_row("client uploads", *(size(price.costs.client_upload_bytes) for price in (papers, two_trips)))
     table.add_row("client downloads", *(size(price.costs.client_download_bytes) for price in (papers, two_trips)))
+    if seconds:
+        table.add_row("a client's cryptography", *(duration(taken.client) for taken in seconds.values()))
+        table.add_row("the server's cryptography", *(duration(taken.server) for taken in seconds.values()))
     for leaving, chance in papers.failed_rounds.items():
         table.add_row(
             f"rounds that fail, {leaving:.0%} lost a trip", f"{chance:.1%}", f"{two_trips.failed_rounds[leaving]:.1%}"
         )
     console.print(table)
+    if seconds:
+        console.print(
+            "Cryptography: on one core of this machine, with the expected losses. Carrying the messages comes on top: "
+            "on Flower every trip takes seconds (coterie bench flower).",
+            style="dim",
+        )
 
 
 def _settings(found: "Plan", protocols: "ProtocolPlan") -> str:

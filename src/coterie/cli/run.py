@@ -1,8 +1,6 @@
 """``coterie run``, ``coterie resume`` and ``coterie init``: train a model under secure aggregation."""
 
 import json
-import signal
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,9 +9,6 @@ import typer
 from coterie.cli.common import AsJson, print_json, train_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
-
     from coterie.runs.engine.run import TrainingRun
 
 CONFIG = Path("coterie.toml")
@@ -27,6 +22,9 @@ def run(
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as cohort.size=12; may be repeated."),
+    ] = None,
+    algorithm: Annotated[
+        str | None, typer.Option(help="How to learn, such as fedprox: short for --set training.algorithm=NAME.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run; by default a new one, named after it, in runs.")
@@ -46,7 +44,8 @@ def run(
     from coterie.runs.settings.toml import load_config
 
     folder = [f"data.folder={json.dumps(str(data_dir.absolute()))}"] if data_dir else []
-    wanted = load_config(config, [*(settings or []), *folder])
+    chosen = [f"training.algorithm={json.dumps(algorithm)}"] if algorithm else []
+    wanted = load_config(config, [*chosen, *(settings or []), *folder])
     console = Console(highlight=False, quiet=as_json)
     with console.status("Loading data and model ..."):
         if wanted.training.executor == "processes" and wanted.training.workers:
@@ -116,26 +115,11 @@ def init(
 
 
 def _play(training: "TrainingRun", as_json: bool) -> None:
-    with _stoppable(training):
+    from coterie.runs.engine.interrupts import stoppable
+
+    with stoppable(training):
         result = training.play()
     if as_json:
         print_json({"folder": str(result.folder), **result.summary.numbers()})
     if not result.summary.finished:
         raise typer.Exit(INTERRUPTED)
-
-
-@contextmanager
-def _stoppable(training: "TrainingRun") -> "Iterator[None]":
-    """Let the first Ctrl-C interrupt the run after the round in progress, and the second at once."""
-    before = signal.getsignal(signal.SIGINT)
-
-    def ask(_number: int, _frame: "FrameType | None") -> None:
-        signal.signal(signal.SIGINT, before)
-        training.stop()
-        typer.echo("Stopping after this round; Ctrl-C again stops at once (and loses nothing but the round).", err=True)
-
-    signal.signal(signal.SIGINT, ask)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -118,7 +118,7 @@ class NamedEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fi
 
 def stored_columns(columns: Columns) -> Columns:
     """Return the columns without those that are empty or zero."""
-    return {name: value for name, value in columns.items() if value}  # type: ignore[return-value]
+    return {name: value for name, value in columns.items() if value}  # type: ignore[return-value]  # a part of Columns, whose keys are all optional
 
 
 def encode(entry: StoredEntry) -> bytes:

@@ -23,7 +23,7 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -36,6 +36,8 @@ from coterie.errors import ConfigError, PeerProtocolError
 
 _SERVER = "server"
 _MOST_RECENT = 4
+LARGE_REPLY = 1 << 16
+"""Bytes of a reply from which on it is kept in a file of its own."""
 _TABLES = {
     "rosters": "(digest BLOB PRIMARY KEY, body BLOB NOT NULL)",
     "clients": "(name TEXT PRIMARY KEY, identity BLOB NOT NULL, roster BLOB)",
@@ -55,6 +57,20 @@ class Answer(NamedTuple):
     taking_part: bool
 
 
+class ReplyStore(Protocol):
+    """Where a client keeps a large reply beside its memory, under the digest of the message that it answers.
+
+    The masked vector may be as large as the model. In the database it would be written several times: with its row,
+    then with zeros when it is erased, and before that to the journal. It is no secret: the server receives it.
+    """
+
+    def write(self, message: bytes, reply: bytes) -> None:
+        """Store a reply in the place of the last one, on disk when this returns."""
+
+    def read(self, message: bytes) -> bytes | None:
+        """Return the stored reply to a message; None if there is none."""
+
+
 class MemoryFile(DatabaseFile):
     """The file of one client's memory on its own machine, or of the memories of all clients of a simulation.
 
@@ -64,11 +80,14 @@ class MemoryFile(DatabaseFile):
     def __init__(self, path: str | os.PathLike[str], *, durable: bool = True) -> None:
         super().__init__(path, _TABLES, "a client's memory", durable=durable)
 
-    def of(self, client: Client, retention: Retention | None = None) -> "ClientMemory":
+    def of(
+        self, client: Client, retention: Retention | None = None, replies: ReplyStore | None = None
+    ) -> "ClientMemory":
         """Return the memory of one client; it is empty the first time.
 
         ``retention`` says which run the client's sessions belong to and how long their states are kept. Without it,
-        entering a session erases the states of all earlier ones that belong to no run.
+        entering a session erases the states of all earlier ones that belong to no run. ``replies`` takes the large
+        replies of that run.
         """
         with self.reading() as connection:
             known = _known(connection, client.name)
@@ -80,7 +99,7 @@ class MemoryFile(DatabaseFile):
         identity, roster = known or (b"", None)
         if identity != client.identity:
             raise ConfigError(f"{self._path} has another identity key for {client.name} than the one given")
-        return ClientMemory(self, client, roster, retention)
+        return ClientMemory(self, client, roster, retention, replies)
 
     def trust(self, roster: Roster) -> None:
         """Let all clients of a roster trust it, as :meth:`ClientMemory.trust` does for one of them.
@@ -122,12 +141,18 @@ class ClientMemory:
     """The memory of one client. A :class:`PeerProtocolError` from it means that the client refuses."""
 
     def __init__(
-        self, file: MemoryFile, client: Client, roster: Roster | None, retention: Retention | None = None
+        self,
+        file: MemoryFile,
+        client: Client,
+        roster: Roster | None,
+        retention: Retention | None = None,
+        replies: ReplyStore | None = None,
     ) -> None:
         self._file = file
         self.client = client
         self._roster = roster
         self._retention = retention
+        self._replies = replies
 
     def __repr__(self) -> str:
         return f"<ClientMemory of {self.client.name!r}>"
@@ -345,9 +370,13 @@ class ClientMemory:
         """Record a contribution in one transaction, before it leaves the client.
 
         The session is entered, the prekey ``key`` is used and its secret erased, and ``fresh`` prekeys, the reply and
-        the state after it are stored.
+        the state after it are stored. A large reply goes to the store of replies first. If the client is killed before
+        the transaction, nothing refers to it.
         """
         kept = answered if self._file.durable else answered._replace(reply=None)
+        if self._replies and kept.reply is not None and len(kept.reply) > LARGE_REPLY:
+            self._replies.write(kept.message, kept.reply)
+            kept = kept._replace(reply=None)
         with self._file.writing() as connection:
             self._enter(connection, session, roster)
             prekey_tables.use(connection, self.client.name, key)
@@ -374,6 +403,12 @@ class ClientMemory:
         """Return the last answered message of a book; None if this client never contributed to it."""
         with self._file.reading() as connection:
             return prekey_tables.last_answer(connection, self.client.name, book)
+
+    def reply_to(self, answered: Answered) -> bytes | None:
+        """Return the reply to the last answered message of a book; None if it is not kept."""
+        if answered.reply is None and answered.state is not None and self._replies:  # the reply was large
+            return self._replies.read(answered.message)
+        return answered.reply
 
     def erase_states(self) -> None:
         """Erase the secrets of all sessions with prekeys. The answers stay recorded."""

@@ -175,4 +175,4 @@ _ERASE = "UPDATE contributions SET reply = NULL, state = NULL WHERE client = ? A
 def _erase_retained(connection: sqlite3.Connection, client: str, condition: str, value: str | float) -> None:
     retained = f"SELECT book FROM retention WHERE client = ? AND {condition}"  # noqa: S608 - a condition of this module
     connection.execute(f"{_ERASE} AND book IN ({retained})", (client, client, value))
-    connection.execute(f"DELETE FROM retention WHERE client = ? AND {condition}", (client, value))  # noqa: S608
+    connection.execute(f"DELETE FROM retention WHERE client = ? AND {condition}", (client, value))  # noqa: S608 - a condition of this module

@@ -100,7 +100,7 @@ class ConfinedNode:
         fix_configuration: Callable[[], None],
         spread: float | None = None,
     ) -> None:
-        """Take up the models in a node's folder.
+        """Open the models in a node's folder.
 
         Args:
             folder: the node's.
@@ -329,7 +329,7 @@ class _Judging:
 
 
 def start_secret(identity: Identity) -> bytes:
-    """Return the secret that a node's start follows from; whoever has the identity key has it too."""
+    """Return the secret that a node's start follows from; it can be computed from the identity key."""
     return derive(identity.secret(), bind("confined start secret"), _SECRET_BYTES)
 
 
@@ -368,7 +368,7 @@ def _read(file: CheckpointFile) -> OwnModel | None:
 
 
 def _check_models(models: Sequence[Arrays], confinement: Confinement) -> None:
-    """Refuse public models that nobody could move by, or that do not fit each other."""
+    """Refuse public models that no node can move by, or that do not fit each other."""
     for model in models:
         try:
             check_confinable(model, tuple(pattern for pattern, _ in STATISTICS))

@@ -47,6 +47,8 @@ class Introduction(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     """The digest of a roster that it must be shown, with all later ones; empty if it needs none beside the usual."""
     prekeys: bytes = b""
     """All its unused prekeys, if it was asked for them and knows which population it belongs to."""
+    weight_bits: int | None = None
+    """How many binary digits its weight has, if its operator announces it and the node trusts no roster yet."""
 
     @property
     def client(self) -> Client:
@@ -54,9 +56,11 @@ class Introduction(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         return Client(self.name, self.identity)
 
     def to_bytes(self) -> bytes:
-        """Encode the introduction. Servers of earlier versions do not know prekeys, and do not ask for them."""
+        """Encode the introduction; servers of earlier versions do not know the last two fields."""
         fields = msgspec.structs.astuple(self)
-        return msgspec.msgpack.encode(fields if self.prekeys else fields[:-1])
+        if self.weight_bits is None:
+            fields = fields[:-1] if self.prekeys else fields[:-2]
+        return msgspec.msgpack.encode(fields)
 
 
 def introduce(
@@ -76,7 +80,9 @@ def introduce(
     known = memory.roster.digest if memory.roster else b""
     pin = _pin(settings)
     missing = pin if pin and not memory.follows(pin) else b""
-    return Introduction(client.name, client.identity, proof, run_config, known, voucher, missing, prekeys)
+    announced = settings.weight if settings.announce_weight and not known else None
+    bits = None if announced is None else announced.bit_length()
+    return Introduction(client.name, client.identity, proof, run_config, known, voucher, missing, prekeys, bits)
 
 
 def read_introduction(data: bytes, *, run: int, node: int, authenticated: bytes) -> Introduction:
@@ -89,6 +95,8 @@ def read_introduction(data: bytes, *, run: int, node: int, authenticated: bytes)
         said = msgspec.msgpack.decode(data, type=Introduction)
         if not NAME.fullmatch(said.name):
             raise PeerProtocolError(sender, "says it has a name that is not allowed")
+        if said.weight_bits is not None and said.weight_bits < 0:
+            raise PeerProtocolError(sender, "announces a weight below 0")
         verify(said.identity, said.proof, _hello(said.client, run, node))
         if said.voucher is not None:
             if authenticated and read_public_keys(authenticated) != [said.voucher.public]:

@@ -2,8 +2,8 @@
 
 A circle is summed whole or not at all, so each node that leaves takes its circle with it. The rest must still be a sum
 that hides its members: ``minimum`` clients, and two more than may collude with a malicious server. Enough of them must
-be left to sign (a quorum) and to open secrets (the threshold). With few nodes, every colluder that a session withstands
-is paid for by departures that it does not.
+be left to sign (a quorum) and to open secrets (the threshold). With few nodes, a session that
+withstands more colluders withstands fewer departures.
 """
 
 from dataclasses import dataclass, replace

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -21,14 +22,16 @@ from numpy.typing import NDArray
 from coterie.cohorts.circles import random_circles
 from coterie.cohorts.roster import Client, Roster
 from coterie.deployment.credentials import Introduction, Voucher, read_introduction
-from coterie.deployment.engine import HELLO, Carrier, Trip, TripReply
+from coterie.deployment.engine import HELLO, TRAIN, Carrier, Trip, TripReply
 from coterie.deployment.logs import LOGGER, grouped
 from coterie.deployment.reasons import NOTHING, Asked
 from coterie.deployment.recipe import RosterRecipe
 from coterie.deployment.roster_folder import RosterFolder
+from coterie.deployment.settings import PrivateSettings
 from coterie.errors import ConfigError, PeerProtocolError
 from coterie.files import write_secret
 from coterie.reports.words import one_line
+from coterie.secagg.protocols import SessionProtocol
 
 _NO_PREKEYS = "gave no prekeys: it needs the same version of Coterie as the server"
 _LOOK = 0.5  # seconds between two looks at who is connected
@@ -37,33 +40,19 @@ _LOOK = 0.5  # seconds between two looks at who is connected
 class Enrolment:
     """The clients behind a carrier."""
 
-    def __init__(
-        self,
-        carrier: Carrier,
-        folder: Path,
-        *,
-        privacy: int,
-        patience: float,
-        recipe: RosterRecipe,
-        asked: Asked = NOTHING,
-        prekeys: bool = True,
-    ) -> None:
-        """Take up a population.
+    def __init__(self, carrier: Carrier, folder: Path, settings: PrivateSettings, asked: Asked = NOTHING) -> None:
+        """Open a population.
 
         Args:
             carrier: the connection to the nodes.
             folder: the server's, where the rosters are kept.
-            privacy: T, the size of circles, if there is no roster yet.
-            patience: seconds for nodes to connect and to say who they are.
-            recipe: how contributions are made, if there is no roster yet.
+            settings: a roster that is founded has their T and their recipe; one that exists must have the same.
             asked: the engine's words for where Coterie has to be in an app.
-            prekeys: whether nodes are asked for prekeys when they say who they are.
 
         """
-        self._prekeys = prekeys
+        self._carrier, self._folder, self._settings, self._asked = carrier, folder, settings, asked
+        self._patience = settings.deadline
         self._offers: dict[str, bytes] = {}
-        self._carrier, self._folder, self._privacy, self._patience = carrier, folder, privacy, patience
-        self._recipe, self._asked = recipe, asked
         self._rosters = RosterFolder(folder / "rosters")
         self._vouchers = VoucherFile(folder / "vouchers")
         self._known: dict[int, Introduction | None] = {}
@@ -76,12 +65,13 @@ class Enrolment:
         """The current roster."""
         if (roster := self._rosters.latest) is None:
             raise ConfigError("no node has been enrolled")
-        if roster.privacy != self._privacy:
+        if roster.privacy != self._settings.privacy:
             raise ConfigError(
-                f"the roster promises T = {roster.privacy}, and privacy = {self._privacy} is asked for: circles never "
-                "change, so either ask for what it promises, or found another population in a folder of its own"
+                f"the roster promises T = {roster.privacy}, and privacy = {self._settings.privacy} is asked for: "
+                "circles never change, so either ask for what it promises, or found another population in a folder of "
+                "its own"
             )
-        RosterRecipe.of(roster).check_kept(self._recipe)
+        self._settings.check_kept(RosterRecipe.of(roster))
         return roster
 
     @property
@@ -131,20 +121,14 @@ class Enrolment:
         """
         nodes = {self._node_of[client]: client for client in clients}
         rosters = tuple(roster.to_bytes() for roster in self._rosters.versions)
-        trip = Trip(
-            function,
-            HELLO,
-            dict.fromkeys(nodes, b""),
-            self._patience,
-            hello=True,
-            prekeys=True,
+        question = replace(
+            self._question(function, nodes, prekeys=True),
             renew=renew,
             rosters=dict.fromkeys(nodes, rosters),
             vouchers=self.vouchers,
-            asked=self._asked,
         )
         keys, reasons = self._carrier.authentication_keys(), dict[str, str]()
-        for reply in self._carrier.send(trip):
+        for reply in self._carrier.send(question):
             client, reason = nodes[reply.node], reply.reason
             if not reason:
                 try:
@@ -188,16 +172,8 @@ class Enrolment:
         keys = self._carrier.authentication_keys()
         silent: dict[str, str] = {}
         altered: dict[str, str] = {}
-        trip = Trip(
-            function,
-            HELLO,
-            dict.fromkeys(new, b""),
-            self._patience,
-            hello=True,
-            prekeys=self._prekeys,
-            asked=self._asked,
-        )
-        for reply in self._carrier.send(trip):
+        prekeys = self._settings.protocol != SessionProtocol.PAPERS
+        for reply in self._carrier.send(self._question(function, new, prekeys=prekeys)):
             self._known[reply.node] = None
             name = f"node {reply.node}"
             if reply.reason:
@@ -218,6 +194,18 @@ class Enrolment:
             LOGGER.warning("%s", line)
         self.unknown |= silent
 
+    def _question(self, function: str, nodes: Collection[int], *, prekeys: bool) -> Trip:
+        """Return the question to these nodes who they are."""
+        return Trip(
+            function,
+            HELLO,
+            dict.fromkeys(nodes, b""),
+            self._patience,
+            hello=True,
+            prekeys=prekeys,
+            asked=self._asked,
+        )
+
     def _read(self, reply: TripReply, keys: Mapping[int, bytes]) -> Introduction:
         key = keys.get(reply.node, b"")
         return read_introduction(reply.payload, run=self._carrier.run, node=reply.node, authenticated=key)
@@ -237,17 +225,29 @@ class Enrolment:
             self._vouchers.add(said.name, said.voucher)
 
     def _found(self) -> None:
-        clients = self._clients()
-        if len(clients) < max(2, self._privacy):
+        clients, privacy = self._clients(), self._settings.privacy
+        if len(clients) < max(2, privacy):
             raise ConfigError(
                 f"{len(clients)} nodes are there after {self._patience:g} s; a roster is founded with at least "
-                f"{max(2, self._privacy)}, for circles of T = {self._privacy}"
+                f"{max(2, privacy)}, for circles of T = {privacy}"
                 + "".join(f"; {line}" for line in grouped(self.unknown))
             )
-        # Nobody may foresee the circles, so the seed is secret; the circles themselves are public.
-        circles = random_circles(len(clients), self._privacy, np.random.default_rng(secrets.randbits(128)))
-        self._rosters.add(Roster.found(clients, circles, self._privacy, self._recipe.to_bytes()))
+        # The circles must not be predictable, so their seed is secret; the circles themselves are public.
+        circles = random_circles(len(clients), privacy, np.random.default_rng(secrets.randbits(128)))
+        self._rosters.add(Roster.found(clients, circles, privacy, self._recipe().to_bytes()))
         self._log_roster("founded")
+
+    def _recipe(self) -> RosterRecipe:
+        """Return how contributions to the new roster are made, and log where its largest weight comes from."""
+        announced = {said.name: said.weight_bits for said in self._known.values() if said is not None}
+        recipe = self._settings.recipe_for(list(announced.values()))
+        if self._settings.most_examples is None:
+            silent = sorted(name for name, bits in announced.items() if bits is None)
+            reason = "from the weights that nodes announce"
+            if silent:
+                reason = f"{len(silent)} of {len(announced)} nodes announce no weight (coterie-announce-weight)"
+            LOGGER.info("most_examples is %s: %s", f"{recipe.most_weight:,}", reason)
+        return recipe
 
     def _enrol(self) -> None:
         roster = self.roster
@@ -267,6 +267,21 @@ class Enrolment:
         LOGGER.info("roster version %s, %s: digest %s", roster.version, what, roster.digest.hex())
         for line in roster.lines():
             LOGGER.info("  %s", line)
+
+
+def enrol(carrier: Carrier, folder: Path, settings: PrivateSettings, asked: Asked, wanted: int) -> Enrolment:
+    """Wait until so many nodes are connected, enrol them for training, and log the roster."""
+    enrolment = Enrolment(carrier, folder, settings, asked)
+    enrolment.gather(TRAIN, wanted)
+    roster = enrolment.roster
+    LOGGER.info(
+        "T = %s, %s circles of %s clients in use, %s mode",
+        roster.privacy,
+        len(roster.active),
+        sum(len(circle) for circle in roster.active),
+        settings.mode,
+    )
+    return enrolment
 
 
 class VoucherFile:

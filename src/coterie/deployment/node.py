@@ -58,6 +58,8 @@ class NodeSettings:
     """A file with the public keys of all that may be on the roster; empty leaves that to the server."""
     weight: int | None = None
     """What this node counts for in every sum; None takes what the app's function reports first."""
+    announce_weight: bool = False
+    """Whether the server learns the power of two above this weight before the roster is founded."""
     spread: float | None = None
     """This node's own lambda in confined descent; None takes the roster's."""
     allow: frozenset[str] = frozenset()
@@ -83,7 +85,7 @@ class NodeSettings:
         folder = own_folder(str(given["folder"])) if "folder" in given else node_home(name)
         if os.path.lexists(file := folder / SETTINGS):  # a link that leads nowhere is not ignored
             given = {**_file(file), **given}
-        known = [*_FLOOR, "weight", "spread", *_STRINGS]
+        known = [*_FLOOR, "weight", "announce-weight", "spread", *_STRINGS]
         if unknown := sorted(given.keys() - set(known)):
             raise ConfigError(f"{PREFIX}{unknown[0]}: no such setting; there are {', '.join(known)}")
         allow = frozenset(str(given.get("allow", "")).replace(",", " ").split())
@@ -97,6 +99,7 @@ class NodeSettings:
             auth_key=str(given.get("auth-key", "")),
             members=str(given.get("members", "")),
             weight=_weight(given.get("weight")),
+            announce_weight=_announces(given),
             spread=_spread(given.get("spread")),
             allow=allow,
         )
@@ -174,6 +177,15 @@ def _weight(value: object) -> int | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
         raise ConfigError(f"{PREFIX}weight: a whole number of at least 0, not {value!r}")
     return value
+
+
+def _announces(given: Mapping[str, object]) -> bool:
+    announces = given.get("announce-weight", False)
+    if not isinstance(announces, bool):
+        raise ConfigError(f"{PREFIX}announce-weight: true or false, not {announces!r}")
+    if announces and given.get("weight") is None:
+        raise ConfigError(f"{PREFIX}announce-weight needs {PREFIX}weight: the app reports a number only when it trains")
+    return announces
 
 
 def _floor(given: Mapping[str, object]) -> Floor:

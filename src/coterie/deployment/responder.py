@@ -2,7 +2,8 @@
 
 An engine may deliver a request twice, or start a new process for each. So the answer and the state after it are on disk
 before the answer leaves, and the same request gets the same bytes again. By the papers' protocol they are in the file
-of the run's session. In two trips the node's memory has them, in one transaction with the mark that the prekey is used.
+of the run's session. In two trips the node's memory has them, in one transaction with the mark that the prekey is used;
+a large reply is in the file of the run's session before that transaction.
 A session is entered only under a roster that the operator's settings accept.
 """
 
@@ -27,7 +28,7 @@ from coterie.deployment.logs import LOGGER, quoted
 from coterie.deployment.node import Node, NodeSettings
 from coterie.deployment.reasons import Reason
 from coterie.deployment.recipe import RosterRecipe
-from coterie.deployment.sessions import Parked, useful_until
+from coterie.deployment.sessions import Parked, SessionReplies, useful_until
 from coterie.errors import ConfigError, LocalProtocolError, PeerProtocolError, regarding
 from coterie.reports.words import one_line
 from coterie.rounds.member import Contribute, Member
@@ -45,7 +46,7 @@ class Responder:
     """Answers for a node."""
 
     def __init__(self, node: Node, entropy: NodeEntropy | None = None, rounding: MaskRounding | None = None) -> None:
-        """Take up a node; the two sources of randomness are arguments so that transcripts can be repeated."""
+        """Answer for this node; the two sources of randomness are arguments so that transcripts can be repeated."""
         self._node = node
         self._entropy = entropy
         self._rounding = rounding or np.random.default_rng
@@ -97,16 +98,17 @@ class Responder:
         node = self._node
         until = useful_until(request.created_at, request.ttl)
         with node.session(request.task.run) as place, node.memory() as file:
-            parked = place.read()
+            payload = request.payload()
+            two_trips = is_book(payload) or is_book_message(payload)
+            parked = None if two_trips else place.read()  # in two trips the file may be large, and is rarely needed
             if parked is not None and parked.request == request.identifier:
                 return parked.reply
-            payload = request.payload()
             if request.notice:
                 LOGGER.warning("%s: the server says: %s", node.settings.name, quoted(request.notice))
-            memory = file.of(node.client, Retention(f"{request.task.run:x}", until))
+            replies = SessionReplies(place, until)
+            memory = file.of(node.client, Retention(f"{request.task.run:x}", until), replies)
             memory.erase_expired(time.time())
-            two_trips = is_book(payload) or is_book_message(payload)
-            state = parked.state if parked is not None and not two_trips and not is_invitation(payload) else b""
+            state = parked.state if parked is not None and not is_invitation(payload) else b""
             if not state and not is_book_message(payload):  # the member would enter a session
                 with regarding(Reason.ROSTER):
                     trust_rosters(node.settings, memory, request.rosters, request.vouchers)
@@ -123,8 +125,9 @@ class Responder:
                 reply = member.answer(payload)
             if not two_trips:
                 place.write(Parked(request.identifier, reply, member.park() if member.waiting else b""), until)
-            elif parked is not None:
-                place.remove()  # a state of the papers' protocol, whose session the server has given up
+            elif not replies.used:
+                # A contribution that arrived, or a state of the papers' protocol whose session the server has given up.
+                place.remove()
             return reply
 
     def _offer(self, memory: ClientMemory, hello: Hello) -> bytes:

@@ -1,7 +1,7 @@
 """Sessions on disk: a node's state between two messages, in one file for each run.
 
 Such a file may hold secrets, so it is deleted when its time is over. Its modification time says when that is. It is set
-before the file is in place. Whoever writes or deletes a run's file holds that run's lock. Runs do not wait for
+before the file is in place. A process that writes or deletes a run's file holds that run's lock. Runs do not wait for
 each other: a run that is being answered is left alone.
 """
 
@@ -26,7 +26,7 @@ class Parked(msgspec.Struct, frozen=True, array_like=True):
     """A node's state in a session between two messages."""
 
     request: bytes
-    """The digest of what was answered last."""
+    """The digest of what was answered last: of a request by the papers' protocol, of its payload in two trips."""
     reply: bytes
     state: bytes = b""
     """The member's state, with its secrets; empty once the session is over."""
@@ -51,12 +51,34 @@ class SessionFile:
             raise ConfigError(f"{self._path} is damaged; delete it, and this node sits out one session") from None
 
     def write(self, parked: Parked, until: float) -> None:
-        """Replace the file, on disk when this returns; after ``until`` nobody needs its secrets."""
+        """Replace the file, on disk when this returns; after ``until`` its secrets are no longer needed."""
         write_secret(self._path, msgspec.msgpack.encode(parked), until=until)
 
     def remove(self) -> None:
         """Delete the file with its secrets."""
         self._path.unlink(missing_ok=True)
+
+
+class SessionReplies:
+    """The last large reply of a run's sessions in two trips, in the run's file until ``until``."""
+
+    def __init__(self, place: SessionFile, until: float) -> None:
+        self._place, self._until = place, until
+        self.used = False
+        """Whether the file has the reply to the message that is being answered."""
+
+    def write(self, message: bytes, reply: bytes) -> None:
+        """Replace the file."""
+        self._place.write(Parked(message, reply), self._until)
+        self.used = True
+
+    def read(self, message: bytes) -> bytes | None:
+        """Return the reply to a message if it is the last one."""
+        parked = self._place.read()
+        if parked is None or parked.request != message:
+            return None
+        self.used = True
+        return parked.reply
 
 
 @contextlib.contextmanager

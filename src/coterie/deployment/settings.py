@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, TypeVar
 
@@ -17,6 +17,8 @@ from coterie.settings import Option, Settings
 
 T = TypeVar("T")
 
+MOST_EXAMPLES = 10_000
+"""The largest weight of a roster, if it is not set and not all nodes announce theirs."""
 LONGEST = 24 * 3600.0
 """The most seconds that a step may take, and that a node may take to come back."""
 
@@ -101,8 +103,14 @@ class PrivateSettings(Settings):
     weight: str = "num-examples"
     """The metric that replies are weighted by: ``weighted_by_key`` of the strategy."""
     most_examples: Annotated[
-        int, Option("The most examples that a client counts for; fewer keep more precision.", least=1)
-    ] = 10_000
+        int | None,
+        Option(
+            "The most examples that a client counts for; fewer keep more precision. It is fixed when the roster is "
+            "founded.",
+            least=1,
+            default="`10000`, or by the weights that all nodes announce",
+        ),
+    ] = None
     precision: Annotated[int, Option("Bits of an entry, at full weight.", least=2)] = 24
     varying: Annotated[
         tuple[str, ...],
@@ -125,9 +133,10 @@ class PrivateSettings(Settings):
         least = max(self.privacy, self.minimum)
         if self.cohort is not None and self.cohort < least:
             raise ConfigError(f"cohort must be a whole number of at least {least}, not {self.cohort!r}")
-        if self.most_examples.bit_length() >= self.precision:
-            most = (1 << (self.precision - 1)) - 1
-            raise ConfigError(f"most_examples must be at most {most} with a precision of {self.precision} bits")
+        if self._most_examples > self.largest_scale:
+            raise ConfigError(
+                f"most_examples must be at most {self.largest_scale} with a precision of {self.precision} bits"
+            )
         if self.deadline <= 0:
             raise ConfigError(f"deadline must be a number of seconds above 0, not {self.deadline!r}")
         if self.protocol not in PROTOCOLS:
@@ -146,7 +155,7 @@ class PrivateSettings(Settings):
         """How contributions are made, which a roster fixes for good."""
         recipe = RosterRecipe(
             weight=self.weight,
-            most_weight=self.most_examples,
+            most_weight=self._most_examples,
             precision=self.precision,
             clip=self.clip,
             clips=self.clips + STATISTICS,
@@ -157,6 +166,35 @@ class PrivateSettings(Settings):
         if self.confined is None:
             return recipe
         return ConfinedRecipe(**structs.asdict(recipe), confinement=self.confined)
+
+    @property
+    def largest_scale(self) -> int:
+        """The largest weight that the precision allows."""
+        return (1 << (self.precision - 1)) - 1
+
+    def recipe_for(self, announced: Collection[int | None]) -> RosterRecipe:
+        """Return the recipe of a new roster whose nodes announce weights of so many binary digits.
+
+        The largest weight of a recipe is its scale: a node with 1/8 of it has 3 bits less, and larger weights count as
+        it. So the scale is the largest weight of so many digits, if all nodes announce theirs.
+        """
+        if self.most_examples is not None:
+            return self.recipe
+        known = [min(bits, self.precision - 1) for bits in announced if bits is not None]
+        largest = max(1, (1 << max(known, default=0)) - 1)
+        all_known = bool(known) and len(known) == len(announced)
+        return structs.replace(self.recipe, most_weight=largest if all_known else max(largest, self._most_examples))
+
+    def check_kept(self, founded: RosterRecipe) -> None:
+        """Refuse these settings if a roster was founded with others; a scale that is not set is the roster's."""
+        asked = self.recipe
+        if self.most_examples is None:
+            asked = structs.replace(asked, most_weight=founded.most_weight)
+        founded.check_kept(asked)
+
+    @property
+    def _most_examples(self) -> int:
+        return MOST_EXAMPLES if self.most_examples is None else self.most_examples
 
 
 def read_settings(given: Mapping[str, Any], weight: str) -> PrivateSettings:

@@ -109,14 +109,14 @@ class ExplorerServer(ThreadingHTTPServer):
             return
         super().process_request(request, client_address)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as in the base class
         """Handle a connection."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._connections.release()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as in the base class
         """Print a traceback, but for connections that the other side ended or that took too long."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
@@ -146,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer a request without a body."""
         self._respond()
 
-    do_HEAD = do_POST = do_GET  # noqa: N815
+    do_HEAD = do_POST = do_GET  # noqa: N815 - the names that the base class calls
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - as in the base class
         """Write no log: a page asks many times, and nothing of it is worth keeping."""

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from coterie.errors import ConfigError
 from coterie.planning.session import Plan
 from coterie.planning.two_trips import ProtocolPlan
 from coterie.secagg.protocols import SessionProtocol
@@ -23,7 +24,7 @@ class OperationSeconds:
     sealing: float
     """One envelope, sealed or opened."""
     sharing: float
-    """One secret, divided among its holders."""
+    """One secret, divided among its holders, together with others."""
     opening: float
     """One secret, recovered from a threshold of shares."""
 
@@ -39,16 +40,21 @@ class SessionSeconds:
     server: float
 
 
-def session_seconds(plan: Plan, protocols: ProtocolPlan, operation: OperationSeconds) -> SessionSeconds:
-    """Count the operations of a session under the protocol that it takes, with its expected losses.
+def session_seconds(
+    plan: Plan, protocols: ProtocolPlan, operation: OperationSeconds, protocol: SessionProtocol | None = None
+) -> SessionSeconds:
+    """Count the operations of a session with its expected losses, by default under the protocol that it takes.
 
     A client that is lost takes its circle out of the sum, so that masks of the whole circle are left to remove.
     """
+    protocol = protocol or protocols.protocol
     clients, neighbours = plan.clients, math.ceil(plan.guarantee.degree)
     missing = clients * (1 - (1 - plan.lost) ** plan.privacy)
     summed = clients - missing
     masks_left = missing * neighbours * summed / clients
-    if protocols.protocol is SessionProtocol.TWO_TRIPS and protocols.two_trips:
+    if protocol is SessionProtocol.TWO_TRIPS:
+        if protocols.two_trips is None:
+            raise ConfigError("two trips need the complete graph")
         costs, circles = protocols.two_trips.costs, max(1, clients // protocols.circle)
         secrets, signatures, agreements = circles, 2 * clients, 0.0
         opened = summed * (1 + missing / protocols.circle)

@@ -145,9 +145,8 @@ class PlanSettings(Settings):
     calibrate: Annotated[
         bool,
         Option(
-            "Measure this machine for a second or two, and print the seconds of a round.",
+            "Measure this machine for a second or two, and print the seconds of a session or round.",
             name="--calibrate/--no-calibrate",
-            panel=DEPLOYMENT,
         ),
     ] = True
     seed: Annotated[int, Option("Draws random circles and the simulated rounds.", least=0, panel=ROUNDS)] = 0

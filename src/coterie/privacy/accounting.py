@@ -145,7 +145,7 @@ def _check_delta(delta: float) -> None:
         raise ConfigError(f"delta must be between 0 and 1, not {delta}")
 
 
-def _compose(bounds: Iterable[tuple[Concentrated, int]], *, integer_orders: bool) -> Any:  # noqa: ANN401
+def _compose(bounds: Iterable[tuple[Concentrated, int]], *, integer_orders: bool) -> Any:  # noqa: ANN401 - an accountant of dp_accounting, which has no types
     import dp_accounting  # slow to load, and only needed here
 
     orders = INTEGER_ORDERS if integer_orders else FRACTIONAL_ORDERS + INTEGER_ORDERS

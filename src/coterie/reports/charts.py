@@ -10,7 +10,7 @@ Colours are names, ``"@accent"`` for the style sheet's ``--accent``.
 
 import base64
 import html
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -18,6 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 _FEW = 12
+_LABEL = 24  # characters of a label at the end of a line
+_LETTER, _LINE, _SIDES = 7.2, 16.0, (16, 48)  # pixels: of a letter, between two labels, above and below the plot
+SERIES = ("#3b82f6", "#d9650f", "#16916a", "#c2557f", "#8b6fd6", "#a67c00", "#1f93a6", "#7d8590")
+"""The colours of several things of one kind; each can be seen on white and on black."""
 Trace: TypeAlias = dict[str, Any]
 """One line, one set of bars or one map of a figure, in plotly's schema."""
 
@@ -72,3 +76,55 @@ def reference_line(y: float) -> dict[str, Any]:
     """Return a dashed line across the figure, as an entry of the layout's ``shapes``."""
     line = {"color": "@muted", "width": 1, "dash": "dash"}
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line}
+
+
+def draw_labelled(lines: Iterable[Trace], span: tuple[float, float], height: int) -> dict[str, Any]:
+    """Return entries of a layout that write the name of each line at its end, in its colour, so that none overlap.
+
+    ``span`` is the range of the vertical axis, which is fixed by this.
+    """
+    drawn = [line for line in lines if line["x"]]
+    names = [shorten(html.unescape(line["name"]), _LABEL) for line in drawn]
+    low, high = span
+    pixels = (height - sum(_SIDES)) / (high - low)
+    wanted = [(line["y"][-1] - low) * pixels for line in drawn]
+    annotations = [
+        {
+            "x": line["x"][-1],
+            "y": line["y"][-1],
+            "text": text(name),
+            "font": {"color": line["line"]["color"]},
+            "xanchor": "left",
+            "xshift": 6,
+            "yshift": round(place - before),
+            "showarrow": False,
+        }
+        for line, name, before, place in zip(drawn, names, wanted, spread(wanted, _LINE), strict=True)
+    ]
+    right = 16 + round(_LETTER * max(map(len, names), default=0))
+    margin = {"l": 56, "r": right, "t": _SIDES[0], "b": _SIDES[1]}
+    return {"annotations": annotations, "margin": margin, "yaxis": {"range": [low, high]}}
+
+
+def spread(places: Sequence[float], gap: float) -> list[float]:
+    """Move places apart until each two have at least this gap; their order stays, and so does their mean."""
+    order = sorted(range(len(places)), key=places.__getitem__)
+    # Groups of places that touch: how many, and where the middle of the group is.
+    groups: list[tuple[int, float]] = []
+    for at in order:
+        groups.append((1, places[at]))
+        while len(groups) > 1:
+            (below, low), (above, high) = groups[-2:]
+            if high - low >= gap * (below + above) / 2:
+                break
+            groups[-2:] = [(below + above, (below * low + above * high) / (below + above))]
+    spaced = [middle + (place - (size - 1) / 2) * gap for size, middle in groups for place in range(size)]
+    return [place for _, place in sorted(zip(order, spaced, strict=True))]
+
+
+def shorten(name: str, limit: int) -> str:
+    """Return a name that fits: the middle of a long one is left out, since ends of names often differ."""
+    if len(name) <= limit:
+        return name
+    kept = limit - 1
+    return f"{name[: kept - kept // 2]}…{name[-(kept // 2) :]}"

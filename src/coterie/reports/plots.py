@@ -48,7 +48,7 @@ _MARKS = 7  # the most along an axis of counts
 def require_matplotlib() -> None:
     """Raise an error before any work is done if pictures cannot be drawn."""
     try:
-        import matplotlib  # noqa: F401
+        import matplotlib  # noqa: F401 - only whether it is installed
     except ImportError:
         raise ConfigError(f"pictures need matplotlib; get it with: {install_command('report')}") from None
 
@@ -173,8 +173,8 @@ def date_axis(axes: Axes) -> None:
     """Scale these axes to a week of hours, mark every other day, and write large values in full."""
     from matplotlib.dates import ConciseDateFormatter, DayLocator
 
-    days = DayLocator(interval=2)  # type: ignore[no-untyped-call]
+    days = DayLocator(interval=2)  # type: ignore[no-untyped-call]  # matplotlib has no type here
     axes.xaxis.set_major_locator(days)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(days))  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(days))  # type: ignore[no-untyped-call]  # matplotlib has no type here
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.margins(x=0)

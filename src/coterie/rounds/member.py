@@ -279,9 +279,10 @@ class Member:
         return reply
 
     def _repeat(self, before: Answered, seen: bytes) -> bytes:
-        if before.message != seen or before.reply is None:
+        reply = self._prekeys.reply_to(before) if before.message == seen else None
+        if reply is None:
             raise PeerProtocolError(SERVER, f"invited {self.name} again to a session that it contributed to before")
-        return before.reply
+        return reply
 
 
 def _read_prekeys(bodies: Sequence[bytes]) -> tuple[Prekey, ...]:

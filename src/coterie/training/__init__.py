@@ -31,6 +31,7 @@ from coterie.training.data.partitions import (
     time_blocks,
 )
 from coterie.training.data.user_data import from_clients, from_huggingface, from_torch
+from coterie.training.metrics import Metric
 
 __all__ = [
     "DATASETS",
@@ -39,6 +40,7 @@ __all__ = [
     "Availability",
     "Dataset",
     "Diurnal",
+    "Metric",
     "Steady",
     "by_person",
     "dirichlet",

@@ -1,6 +1,6 @@
 """Evaluation of a model on examples that were not used for training."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from coterie.arithmetic import FloatArray
 from coterie.cohorts.circles import Indices
 from coterie.errors import InputError
 from coterie.training.local import Data, Problem, one_thread
-from coterie.training.metrics import METRICS
+from coterie.training.metrics import Compute, compute_metric
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Score:
     error: float | None = None
     """Mean absolute error in the unit of the targets; None if the unit is unknown."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """The metrics that were asked for, by name (:data:`~coterie.training.metrics.METRICS`)."""
+    """The metrics that were asked for, by name."""
 
 
 def evaluate(
@@ -35,7 +35,7 @@ def evaluate(
     batch_size: int = 500,
     *,
     scale: npt.NDArray[np.float64] | None = None,
-    metrics: Collection[str] = (),
+    metrics: Mapping[str, Compute] | None = None,
 ) -> Score:
     """Score the problem's model in this state on ``data``, also by these metrics. All examples have the same weight.
 
@@ -61,7 +61,7 @@ def evaluate(
         correct / count if labelled else None,
         count,
         None if scale is None else error / count,
-        {name: METRICS[name].compute(*everything) for name in metrics},
+        {name: compute_metric(name, compute, *everything) for name, compute in (metrics or {}).items()},
     )
 
 

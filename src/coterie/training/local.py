@@ -27,8 +27,15 @@ from coterie.training.streams import stream, torch_seed
 
 Batch: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 Loss: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""Maps outputs and targets to **one number for each example**: a torch loss with ``reduction="none"``."""
+"""Maps outputs and targets to one number for each example: a torch loss with ``reduction="none"``.
 
+Shape (N, 1) counts as N numbers. A single number (``reduction="mean"``) stands for the mean over the batch.
+"""
+
+ADDED = {"added": True}
+"""Metadata of a field that works of earlier versions do not have: with its default, a work is named as before."""
+PRIVATE = {"private": True}
+"""Metadata of a field that only the client knows, not the server."""
 _LARGEST = float(np.finfo(np.float32).max)  # the largest factor of a step that torch accepts
 
 
@@ -97,12 +104,26 @@ class Problem:
         flatten.write(module, state)
         return module
 
-    def losses(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return the loss of each example."""
-        losses = self.loss(outputs, targets)
-        if losses.shape != targets.shape[:1]:
-            expected = f"{len(targets)} numbers, one for each example"
-            raise InputError(f"the loss must return {expected} (reduction='none'), not shape {tuple(losses.shape)}")
+    def losses(self, outputs: torch.Tensor, targets: torch.Tensor, *, each: bool = False) -> torch.Tensor:
+        """Return the loss of each example; with ``each``, a loss that returns only the mean is refused.
+
+        Otherwise the mean stands for the loss of every example of the batch.
+        """
+        losses, count = self.loss(outputs, targets), len(targets)
+        if losses.dim() == 0 and each:
+            raise ConfigError(
+                "a loss that returns one number for a batch cannot be vectorised, so training.executor must be "
+                "processes; or let the loss return one number for each example (reduction='none')"
+            )
+        if losses.dim() == 0:
+            return losses.expand(count)
+        if losses.dim() > 1 and losses.shape[0] == losses.numel() == count:
+            return losses.reshape(count)
+        if losses.shape != (count,):
+            raise InputError(
+                f"the loss must return {count} numbers, one for each example (reduction='none'), or their mean, not "
+                f"shape {tuple(losses.shape)}; if an example has several, take their mean: losses.flatten(1).mean(1)"
+            )
         return losses
 
 
@@ -175,7 +196,8 @@ class LocalSGD:
 
     Each step takes the next ``batch_size`` examples (the last step of an epoch takes what is left). With the gradient g
     of their mean loss it sets g ← g + weight_decay·w, v ← momentum·v + g, w ← w - learning_rate·v, starting from v = 0.
-    With ``shuffle``, every epoch uses a new order of the examples.
+    With ``shuffle``, every epoch uses a new order of the examples. With ``drop_last``, an epoch leaves out a last batch
+    that is not full, unless it is the only one.
     """
 
     learning_rate: float
@@ -184,6 +206,7 @@ class LocalSGD:
     momentum: float = 0.0
     weight_decay: float = 0.0
     shuffle: bool = True
+    drop_last: bool = field(default=False, metadata=ADDED)
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch_size < 1:
@@ -195,7 +218,12 @@ class LocalSGD:
 
     def steps(self, samples: int) -> int:
         """Return the number of steps of a client with ``samples`` examples."""
-        return self.epochs * -(-samples // self.batch_size)
+        return self.epochs * -(-self.used(samples) // self.batch_size)
+
+    def used(self, samples: int) -> int:
+        """Return how many of a client's ``samples`` examples an epoch trains on."""
+        full = samples - samples % self.batch_size
+        return full if self.drop_last and full else samples
 
     def batches(self, task: LocalTask) -> Iterator[Indices]:
         """Yield the examples of each step. The order depends on seed, round and client only."""
@@ -204,6 +232,7 @@ class LocalSGD:
         rng = task.stream("data order")
         for _ in range(self.epochs):
             order = rng.permutation(task.indices) if self.shuffle else task.indices
+            order = order[: self.used(order.size)]
             for start in range(0, order.size, self.batch_size):
                 yield order[start : start + self.batch_size]
 
@@ -256,17 +285,40 @@ class ProximalSGD:
 
     sgd: LocalSGD
     penalty: float
-    centre: ModelArrays = field(repr=False)
+    centre: ModelArrays | None = field(default=None, repr=False)
+    """None is the model that the task starts from."""
 
     def __call__(self, problem: Problem, task: LocalTask, stop: Stop = lambda: False) -> LocalResult:
         """Train a copy of the model. The proximal term covers parameters only, not statistics."""
-        centre = [torch.from_numpy(array) for array in self.centre[: len(flatten.parameters(problem.model))]]
+        around = task.state if self.centre is None else self.centre
+        centre = [torch.from_numpy(array) for array in around[: len(flatten.parameters(problem.model))]]
 
         def pull(weights: Sequence[torch.Tensor], gradients: Gradients) -> Gradients:
             with torch.no_grad():
                 return [g + self.penalty * (w - c) for w, g, c in zip(weights, gradients, centre, strict=True)]
 
         return self.sgd(problem, task, stop, pull)
+
+
+@dataclass(frozen=True, eq=False)
+class ControlledSGD:
+    """Local SGD along the gradient plus ``common`` - ``own``: the steps of SCAFFOLD."""
+
+    sgd: LocalSGD
+    common: ModelArrays = field(repr=False)
+    """The server's control variate, for the parameters only."""
+    own: ModelArrays = field(repr=False, metadata=PRIVATE)
+    """The client's."""
+
+    def __call__(self, problem: Problem, task: LocalTask, stop: Stop = lambda: False) -> LocalResult:
+        """Train a copy of the model."""
+        shifts = [torch.from_numpy(array) for array in flatten.difference(self.common, self.own)]
+
+        def correct(_weights: Sequence[torch.Tensor], gradients: Gradients) -> Gradients:
+            with torch.no_grad():
+                return [gradient + shift for gradient, shift in zip(gradients, shifts, strict=True)]
+
+        return self.sgd(problem, task, stop, correct)
 
 
 @contextmanager

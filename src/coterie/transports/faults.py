@@ -136,7 +136,7 @@ def dropouts(rate: float, seed: int = 0, steps: Sequence[Step] | None = None) ->
 def packet_drops(victims: Sequence[str], probability: float = 1.0) -> Fault:
     """Return the fault of a network adversary that drops all packets of its victims, in each round with a probability.
 
-    This is the fairness threat of CGD. The adversary sees no content; it chooses whose data are not learnt from, and
-    who does not receive the sums.
+    This is the fairness threat of CGD. The adversary sees no content. It chooses whose data are left out of training,
+    and who does not receive the sums.
     """
     return Fault(FaultKind.CUT, Step.ADVERTISE, tuple(victims), probability)

@@ -85,7 +85,8 @@ class AnswerCount(Watch):
 class StepReport:
     """The cost of one step: processor time and upload of each client, the server's time, and the bytes it sent.
 
-    The server's processor time is that of the process while the server works. With one worker, nobody else works then.
+    The server's processor time is that of the process while the server works. With one worker, no client works at the
+    same time.
     """
 
     client_seconds: list[float] = field(default_factory=list)

@@ -2,16 +2,20 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from coterie.bench import audit
+from coterie.bench import ledger as ledger_bench
 from coterie.bench.audit import (
     CIRCLE,
     TARGETS,
     AuditCase,
+    AuditCost,
     LogKind,
     generate,
     growth_cases,
@@ -69,20 +73,40 @@ def test_the_cost_of_an_audit_comes_with_what_it_found(log_format: str) -> None:
     assert cost.peak_rss_bytes > 10_000_000
 
 
-@pytest.mark.parametrize("as_json", [False, True])
-def test_the_command_for_audits(as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from coterie.bench import audit
+def test_80_columns_are_enough_for_every_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(case: AuditCase, *_: object) -> AuditCost:
+        return AuditCost(case, 10**8, 11.2, 1.34, 13.4, 504_000_000, 10, 1_000)
 
-    def here(work: object, *args: object) -> object:
-        assert callable(work)
+    monkeypatch.setattr(audit, "measure_case", measure)
+    result = CliRunner().invoke(app, ["bench", "audit"], env={"COLUMNS": "80"})
+    assert result.exit_code == 0, result.output
+    assert max(map(len, result.output.splitlines())) <= 80
+    assert "…" not in result.output
+    for cell in ("1,000,000 x 2,000 x 1,000", "whole circles", "1,000", "12.5 s", "1.12x", "504 MB", "13.4 s", "40.00"):
+        assert f" {cell} " in f"{result.output} ".replace("\n", " ")
+    targets = " ".join(result.output.split())
+    assert "memory of 1,000,000 x 2,000 x 1,000, in GB │ 0.50 │ 3.00 │ 0.17x" in targets
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure in this process: other processes take most of the time at these sizes."""
+
+    def here(work: Callable[..., object], *args: object) -> object:
         return work(*args)
 
-    monkeypatch.setattr(audit, "run_alone", here)  # processes take most of the time at these sizes
+    for module in (audit, ledger_bench):
+        monkeypatch.setattr(module, "run_alone", here)
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_command_for_audits(as_json: bool) -> None:
     result = CliRunner().invoke(app, ["bench", "audit", "--quick", *(["--json"] if as_json else [])])
     assert result.exit_code == 0, result.output
     if not as_json:
         assert "How it grows" in result.output
-        assert "x reading" in result.output
+        assert "/ reading" in result.output
         return
     found = json.loads(result.stdout)
     assert [row["case"]["kind"] for row in found["targets"]] == ["random"] * 2 + ["whole circles"] * 2
@@ -110,6 +134,7 @@ def test_a_cohort_that_does_not_fit_is_refused(tmp_path: Path) -> None:
             measure_ledger(wrong, str(tmp_path / "ledger.db"))
 
 
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("as_json", [False, True])
 def test_the_command_for_ledgers(as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -123,6 +148,7 @@ def test_the_command_for_ledgers(as_json: bool, tmp_path: Path, monkeypatch: pyt
         assert "open the ledger again" in result.output
 
 
+@pytest.mark.usefixtures("in_process")
 def test_recorded_rows_are_whole_circles(tmp_path: Path) -> None:
     measure_ledger(LedgerSettings(clients=50, rounds=3, cohort=20, circle=10), str(tmp_path / "ledger.db"))
     with Ledger.inspect(tmp_path / "ledger.db") as ledger:

@@ -106,7 +106,8 @@ def test_a_printed_bound_is_never_below_the_bound(log2: float) -> None:
 
 
 def test_old_names_still_work() -> None:
-    assert plan("--clients", "60", "--dropout", "0.1") == plan("--clients", "60", "--lost", "0.1")
+    given = ("--clients", "60", "--no-calibrate")
+    assert plan(*given, "--dropout", "0.1") == plan(*given, "--lost", "0.1")
     result = RUNNER.invoke(app, ["plan", "--clients", "60", "--dropout", "0.1", "--lost", "0.1"])
     assert "--dropout is an old name of --lost" in str(result.exception)
 
@@ -188,3 +189,23 @@ def test_the_price_of_colluders_is_told_apart_from_lost_clients() -> None:
     result = RUNNER.invoke(app, ["plan", "--clients", "100", "--lost", "0.1", "--active"], env={"COLUMNS": "120"})
     assert "lost in each of the 5 steps, unlike --lost" in " ".join(result.output.split())
     assert "10% a step, 41% in all" in result.output
+
+
+def test_both_protocols_are_priced_in_seconds_unless_nothing_is_measured() -> None:
+    given = ("--clients", "30", "--lost", "0.1", "--active", "--circles", "2")
+    priced = plan(*given)["protocols"]
+    for price in priced.values():
+        assert price["seconds"]["client"] > 0
+        assert price["seconds"]["server"] > 0
+    unmeasured = plan(*given, "--no-calibrate")["protocols"]
+    assert {name: price["seconds"] for name, price in unmeasured.items()} == {"papers": None, "two-trips": None}
+    for more, shown in (((), True), (("--no-calibrate",), False)):
+        result = RUNNER.invoke(app, ["plan", *given, *more], env={"COLUMNS": "120"})
+        assert ("a client's cryptography" in result.output) is shown
+        assert ("coterie bench flower" in " ".join(result.output.split())) is shown
+
+
+def test_the_table_of_all_t_has_no_seconds() -> None:
+    result = RUNNER.invoke(app, ["plan", "--population=120", "--cohort=12", "--absent=0.2", "--no-calibrate"])
+    assert isinstance(result.exception, ConfigError)
+    assert "--calibrate with --population needs --rounds" in str(result.exception)

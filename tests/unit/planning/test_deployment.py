@@ -13,7 +13,9 @@ from coterie.planning.seconds import OperationSeconds, session_seconds
 from coterie.planning.session import recommend
 from coterie.planning.settings import DELTA as SHOWN_DELTA
 from coterie.planning.threat_model import attackers, limits, promises, threat_model_page, verdict
+from coterie.planning.two_trips import plan_protocol
 from coterie.privacy.calibration import DELTA, noise_multiplier
+from coterie.secagg.protocols import SessionProtocol
 
 NOTHING = OperationSeconds(0, 0, 0, 0, 0, 0, 0)
 
@@ -80,6 +82,34 @@ def test_what_a_client_agrees_on_checks_and_masks_is_counted() -> None:
     for part, number in each.items():
         operation = OperationSeconds(**(vars(NOTHING) | {part: 1.0}))
         assert session_seconds(plan.session, plan.protocols, operation).client == number
+
+
+def test_both_protocols_are_counted_whichever_is_taken() -> None:
+    plan = planned(active=True)
+    assert plan.protocols.protocol is SessionProtocol.TWO_TRIPS
+    two_trips = plan.protocols.two_trips
+    assert two_trips is not None
+    prices = {SessionProtocol.PAPERS: plan.protocols.papers, SessionProtocol.TWO_TRIPS: two_trips}
+    for part, name in (("agreement", "key_agreements"), ("verification", "signature_checks")):
+        operation = OperationSeconds(**(vars(NOTHING) | {part: 1.0}))
+        for protocol, price in prices.items():
+            seconds = session_seconds(plan.session, plan.protocols, operation, protocol)
+            assert seconds.client == getattr(price.costs, name)
+        assert session_seconds(plan.session, plan.protocols, operation) == seconds
+    dealing = OperationSeconds(**(vars(NOTHING) | {"sharing": 1.0}))
+    dealt = {protocol: session_seconds(plan.session, plan.protocols, dealing, protocol).client for protocol in prices}
+    assert dealt == {
+        SessionProtocol.PAPERS: 2,
+        SessionProtocol.TWO_TRIPS: plan.session.clients // plan.protocols.circle,
+    }
+
+
+def test_a_sparse_graph_has_no_price_in_two_trips() -> None:
+    session = recommend(1_000, 0.1)
+    protocols = plan_protocol(session)
+    assert session_seconds(session, protocols, NOTHING).client == 0
+    with pytest.raises(ConfigError, match="two trips need the complete graph"):
+        session_seconds(session, protocols, NOTHING, SessionProtocol.TWO_TRIPS)
 
 
 def test_settings_need_one_level_of_absence() -> None:

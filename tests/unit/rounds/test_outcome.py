@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.cohorts.outcome import Outcome
@@ -39,6 +39,7 @@ def results(draw: st.DrawFn) -> RoundResult[int]:
     return RoundResult(1, outcome, attendance, remaining, revealed)
 
 
+@settings(max_examples=100)
 @given(results())
 def test_every_selected_client_is_counted_once(result: RoundResult[int]) -> None:
     tally, selected = result.tally, result.attendance.selected
@@ -67,6 +68,7 @@ def test_every_selected_client_is_counted_once(result: RoundResult[int]) -> None
     assert msgspec.json.decode(msgspec.json.encode(record), type=RoundRecord) == record
 
 
+@settings(max_examples=100)
 @given(st.data(), some(NAMES))
 def test_older_records_in_which_names_are_listed_twice_add_up_too(
     data: st.DataObject, selected: tuple[str, ...]
@@ -87,6 +89,7 @@ def test_older_records_in_which_names_are_listed_twice_add_up_too(
     assert tally.aggregated == (len(aggregated) if completed else 0)
 
 
+@settings(max_examples=100)
 @given(st.lists(st.builds(Tally, *[st.integers(0, 99)] * 4)))
 def test_tallies_of_rounds_add_up(tallies: list[Tally]) -> None:
     total = sum(tallies, Tally())

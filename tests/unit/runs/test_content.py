@@ -12,12 +12,13 @@ from hypothesis.extra import numpy as arrays
 pytest.importorskip("torch", reason="training needs coterie[train]")
 
 from coterie.cohorts.ledger import Outcome
+from coterie.crypto.context import bind
 from coterie.errors import LocalProtocolError
 from coterie.rounds import Coordinator
 from coterie.runs.engine.run import RunResult, TrainingRun
-from coterie.runs.engine.updates import LocalUpdates
+from coterie.runs.engine.updates import LocalUpdates, name_of
 from coterie.runs.settings.toml import load_config
-from coterie.training.local import LocalResult, LocalSGD, LocalTask, Problem, ProximalSGD, Stop, Work
+from coterie.training.local import ControlledSGD, LocalResult, LocalSGD, LocalTask, Problem, ProximalSGD, Stop, Work
 from coterie.training.strategies import FedAvg
 
 SETTINGS = (
@@ -163,6 +164,25 @@ CENTRE = [np.zeros((2, 3), np.float32), np.zeros(3, np.float32)]
 def test_no_two_works_go_by_one_name(one: Work, other: Work) -> None:
     given = told(one=one, again=one, other=other)
     assert given["one"] == given["again"] != given["other"]
+
+
+def test_a_field_of_a_later_version_with_its_default_changes_no_name() -> None:
+    """Otherwise a round that an earlier version began could not be repeated after a crash."""
+    work = LocalSGD(0.25, 2, 8, 0.5, 0.125, True)
+    earlier = bind(
+        "coterie.training.local.LocalSGD",
+        *(bind(type(value).__module__ + "." + type(value).__qualname__, repr(value).encode())
+          for value in (0.25, 2, 8, 0.5, 0.125, True)),
+    )  # fmt: skip
+    assert name_of(work) == earlier != name_of(replace(work, drop_last=True))
+
+
+def test_what_only_a_client_knows_is_in_its_recipe_and_not_in_what_it_was_given() -> None:
+    common, own, other = ([np.full(3, value, np.float32)] for value in (1, 2, 3))
+    one, two = (ControlledSGD(LocalSGD(0.1), common, private) for private in (own, other))
+    given = told(one=one, two=two, three=ControlledSGD(LocalSGD(0.1), other, own))
+    assert given["one"] == given["two"] != given["three"]
+    assert name_of(one) != name_of(two)
 
 
 @given(st.lists(arrays.arrays(np.float32, arrays.array_shapes(min_side=0, max_dims=2, max_side=2)), max_size=3))

@@ -59,7 +59,11 @@ def test_more_parts_than_examples_are_refused_by_name(count: int, partition: str
     ("dataset", "model", "said"),
     [
         (example(), nn.Linear(4, 3), r"model\.name: mlp fails on inputs of 5 float32"),
-        (example(), nn.Linear(5, 2), "Target 2 is out of bounds"),
+        (
+            example(),
+            nn.Linear(5, 2),
+            "mlp: it has 2 outputs, for the labels 0 to 1, and the data has the label 2",
+        ),
         (example(np.zeros((4, 5), int)), nn.Linear(5, 3), "inputs of 5 int64"),
     ],
 )

@@ -1,7 +1,7 @@
 from collections.abc import Set
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.secagg.members import Members
@@ -9,6 +9,7 @@ from coterie.secagg.members import Members
 sizes = st.integers(1, 70)
 
 
+@settings(max_examples=100)
 @given(sizes, st.data())
 def test_a_bitmap_is_the_set_it_stands_for(size: int, data: st.DataObject) -> None:
     numbers = st.frozensets(st.integers(0, size - 1))

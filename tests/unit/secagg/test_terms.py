@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.cast import Cast, entropy_for, identity_for, make_terms, names
 
@@ -73,6 +73,7 @@ def test_terms_travel_as_bytes() -> None:
         assert Terms.from_bytes(terms.to_bytes()) == terms
 
 
+@settings(max_examples=100)
 @given(st.lists(st.integers(0, 3), min_size=6, max_size=6), st.sets(st.integers(0, 5)))
 def test_only_complete_circles_are_aggregated(circles: list[int], survivors: set[int]) -> None:
     aggregated = make_terms(circles=tuple(circles)).aggregated(survivors)
@@ -89,6 +90,7 @@ def test_default_threshold_leaves_no_room_for_two_answers() -> None:
 
 
 @pytest.mark.parametrize("topology", [Complete(), Harary(4)])
+@settings(max_examples=100)
 @given(size=st.integers(2, 40), data=st.data())
 def test_what_follows_from_the_number_of_colluders(topology: Topology, size: int, data: st.DataObject) -> None:
     colluders = data.draw(st.integers(0, size - 2))
@@ -253,6 +255,7 @@ def test_deliveries_from_strangers_are_refused() -> None:
         cast.reply("client-01", messages.encode(messages.Deliveries(cast.terms.digest, (*delivered, stranger))))
 
 
+@settings(max_examples=100)
 @given(st.sets(st.integers(0, 20)), st.integers(21, 40))
 def test_sets_of_clients_have_one_encoding(members: set[int], size: int) -> None:
     data = messages.encode_members(members, size)

@@ -13,6 +13,7 @@ from torch.utils.data import Dataset, TensorDataset
 from coterie.errors import Cancelled, ConfigError, InputError
 from coterie.training import flatten
 from coterie.training.evaluate import evaluate, predict
+from coterie.training.executors.vectorised import choose_executor, train_together
 from coterie.training.local import (
     ArrayData,
     LocalSGD,
@@ -186,10 +187,65 @@ def test_losses_are_one_number_for_each_example() -> None:
     assert squared_error(outputs, torch.tensor([[0.0, 2.0], [100.0, 0.0]])).tolist() == [2, 0]
     with pytest.raises(InputError, match="differ in shape"):
         squared_error(outputs, torch.zeros(2))
+    several = replace(small_problem(), loss=lambda given, _: given)
+    (task,) = tasks_for(several, [10])
+    with pytest.raises(InputError, match=r"reduction='none'.*not shape \(8, 3\).*losses.flatten\(1\).mean\(1\)"):
+        task.work(several, task, lambda: False)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda outputs, targets: cross_entropy(outputs, targets)[:, None],
+        lambda outputs, targets: cross_entropy(outputs, targets)[:, None, None],
+        nn.functional.cross_entropy,
+    ],
+)
+def test_losses_in_columns_and_mean_losses_train_as_losses_of_each_example_do(loss: Any) -> None:  # noqa: ANN401
+    problem = small_problem(dtype=torch.float64)
+    expected, found = (
+        task.work(given, task, lambda: False)
+        for given in (problem, replace(problem, loss=loss))
+        for task in tasks_for(given, [25])
+    )
+    assert found.loss == pytest.approx(expected.loss)
+    assert all(np.allclose(one, other, atol=1e-14) for one, other in zip(found.update, expected.update, strict=True))
+    scores = [
+        evaluate(given, flatten.read(problem.model), problem.data, 7)
+        for given in (problem, replace(problem, loss=loss))
+    ]
+    assert scores[0].loss == pytest.approx(scores[1].loss)
+
+
+def test_a_mean_loss_is_not_vectorised() -> None:
+    """Short batches are padded there, and the mean would count the padding."""
     averaging = replace(small_problem(), loss=nn.functional.cross_entropy)
-    (task,) = tasks_for(averaging, [10])
-    with pytest.raises(InputError, match="reduction='none'"):
-        task.work(averaging, task, lambda: False)
+    with pytest.raises(ConfigError, match="one number for a batch cannot be vectorised"):
+        train_together(averaging, tasks_for(averaging, [10, 20]))
+    assert choose_executor(averaging, tasks_for(averaging, [10, 20]), 0).executor == "processes"
+
+
+@given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 3))
+def test_drop_last_leaves_out_what_fills_no_batch(samples: int, batch: int, epochs: int) -> None:
+    work = LocalSGD(0.1, epochs=epochs, batch_size=batch, drop_last=True)
+    batches = list(work.batches(LocalTask("a", 0, 0, [], np.arange(samples), work)))
+    assert len(batches) == work.steps(samples)
+    if samples < batch:  # its only batch
+        assert [part.size for part in batches] == [samples] * epochs
+    else:
+        assert [part.size for part in batches] == [batch] * (samples // batch * epochs)
+    for start in range(0, len(batches), len(batches) // epochs):
+        epoch = np.concatenate(batches[start : start + len(batches) // epochs])
+        assert np.unique(epoch).size == epoch.size == work.used(samples)
+
+
+def test_dropped_examples_count_in_no_executor() -> None:
+    problem = small_problem(dtype=torch.float64)
+    tasks = tasks_for(problem, [21, 13], LocalSGD(0.1, 2, 8, drop_last=True))
+    for alone, together in zip((task.work(problem, task, lambda: False) for task in tasks),
+                               train_together(problem, tasks), strict=True):  # fmt: skip
+        assert together.loss == pytest.approx(alone.loss)
+        assert all(np.allclose(one, other) for one, other in zip(alone.update, together.update, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -75,11 +75,11 @@ def _uncovered_statements(
         rules.check_statement(terms, seed, peer, sharers, signed.get(peer))
 
 
-def _confirm_held(masked: Masked, *arguments: Any) -> Any:  # noqa: ANN401
+def _confirm_held(masked: Masked, *arguments: Any) -> Any:  # noqa: ANN401 - those of Masked.confirm
     """Confirm survivors with the statements of only those neighbours whose shares this client holds."""
     check, held = rules.check_statements, {holding.dealer for holding in masked.held}
-    checked = lambda terms, seed, peers, *rest: check(terms, seed, held.intersection(peers), *rest)  # noqa: E731
-    setattr(rules, "check_statements", checked)  # noqa: B010
+    checked = lambda terms, seed, peers, *rest: check(terms, seed, held.intersection(peers), *rest)  # noqa: E731 - shorter than a function that repeats the parameters
+    setattr(rules, "check_statements", checked)  # noqa: B010 - mypy refuses to assign to a function of a module
     try:
         return _confirm(masked, *arguments)
     finally:

@@ -63,21 +63,21 @@ class Witness:
         notes = Witness()
         agree, split = PrivateKey.agree, shamir.split
 
-        def noted_agree(key: PrivateKey, peer: bytes, *arguments: Any) -> bytes:  # noqa: ANN401
+        def noted_agree(key: PrivateKey, peer: bytes, *arguments: Any) -> bytes:  # noqa: ANN401 - passed on
             derived = agree(key, peer, *arguments)
             notes.agreed.append(AgreedKey(key.public, peer, derived))
             return derived
 
-        def noted_split(secrets: Sequence[bytes], threshold: int, points: Sequence[int], *source: Any) -> Any:  # noqa: ANN401
+        def noted_split(secrets: Sequence[bytes], threshold: int, points: Sequence[int], *source: Any) -> Any:  # noqa: ANN401 - passed on
             shares = split(secrets, threshold, points, *source)
             notes.dealings.append(Dealing(threshold, points, shares))
             return shares
 
-        def noted_seal(key: bytes, plaintext: bytes, *arguments: Any) -> bytes:  # noqa: ANN401
+        def noted_seal(key: bytes, plaintext: bytes, *arguments: Any) -> bytes:  # noqa: ANN401 - passed on
             notes.sealed.append((key, plaintext))
             return seal(key, plaintext, *arguments)
 
-        def noted_mask(vector: RingVector, added: Sequence[bytes], subtracted: Sequence[bytes], *how: Any) -> None:  # noqa: ANN401
+        def noted_mask(vector: RingVector, added: Sequence[bytes], subtracted: Sequence[bytes], *how: Any) -> None:  # noqa: ANN401 - passed on
             mask_vector(vector, added, subtracted, *how)
             notes.maskings.append(Masking(who, added, subtracted, vector.copy()))
 

@@ -85,8 +85,8 @@ class _ParquetRows(NamedTuple):
     @classmethod
     def open(
         cls,
-        arrow: Any,  # noqa: ANN401
-        parquet: Any,  # noqa: ANN401
+        arrow: Any,  # noqa: ANN401 - the module pyarrow, which has no types
+        parquet: Any,  # noqa: ANN401 - pyarrow.parquet
         content: bytes,
         limit: int,
         progress: Callable[[float], None] = lambda _: None,
@@ -122,7 +122,7 @@ class _ParquetRows(NamedTuple):
                     read += batch.num_rows
                     self.progress(read / metadata.num_rows)
 
-    def _values(self, column: Any) -> list[object]:  # noqa: ANN401
+    def _values(self, column: Any) -> list[object]:  # noqa: ANN401 - pyarrow has no types
         """Return a column's values: equal texts as one object, times as text (Python's have no nanoseconds)."""
         types = self.arrow.types
         if types.is_fixed_size_list(column.type):
@@ -149,7 +149,7 @@ def _is_list(types: Any, kind: Any) -> bool:  # noqa: ANN401  (pyarrow's)
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
-def _portion(group: Any) -> int:  # noqa: ANN401
+def _portion(group: Any) -> int:  # noqa: ANN401 - pyarrow has no types
     """Return how many rows of a row group to read at once."""
     rows: int = group.num_rows
     values: int = max((group.column(number).num_values for number in range(group.num_columns)), default=0)

@@ -87,7 +87,7 @@ class _Thrift:
         value = self._length()
         return (value >> 1) ^ -(value & 1)
 
-    def _value(self, kind: int, depth: int) -> Any:  # noqa: ANN401
+    def _value(self, kind: int, depth: int) -> Any:  # noqa: ANN401 - whatever a Thrift field can hold
         match kind:
             case 1 | 2:  # true and false take no further bytes
                 return kind == 1

@@ -18,7 +18,7 @@ Run = tuple[tuple[str, str], ...]
 MOST_RUNS = 1_000
 
 
-def read_runs(source: str | PathLike[str] | IO[Any], **options: Any) -> dict[Run, Participation]:  # noqa: ANN401
+def read_runs(source: str | PathLike[str] | IO[Any], **options: Any) -> dict[Run, Participation]:  # noqa: ANN401 - the options of read_log
     """Read every run of a log, with the options of :func:`~coterie.auditing.logs.formats.read_log`.
 
     The columns that tell runs apart are those that ``read_log`` refuses if they have several values: run, experiment,

@@ -65,7 +65,7 @@ def serve(scenario: Scenario, rounds: int, addresses: str, rank: int, orders: Or
         return Dataset(problem.data.batch(place.work(turns.order.number, client)[1]), user_id=client)
 
     # pfl looks for them there.
-    module.loss, module.metrics = loss, metrics  # type: ignore[assignment]
+    module.loss, module.metrics = loss, metrics  # type: ignore[assignment]  # a Module has no such attributes
     data = FederatedDataset(examples, turns.client)
     with one_thread():
         FederatedAveraging().run(

@@ -12,12 +12,16 @@ from coterie.runs.algorithms.centralised import CentralisedTraining
 from coterie.runs.algorithms.confined import ConfinedTraining
 from coterie.runs.algorithms.ditto import PersonalAveraging
 from coterie.runs.algorithms.fedavg import FederatedAveraging
+from coterie.runs.algorithms.fedprox import ProximalAveraging
 from coterie.runs.algorithms.local_only import LocalTraining
+from coterie.runs.algorithms.scaffold import ControlledAveraging
 from coterie.runs.algorithms.sdp import PrivateTraining
 from coterie.runs.sections.common import CommonSettings
 
 ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
     "fedavg": FederatedAveraging,
+    "fedprox": ProximalAveraging,
+    "scaffold": ControlledAveraging,
     "centralised": CentralisedTraining,
     "local-only": LocalTraining,
     "ditto": PersonalAveraging,

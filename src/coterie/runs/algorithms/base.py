@@ -6,7 +6,7 @@ what is summed, what was spent, and what was measured. A run asks these question
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
@@ -21,7 +21,6 @@ from coterie.runs.records.record import SCORES, RoundCosts, RoundRecord, beside_
 from coterie.runs.records.summary import Summary
 from coterie.runs.sections.base import Check, Section
 from coterie.runs.sections.common import CommonSettings, NoiseSettings
-from coterie.training.metrics import METRICS
 from coterie.transports.faults import Faults
 
 if TYPE_CHECKING:  # torch is imported when a run is built, not when settings are read
@@ -197,9 +196,12 @@ class Algorithm(ABC, Generic[S]):
         return of_sums
 
     @classmethod
-    def beside_noise(cls, record: RoundRecord) -> RoundRecord:
-        """Return what may be recorded of a round whose sums have noise; clients' own models have none."""
-        return beside_noise(record, cls.public if cls.personal else cls.public | SCORES | METRICS.keys())
+    def beside_noise(cls, record: RoundRecord, metrics: Collection[str] = ()) -> RoundRecord:
+        """Return what may be recorded of a round whose sums have noise; clients' own models have none.
+
+        ``metrics`` are the columns of the metrics that models are evaluated by.
+        """
+        return beside_noise(record, cls.public if cls.personal else cls.public | SCORES | set(metrics))
 
     @classmethod
     def published(cls, models: "Mapping[str, ModelArrays]") -> "Mapping[str, ModelArrays]":

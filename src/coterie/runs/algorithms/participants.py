@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coterie.runs.records.client_scores import Basis
 from coterie.runs.records.summary import Summary
 
 if TYPE_CHECKING:
@@ -48,13 +49,15 @@ def in_a_sentence(summary: Summary) -> str:
         return f"The score of the clients' own models {WITHHELD}."
     if spread is None or worst is None:
         return "The clients' own models were not compared yet."
+    everybody = summary.client_scores is not None and summary.client_scores.basis is Basis.PROPORTIONS
+    beginning = "On the test examples of everybody, from" if everybody else "From"
     if summary.yardstick.share:
         losses = "" if loss_spread is None else f", and the loss one of {loss_spread:.3g} (gamma-fairness)"
         return (
-            f"From client to client the accuracy has a standard deviation of {100 * spread:.1f} points{losses}; "
+            f"{beginning} client to client the accuracy has a standard deviation of {100 * spread:.1f} points{losses}; "
             f"the worst client's model classifies {worst:.1%} correctly."
         )
     return (
-        f"From client to client the {summary.yardstick.name} has a standard deviation of {spread:.4g}; "
+        f"{beginning} client to client the {summary.yardstick.name} has a standard deviation of {spread:.4g}; "
         f"the worst is {worst:.4g}."
     )

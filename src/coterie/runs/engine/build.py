@@ -26,7 +26,6 @@ from coterie.runs.settings.config import RunConfig
 from coterie.secagg.server import Step
 from coterie.training.evaluate import Score
 from coterie.training.flatten import ModelArrays
-from coterie.training.metrics import METRICS
 from coterie.training.strategies import Strategy
 from coterie.training.streams import stream, torch_seed
 from coterie.transports.faults import Fault, FaultKind, Faults, packet_drops
@@ -73,7 +72,7 @@ class BuiltRun:
 
     def score(self, model: ModelArrays, name: str = "") -> Score:
         """Score a model on the test examples; the model of a client whose data is a series, on that series alone."""
-        return self.federation.score(name, model, self.config.training.metrics)
+        return self.federation.score(name, model)
 
     @property
     def noisy(self) -> bool:
@@ -165,13 +164,6 @@ def build_run(config: RunConfig, federation: Federation) -> BuiltRun:
             "training.algorithm: must be confined for data whose columns belong to different members "
             f"({', '.join(federation.members)}), not {config.training.algorithm}: no other algorithm keeps them apart"
         )
-    labelled = federation.labels is not None
-    for name in config.training.metrics:
-        if METRICS[name].labels is not labelled:
-            kinds = ("labels", "numbers") if METRICS[name].labels else ("numbers", "labels")
-            raise ConfigError(
-                f"training.metrics: {name} is for {kinds[0]}, and the targets of this data are {kinds[1]}"
-            )
     algorithm = config.algorithm(make_context(config, federation))
     cohorts = make_cohorts(config, availability, algorithm, federation.policy) if algorithm.aggregates else None
     return BuiltRun(config, federation, algorithm, availability, cohorts)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
@@ -15,6 +15,9 @@ from coterie.cohorts.circles import Indices
 from coterie.cohorts.guard import unstorable_name
 from coterie.cohorts.policies import Policy
 from coterie.errors import ConfigError
+from coterie.runs.algorithms import algorithm_of
+from coterie.runs.engine.metrics import find_metrics
+from coterie.runs.records.client_scores import Basis
 from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
 from coterie.runs.sections.base import make_chosen
 from coterie.runs.sections.common import OWN, CommonSettings
@@ -29,10 +32,13 @@ from coterie.training.data.partitions import PARTITIONS
 from coterie.training.data.series import ForecastSeries
 from coterie.training.data.user_data import client_names, from_anything
 from coterie.training.evaluate import Score, evaluate
-from coterie.training.local import ArrayData, Batch, Data, LocalSGD, Loss, Problem, cross_entropy, squared_error
+from coterie.training.keyword_model import KeywordModel
+from coterie.training.local import ArrayData, LocalSGD, Loss, Problem, cross_entropy, squared_error
+from coterie.training.metrics import Compute, metric_form
 from coterie.training.models import build
 from coterie.training.schedules import Cosine, Curriculum, Inverse, Milestones, Schedule
 from coterie.training.streams import stream, torch_seed
+from coterie.training.trial import check_last_batches, try_out
 from coterie.training.user_models import Module, instantiate, structure_digest
 
 
@@ -57,6 +63,12 @@ class Federation:
     """Decisions made for the caller, who may not expect them."""
     members: Mapping[str, int] | None = None
     """The members of each client and how many columns each has, if the data comes in columns of several members."""
+    metrics: Mapping[str, Compute] = field(default_factory=dict, repr=False)
+    """The metrics that models are evaluated by, by the names of their columns."""
+    own_tests: Mapping[str, Indices] = field(default_factory=dict, repr=False)
+    """The indices of each client's own test examples; all others are common. Not for series."""
+    held_out: bool = False
+    """Whether these are examples of the clients that they keep for testing."""
 
     @property
     def yardstick(self) -> Yardstick:
@@ -75,17 +87,37 @@ class Federation:
         """The :func:`fingerprint` of data and model, computed once."""
         return fingerprint(self)
 
-    def tests(self, model: str) -> Indices:
-        """Return the test examples that a model is judged by: those of its client's series, or all."""
-        own = self.series.members.get(model) if self.series else None
-        return np.arange(len(self.test)) if own is None else own
+    @property
+    def basis(self) -> Basis:
+        """Which test examples belong to a client."""
+        if self.held_out:
+            return Basis.HELD_OUT
+        if self.own_tests or self.series:
+            return Basis.TESTS
+        return Basis.COMMON if self.labels is None else Basis.PROPORTIONS
 
-    def score(self, model: str, state: Sequence[FloatArray], metrics: Collection[str] = ()) -> Score:
-        """Score the model of this name in this state, also by these metrics."""
+    def tests(self, model: str) -> Indices:
+        """Return the test examples that a model is judged by: those of its client, or the common ones.
+
+        If all test examples belong to clients, all of them together are the common ones.
+        """
+        own = self.own_tests.get(model)
+        if own is None and self.series:
+            own = self.series.members.get(model)
+        return self._common_tests if own is None else own
+
+    @cached_property
+    def _common_tests(self) -> Indices:
+        owned = np.concatenate(list(self.own_tests.values())) if self.own_tests else np.zeros(0, np.int64)
+        common = np.setdiff1d(np.arange(len(self.test)), owned)
+        return common if common.size else np.arange(len(self.test))
+
+    def score(self, model: str, state: Sequence[FloatArray]) -> Score:
+        """Score the model of this name in this state, also by the metrics."""
         chosen = self.tests(model)
         test = self.test if chosen.size == len(self.test) else ArrayData(self.test.x[chosen], self.test.y[chosen])
         scale = self.series.scale[chosen] if self.series else None
-        return evaluate(self.problem, state, test, scale=scale, metrics=metrics)
+        return evaluate(self.problem, state, test, scale=scale, metrics=self.metrics)
 
 
 def find_federation(config: CommonSettings) -> Federation:
@@ -99,7 +131,8 @@ def find_federation(config: CommonSettings) -> Federation:
     if data.features:
         dataset = read_features(Path(data.features))
     elif is_named(data.name):
-        dataset = from_anything(call_named("data.name", data.name, **data.options), name=data.name)
+        given = call_named("data.name", data.name, **data.options)
+        dataset = from_anything(given, name=data.name, columns=algorithm_of(config).takes_columns)
     else:
         dataset = load(data.name, data.folder or None, **data.options)
     seed = torch_seed(config.seed, "model")
@@ -110,11 +143,20 @@ def find_federation(config: CommonSettings) -> Federation:
 
 
 def make_federation(
-    config: CommonSettings, dataset: Dataset, model: Module, loss: Loss | None = None, policy: Policy | None = None
+    config: CommonSettings,
+    dataset: Dataset,
+    model: Module,
+    loss: Loss | None = None,
+    policy: Policy | None = None,
+    metrics: Mapping[str, Compute] | None = None,
 ) -> Federation:
-    """Divide this data set among the clients, unless it came with them, for this model."""
+    """Divide this data set among the clients, unless it came with them, for this model.
+
+    ``metrics`` are functions of the caller, by the names in ``training.metrics`` without :data:`OWN`.
+    """
     labels = dataset.train_y.astype(np.int64) if dataset.classes is not None else None
     examples = ArrayData(dataset.train_x, dataset.train_y)
+    model = KeywordModel(model, dataset.fields) if dataset.fields else model
     problem = Problem(model, examples, loss or (squared_error if labels is None else cross_entropy))
     _try_out(config, problem, dataset)
     if dataset.sources:
@@ -122,13 +164,31 @@ def make_federation(
             raise ConfigError(
                 "training.executor: must be processes, not vectorised, for examples that are read anew in every pass"
             )
-        problem = replace(problem, data=FreshData(dataset.sources, examples, labelled=labels is not None))
+        fresh = FreshData(dataset.sources, examples, labelled=labels is not None, fields=dataset.fields)
+        problem = replace(problem, data=fresh)
         with seeded(config.seed):
             _try_out(config, problem, dataset)
-    test = ArrayData(dataset.test_x, dataset.test_y)
     notes = (*dataset.notes, *_unlike_loaders(config, dataset))
-    parts = _divided(config, dataset, labels)
-    return Federation(problem, test, parts, labels, policy, dataset.series, notes, members=dataset.members)
+    parts, test, own_tests = _tested(config, dataset, _divided(config, dataset, labels))
+    check_last_batches(make_work(config), problem, parts)
+    found = Federation(
+        problem,
+        test,
+        parts,
+        labels,
+        policy,
+        dataset.series,
+        notes,
+        members=dataset.members,
+        metrics=find_metrics(config, metrics or {}, labelled=labels is not None),
+        own_tests=own_tests,
+        held_out=config.clients.holdout > 0,
+    )
+    if any(metric_form(name).user for name in config.training.metrics):
+        if not len(test):
+            raise ConfigError("training.metrics: a metric of yours needs test examples, and there are none")
+        found.score("", flatten.read(model))  # an error in the function is found before the first round
+    return found
 
 
 def _unlike_loaders(config: CommonSettings, dataset: Dataset) -> Iterator[str]:
@@ -153,10 +213,48 @@ def fingerprint(federation: Federation) -> dict[str, str]:
         data.update(problem.data.digest)
     if federation.members:
         data.update(json.dumps(list(federation.members.items())).encode())
+    if federation.own_tests:
+        data.update(json.dumps([[name, rows.tolist()] for name, rows in federation.own_tests.items()]).encode())
     for name, array in arrays.items():
         data.update(json.dumps([name, str(array.dtype), array.shape]).encode())
         data.update(np.ascontiguousarray(array).data)
     return {"data": data.hexdigest(), "model": structure_digest(problem.model)}
+
+
+def _tested(
+    config: CommonSettings, dataset: Dataset, parts: dict[str, Indices]
+) -> tuple[dict[str, Indices], ArrayData, Mapping[str, Indices]]:
+    """Return what clients train on, all test examples, and which of these belong to each client."""
+    test = ArrayData(dataset.test_x, dataset.test_y)
+    share = config.clients.holdout
+    if not share:
+        return parts, test, dataset.client_tests or {}
+    if dataset.client_tests or dataset.series:
+        raise ConfigError("clients.holdout: must be 0, because the clients have test examples of their own")
+    together = np.concatenate(list(parts.values()))
+    if np.unique(together).size < together.size:
+        raise ConfigError(
+            f"clients.holdout: must be 0 with partition.kind = {config.partition.kind}: clients share examples, and "
+            "what one keeps for testing another would train on"
+        )
+    kept: dict[str, Indices] = {}
+    tests: dict[str, Indices] = {}
+    rows: list[Indices] = []
+    first = len(test)
+    for name, part in parts.items():
+        count = min(part.size - 1, max(1, round(share * part.size)))
+        order = stream(config.seed, "holdout", name).permutation(part.size)
+        held, kept[name] = part[np.sort(order[:count])], part[np.sort(order[count:])]
+        if count:
+            tests[name] = np.arange(first, first + count)
+            first += count
+            rows.append(held)
+    everything = np.concatenate(rows) if rows else np.zeros(0, np.int64)
+    x, y = (
+        np.concatenate([given, held[everything]])
+        for given, held in ((dataset.test_x, dataset.train_x), (dataset.test_y, dataset.train_y))
+    )
+    return kept, ArrayData(x, y), tests
 
 
 def _divided(config: CommonSettings, dataset: Dataset, labels: Indices | None) -> dict[str, Indices]:
@@ -186,44 +284,29 @@ def _divided(config: CommonSettings, dataset: Dataset, labels: Indices | None) -
     return dict(zip(client_names(count), parts, strict=True))
 
 
-@dataclass(frozen=True, eq=False)
-class _Few:
-    """Some of the examples."""
-
-    data: Data
-    chosen: Indices
-
-    def __len__(self) -> int:
-        return self.chosen.size
-
-    def batch(self, indices: Indices) -> Batch:
-        return self.data.batch(self.chosen[indices])
-
-
 def _try_out(config: CommonSettings, problem: Problem, dataset: Dataset) -> None:
-    """Apply the model to an example before anything is written: shapes, types and labels must fit."""
-    odd = int(np.argmax(dataset.train_y)) if dataset.classes is not None else 0
-    few = _Few(problem.data, np.array([0, odd]))
-    try:
-        evaluate(problem, flatten.read(problem.model), few)
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        shape = " x ".join(map(str, dataset.input_shape))
-        what = f"inputs of {shape} {dataset.train_x.dtype}" if shape else f"single {dataset.train_x.dtype} numbers"
-        raise ConfigError(f"model.name: {config.model.name} fails on {what}, {config.data.title}: {error}") from error
+    """Find out before anything is written whether the model fits the data."""
+    model = "the model" if config.model.name == OWN else f"model.name: {config.model.name}"
+    try_out(problem, dataset, model, "the data" if config.data.title == OWN else config.data.title)
 
 
 def make_curriculum(config: CommonSettings, federation: Federation) -> Curriculum:
     """Return what every client trains on, and how."""
+    return Curriculum(federation.parts, make_work(config), config.seed, make_schedule(config))
+
+
+def make_work(config: CommonSettings) -> LocalSGD:
+    """Return how a client trains in a round, at the initial learning rate."""
     training = config.training
-    work = LocalSGD(
+    return LocalSGD(
         training.learning_rate,
         training.epochs,
         training.batch_size,
         training.momentum,
         training.weight_decay,
         training.shuffle,
+        training.drop_last,
     )
-    return Curriculum(federation.parts, work, config.seed, make_schedule(config))
 
 
 def make_schedule(config: CommonSettings) -> Schedule:

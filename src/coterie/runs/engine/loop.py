@@ -202,9 +202,9 @@ class Engine:
             protect_seconds=costs.protect_seconds,
             compute_seconds=costs.compute_seconds,
         )
-        metrics = {name: _mean([score.metrics[name] for score in own]) for name in built.config.training.metrics}
+        metrics = {name: _mean([score.metrics[name] for score in own]) for name in built.federation.metrics}
         record = extend(record, built.config.columns, {**algorithm.measures(scores, built.sigma), **metrics})
-        return algorithm.beside_noise(record) if built.noisy else record
+        return algorithm.beside_noise(record, metrics) if built.noisy else record
 
     def _exposure(self) -> tuple[int | None, int]:
         """Return T so far and how many clients are exposed, by what the server saw: sums, or every update in them."""

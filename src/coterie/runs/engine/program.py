@@ -8,6 +8,7 @@ from typing import Any
 
 from coterie.cohorts.policies import POLICIES, Policy
 from coterie.errors import ConfigError
+from coterie.runs.algorithms import ALGORITHMS
 from coterie.runs.engine.cohorts import circles_of
 from coterie.runs.engine.notes import filled, fitting_privacy
 from coterie.runs.sections.common import OWN, CohortSettings
@@ -42,13 +43,29 @@ class Wanted:
     settings: Mapping[str, Any]
 
 
-def own_dataset(train_set: Examples, test_set: Examples, clients: object, *, one_hot: bool = True) -> Dataset:
-    """Read the caller's examples: all in one, or each client's; with ``one_hot``, rows with a single 1 are labels."""
-    if isinstance(train_set, Dataset):
-        return train_set
+def own_dataset(
+    train_set: Examples,
+    test_set: Examples,
+    clients: object,
+    client_tests: Mapping[str, Examples] | Sequence[Examples] | None = None,
+    *,
+    algorithm: str | None = None,
+    one_hot: bool = True,
+) -> Dataset:
+    """Read the caller's examples: all in one, or each client's; with ``one_hot``, rows with a single 1 are labels.
+
+    Dictionaries of arrays are columns of members if the ``algorithm`` takes these, and otherwise inputs with names.
+    """
     if isinstance(clients, Mapping | Sequence):
-        return from_clients(clients, test_set, name=OWN, one_hot=one_hot)
-    return from_torch(train_set, test_set, name=OWN, one_hot=one_hot)
+        known = ALGORITHMS.get(algorithm or RunConfig().training.algorithm)
+        columns = known is not None and known.takes_columns
+        return from_clients(clients, test_set, name=OWN, one_hot=one_hot, columns=columns, client_tests=client_tests)
+    if client_tests is not None:
+        raise ConfigError(
+            "client_tests are tests of clients that bring their examples: give these in clients, by name. For a "
+            'train_set that is divided, settings={"clients.holdout": 0.2} keeps a share of each part for testing'
+        )
+    return train_set if isinstance(train_set, Dataset) else from_torch(train_set, test_set, name=OWN, one_hot=one_hot)
 
 
 def own_config(dataset: Dataset, wanted: Wanted) -> tuple[RunConfig, tuple[str, ...]]:

@@ -28,6 +28,7 @@ from coterie.host import cores
 from coterie.locks import locked
 from coterie.runs.engine.build import BuiltRun, build_run
 from coterie.runs.engine.calibration import build_calibrated
+from coterie.runs.engine.client_scores import score_clients
 from coterie.runs.engine.federation import Federation, find_federation
 from coterie.runs.engine.forecasts import forecast_courses
 from coterie.runs.engine.loop import Engine
@@ -36,6 +37,7 @@ from coterie.runs.engine.stopping import early_stopping
 from coterie.runs.records.record import RoundRecord, Stop
 from coterie.runs.records.summary import Summary
 from coterie.runs.report.forecasts import draw_forecasts
+from coterie.runs.report.notebook import run_html
 from coterie.runs.report.observers import Observer, ObserverGroup, RunStart
 from coterie.runs.report.page import run_page
 from coterie.runs.report.trackers import make_trackers
@@ -44,6 +46,7 @@ from coterie.runs.settings.config import RunConfig, with_schedule_length
 from coterie.runs.settings.toml import parse_config, to_toml
 from coterie.runs.storage.folder import Journal, Progress, RunFolder, checked_records, named_arrays
 from coterie.training.executors.vectorised import choose_executor
+from coterie.training.keyword_model import user_model
 from coterie.training.models import parameter_count
 from coterie.training.user_models import Module, named_state
 
@@ -72,6 +75,9 @@ class RunResult:
     def privacy(self) -> int:
         """T: sums of any number of rounds are about at least so many clients; 1 promises nothing."""
         return self.summary.promised
+
+    def _repr_html_(self) -> str:
+        return run_html(self.summary, self.records, self.folder)
 
 
 class TrainingRun:
@@ -146,6 +152,11 @@ class TrainingRun:
     def config(self) -> RunConfig:
         """The settings of the run."""
         return self._built.config
+
+    @property
+    def played(self) -> int:
+        """The number of rounds that are over."""
+        return len(self._records)
 
     def stop(self) -> None:
         """Interrupt the run after the round in progress; a resumed run continues."""
@@ -231,7 +242,7 @@ class TrainingRun:
     def _conclude(self, records: Sequence[RoundRecord], stop: Stop | None, auditor: Auditor) -> RunResult:
         """Save the models and the page."""
         built, problem = self._built, self._built.federation.problem
-        models = {name: problem.instance(state) for name, state in built.strategy.models().items()}
+        models = {name: user_model(problem.instance(state)) for name, state in built.strategy.models().items()}
         public = built.public_models()
         states = {name: named_state(models[name]) for name in public}
         write_file(self.folder.model_file, named_arrays(states))
@@ -246,7 +257,10 @@ class TrainingRun:
             yardstick=built.yardstick,
             notes=built.data_notes,
             stopped=stop.reason if stop else "",
+            client_scores=score_clients(built),
         )
+        if summary.client_scores:
+            write_file(self.folder.scores_file, summary.client_scores.table().encode())
         courses = [] if built.noisy else forecast_courses(built.federation, public)  # they show the clients' series
         if courses:
             draw_forecasts(self.folder.forecast_file, courses)

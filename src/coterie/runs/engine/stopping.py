@@ -6,7 +6,7 @@ from coterie.runs.records.record import RoundRecord, Stop
 from coterie.runs.records.yardstick import Yardstick
 from coterie.runs.report.observers import Observer, RunStart
 from coterie.runs.sections.common import StoppingSettings
-from coterie.training.metrics import METRICS
+from coterie.training.metrics import metric_form
 
 
 class EarlyStopping(Observer):
@@ -21,8 +21,9 @@ class EarlyStopping(Observer):
         self._name, self._column, self._rising = "training loss", "train_loss", False
         if metric == "quality":
             self._name, self._column, self._rising = yardstick.name, yardstick.column, yardstick.share
-        elif metric in METRICS:
-            self._name, self._column, self._rising = metric.replace("_", " "), metric, METRICS[metric].share
+        elif metric != "train_loss":
+            form = metric_form(metric)
+            self._name, self._column, self._rising = form.title, form.column, form.larger
         self._best: float | None = None
         self._best_round = 0
 
@@ -60,7 +61,7 @@ def early_stopping(built: BuiltRun) -> list[Observer]:
         return []
     if settings.metric == "train_loss" and built.noisy:
         raise ConfigError("stopping.metric: a run with noise does not record the training loss; use quality")
-    if settings.metric in METRICS and settings.metric not in built.config.training.metrics:
+    if settings.metric not in ("quality", "train_loss", *built.config.training.metrics):
         raise ConfigError(f"stopping.metric: {settings.metric} is not recorded; add it to training.metrics")
     on_tests = settings.metric != "train_loss"
     if on_tests and not len(built.federation.test):

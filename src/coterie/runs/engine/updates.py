@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ class LocalUpdates:
         self.recipes: dict[str, bytes] = {}
         """For each client that trains, a digest of everything that its update depends on besides its data."""
         self.given: dict[str, bytes] = {}
-        """The same, for clients that got the model from the server."""
+        """For each client that got the model from the server, a digest of what the server gave."""
         self._hashed: tuple[ModelArrays, bytes] | None = None
 
     def begin(self) -> None:
@@ -37,8 +38,9 @@ class LocalUpdates:
     def start(self, number: int, clients: Sequence[str]) -> None:
         """Let these clients begin to train."""
         tasks = [self.strategy.task(number, client) for client in clients]
-        self.recipes = {task.client: self._content(task) for task in tasks}
-        self.given = self.recipes if self.strategy.common_model else {}
+        self.recipes = {task.client: self._content(task, private=True) for task in tasks}
+        if self.strategy.common_model:
+            self.given = {task.client: self._content(task, private=False) for task in tasks}
         self._trainer.start(tasks)
 
     def content(self, number: int) -> bytes:
@@ -46,13 +48,14 @@ class LocalUpdates:
         self._hashed = None  # a strategy may have changed its arrays where they are
         if not self.strategy.common_model:
             return b""
-        return self._content(self.strategy.task(number, self.strategy.clients[0]))
+        return self._content(self.strategy.task(number, self.strategy.clients[0]), private=False)
 
-    def _content(self, task: LocalTask) -> bytes:
+    def _content(self, task: LocalTask, *, private: bool) -> bytes:
         # In one process all clients get the same arrays, which are hashed once.
         if self._hashed is None or self._hashed[0] is not task.state:
             self._hashed = task.state, digest_of(task.state)
-        return digest(bind("run content", self._hashed[1], task.round, str(task.seed).encode(), name_of(task.work)))
+        work = name_of(task.work, private=private)
+        return digest(bind("run content", self._hashed[1], task.round, str(task.seed).encode(), work))
 
     def contribution(self, client: str) -> ModelArrays:
         """Wait for a client's update; called from several threads at once."""
@@ -86,8 +89,8 @@ class LocalUpdates:
         return sum(self._computed.values())
 
 
-def name_of(value: object) -> bytes:
-    """Return a name for exactly this work and everything in it.
+def name_of(value: object, *, private: bool = True) -> bytes:
+    """Return a name for exactly this work and everything in it; without ``private``, for what the server gave.
 
     A ``repr`` would not do: it omits fields, the middle of long arrays and the last digits of short ones. A server
     could hide there what it gives to one client only.
@@ -99,8 +102,21 @@ def name_of(value: object) -> bytes:
         case np.ndarray():
             return bind(kind, digest_of([value]))
         case list() | tuple():
-            return bind(kind, *map(name_of, value))
+            return bind(kind, *(name_of(item, private=private) for item in value))
         case _ if is_dataclass(value):
-            return bind(kind, *(name_of(getattr(value, field.name)) for field in fields(value)))
+            named = [(field, getattr(value, field.name)) for field in fields(value)]
+            return bind(
+                kind, *(name_of(item, private=private) for field, item in named if _counts(field, item, private))
+            )
         case _:
             raise LocalProtocolError(f"a work must be a dataclass of numbers, words and arrays: {kind} has no name")
+
+
+def _counts(field: Field[Any], value: object, private: bool) -> bool:
+    """Tell whether a field is part of the name: not a later field with its default, nor what is private if it may not.
+
+    Sessions of earlier versions, whose names lack a later field, can so be repeated after a crash.
+    """
+    if field.metadata.get("added") and value == field.default:
+        return False
+    return private or not field.metadata.get("private")

@@ -7,12 +7,13 @@ from typing import Any
 
 from coterie.cohorts.outcome import Outcome
 from coterie.rounds.outcome import Tally
+from coterie.runs.records.client_scores import Basis, ClientScores
 from coterie.runs.records.promise import NO_PROMISE, Promise
 from coterie.runs.records.record import RoundRecord, own_columns
 from coterie.runs.records.yardstick import ACCURACY, Yardstick
 from coterie.runs.sections.common import CommonSettings
 
-_NOT_NUMBERS = ("config", "promise", "yardstick")
+_NOT_NUMBERS = ("config", "promise", "yardstick", "client_scores")
 _ABORTED = (Outcome.ABORTED_BEFORE_REVEAL, Outcome.ABORTED_AFTER_REVEAL)
 
 
@@ -76,6 +77,8 @@ class Summary:
     """By what models are judged."""
     notes: tuple[str, ...] = ()
     """What was odd about the data."""
+    client_scores: ClientScores | None = None
+    """The scores of single clients, if there are any."""
     stopped: str = ""
     """Why an observer ended the run early; empty if none did."""
 
@@ -93,6 +96,14 @@ class Summary:
     def best_score(self) -> float | None:
         """The best quality of any round, by the yardstick."""
         return self.best_accuracy if self.yardstick.share else self.best_loss
+
+    @property
+    def owners_score(self) -> float | None:
+        """The mean quality of clients' own models on their owners' test examples; None if there are no such models."""
+        scores = self.client_scores
+        if scores is None or not scores.personal or scores.basis is Basis.COMMON:
+            return None
+        return scores.mean(self.yardstick)
 
     @property
     def promised(self) -> int:

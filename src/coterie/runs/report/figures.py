@@ -4,7 +4,7 @@ A new figure is a function, and its row in :data:`FIGURES`: the section of the p
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -19,11 +19,12 @@ from coterie.auditing.verdict import Requirement
 from coterie.cohorts.outcome import Outcome
 from coterie.reports.charts import Figure, Trace, draw_line, text, whole_ticks
 from coterie.runs.algorithms import algorithm_of
+from coterie.runs.records.client_scores import OWN_MODEL, Basis, ClientScores
 from coterie.runs.records.record import RoundRecord
 from coterie.runs.records.summary import Summary
 from coterie.runs.records.yardstick import Yardstick
 from coterie.runs.report.forecasts import Course, last_hours, shown
-from coterie.training.metrics import METRICS
+from coterie.training.metrics import MetricForm, metric_form
 
 _POINTS = 1000  # more rounds than these are thinned out
 _BARS = 200  # more rounds than these share a bar
@@ -77,6 +78,63 @@ def learning(
     last = f"{values[-1]:.3g}" if values and values[-1] is not None else "unknown"
     alt = f"Line chart: {name} over {len(records):,} rounds; in the end {last}."
     return Figure([*lines, *_rule_to_beat(records, yardstick), marks], layout, 340, alt)
+
+
+def client_scores(scores: ClientScores, yardstick: Yardstick) -> Figure:
+    """Draw the score of every client, the worst first; beside its own model's, that of the common model."""
+    ranked = scores.ranked(yardstick)
+    order = {client: place for place, (client, _) in enumerate(ranked, 1)}
+    shown = "%{y:.1%}" if yardstick.share else "%{y:.4g}"
+    traces: list[Trace] = []
+    others = dict.fromkeys(model for row in scores.rows for model in row.values if model != scores.model)
+    for model, color in zip((scores.model, *others), ("@accent", "@muted", "@caution"), strict=False):
+        points = replace(scores, model=model).ranked(yardstick)
+        what = "own model" if model == OWN_MODEL else f"{model} model"
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": text(what),
+                "x": [order[client] for client, _ in points if client in order],
+                "y": [value for client, value in points if client in order],
+                "text": [text(client) for client, _ in points if client in order],
+                "marker": {"color": color, "size": 7},
+                "hovertemplate": f"%{{text}}<br>{text(what)}: {shown}<extra></extra>",
+            }
+        )
+    percent: dict[str, Any] = {"tickformat": "~%", "range": [0, 1.02]} if yardstick.share else {"rangemode": "tozero"}
+    layout = {
+        "xaxis": {"title": _title("clients, from the worst to the best"), "showgrid": False, **whole_ticks(len(order))},
+        "yaxis": {"title": _title(yardstick.name), **percent},
+        **({"showlegend": True, "legend": _LEGEND} if others else {"showlegend": False}),
+    }
+    (worst, lowest), (best, highest) = ranked[0], ranked[-1]
+    alt = (
+        f"Points: {yardstick.name} of {len(ranked):,} clients, from {yardstick.written(lowest)} ({worst}) to "
+        f"{yardstick.written(highest)} ({best})."
+    )
+    return Figure(traces, layout, 300, alt)
+
+
+def metric_curves(records: Sequence[RoundRecord], forms: Sequence[MetricForm]) -> Figure:
+    """Draw metrics over the rounds, each with its own axis, one below the other."""
+    traces: list[Trace] = []
+    ends: list[str] = []
+    layout = _layout(records, "")
+    height = 1 / len(forms)
+    for place, form in enumerate(forms):
+        axis = str(place + 1) if place else ""
+        known = [(record.round, value) for record in records if (value := _value(record, form.column)) is not None]
+        rounds, values = zip(*(known[at] for at in sample(len(known), _POINTS)), strict=True)
+        ends.append(f"{form.title} {form.written(values[-1])}")
+        hover = f"round %{{x}}<br>{text(form.title)} {'%{y:.1%}' if form.share else '%{y:.4g}'}"
+        line = draw_line(form.title, rounds, values, hover=hover, color="@accent", width=2.5)
+        traces.append(line | {"showlegend": False, "xaxis": "x", "yaxis": f"y{axis}"})
+        bottom = 1 - (place + 1) * height
+        domain = [bottom + 0.15 * height * (place < len(forms) - 1), bottom + height]
+        layout[f"yaxis{axis}"] = {"title": _title(text(form.title)), "domain": domain}
+    alt = f"Line charts: metrics over the rounds; in the end {', '.join(ends)}."
+    return Figure(traces, layout, 60 + 210 * len(forms), alt)
 
 
 def forecasts(courses: Sequence[Course]) -> Figure:
@@ -246,16 +304,53 @@ def _learning(page: PageContents) -> Captioned | None:
     if not page.records:
         return None
     yardstick, config = page.summary.yardstick, page.summary.config
-    shares = [name for name in config.training.metrics if METRICS[name].share and yardstick.share]
+    shares = [form for form in map(metric_form, config.training.metrics) if form.share and yardstick.share]
     algorithm = algorithm_of(config)
-    curves = {**algorithm.curves, **{name: name.replace("_", " ") for name in shares}}
-    caption = "On test examples that no client has."
+    curves = {**algorithm.curves, **{form.column: form.title for form in shares}}
+    caption = _learning_caption(page.summary, personal=algorithm.personal)
     if yardstick.rules:
         caption += " The dashed line is the best forecast that learns nothing."
     if failures(page.records):
         caption += " A cross marks a round without a result: the model did not change."
     caption += " Drag over any plot to zoom in; double-click to zoom out."
     return Captioned(learning(page.records, yardstick, curves, personal=algorithm.personal), caption)
+
+
+def _learning_caption(summary: Summary, *, personal: bool) -> str:
+    """Say whose test examples the curves are on."""
+    basis = summary.client_scores.basis if summary.client_scores else None
+    if basis is Basis.HELD_OUT:
+        return f"On examples that clients keep for testing{': each model on those of its owner' if personal else ''}."
+    if basis is Basis.TESTS and personal:
+        return "Each model on the test examples of its owner, which nobody trains on."
+    return "On test examples that no client has."
+
+
+def _scores(page: PageContents) -> Captioned | None:
+    scores, yardstick = page.summary.client_scores, page.summary.yardstick
+    if scores is None or len(scores.ranked(yardstick)) < 2:
+        return None
+    worst = ", ".join(client for client, _ in scores.ranked(yardstick)[:3])
+    return Captioned(
+        client_scores(scores, yardstick),
+        f"The score of every client, from the worst to the best, on {scores.basis.value}. The worst are {worst}; the "
+        "file clients.csv has all.",
+    )
+
+
+def _metrics(page: PageContents) -> Captioned | None:
+    """Draw the metrics that have another scale than the accuracy."""
+    together = page.summary.yardstick.share
+    forms = [metric_form(name) for name in page.summary.config.training.metrics]
+    found = [
+        form
+        for form in forms
+        if not (form.share and together) and any(_value(record, form.column) is not None for record in page.records)
+    ]
+    if not found:
+        return None
+    said = "; ".join(f"{form.title}: {form.direction}" for form in found)
+    return Captioned(metric_curves(page.records, found), f"Metrics on the test examples. {said}.")
 
 
 def _forecasts(page: PageContents) -> Captioned | None:
@@ -344,6 +439,8 @@ def _traffic(page: PageContents) -> Captioned | None:
 
 FIGURES = {
     "learning": PageFigure("quality", _learning),
+    "metrics": PageFigure("quality", _metrics),
+    "scores": PageFigure("quality", _scores),
     "forecasts": PageFigure("forecasts", _forecasts),
     "privacy": PageFigure("privacy", _privacy),
     "spending": PageFigure("noise", _spending),

@@ -9,13 +9,14 @@ from coterie.auditing.logs import Participation
 from coterie.auditing.verdict import Measure
 from coterie.reports.charts import Figure
 from coterie.reports.html import render
-from coterie.reports.words import Level, duration, size
+from coterie.reports.words import duration, size
 from coterie.runs.algorithms import algorithm_of
+from coterie.runs.records.client_scores import Basis
 from coterie.runs.records.record import RoundRecord
 from coterie.runs.records.summary import Summary
 from coterie.runs.report.figures import FIGURES, PageContents, failures
 from coterie.runs.report.forecasts import Course
-from coterie.runs.report.words import in_words
+from coterie.runs.report.words import headline_of, how_to_continue, in_words, level_of
 from coterie.runs.settings.toml import to_toml
 
 _WEAK_SECONDS = 5.0  # for weak T: it is no more than a note here
@@ -57,14 +58,15 @@ def run_page(
         "run.html.j2",
         figures,
         summary=summary,
-        level=_level(summary),
-        headline=_headline(summary),
+        level=level_of(summary),
+        headline=headline_of(summary),
         words=words,
         particulars=[said for about, said in algorithm_of(summary.config).words(summary) if about != "Privacy"],
         measures=_measures(summary),
         sections=sections,
         courses=courses,
         folder=folder,
+        continuing=how_to_continue(summary.config, folder),
         settings=to_toml(summary.config),
         failures=failed[:_FAILURES],
         more_failures=max(0, len(failed) - _FAILURES),
@@ -77,27 +79,6 @@ def _participation(clients: Sequence[str], records: Sequence[RoundRecord]) -> Pa
     return Participation(tuple(clients), tuple(record.round for record in records), members)
 
 
-def _level(summary: Summary) -> Level:
-    if not algorithm_of(summary.config).aggregates or summary.strong_privacy is None:
-        return Level.NOTHING
-    if summary.exposed:
-        return Level.DANGER
-    return Level.SAFE if summary.safe else Level.CAUTION
-
-
-def _headline(summary: Summary) -> str:
-    learnt = f"{summary.rounds:,} rounds"
-    if summary.score is not None:
-        told = summary.yardstick.describe(summary.score)
-        learnt = f"{told[0].upper()}{told[1:]} after {learnt}"
-    if _level(summary) is Level.DANGER:
-        return f"{learnt}, and {summary.exposed:,} clients exposed"
-    if _level(summary) is Level.SAFE:
-        helped = f", T - c = {summary.promise.honest}" if summary.promise.colluders else ""
-        return f"{learnt}, and no client can be singled out (T = {summary.promised}{helped})"
-    return learnt
-
-
 def _measures(summary: Summary) -> list[Measure]:
     share = summary.protect_seconds / summary.seconds if summary.seconds else 0.0
     found: list[Measure] = []
@@ -106,8 +87,14 @@ def _measures(summary: Summary) -> list[Measure]:
         worst = summary.extras.get("worst")
         note = f"at best {yardstick.written(summary.best_score)}"
         note = note if worst is None else f"of clients' own models; worst {yardstick.written(worst)}"
+        if summary.owners_score is not None and summary.client_scores:
+            client, lowest = summary.client_scores.ranked(yardstick)[0]
+            note = f"of clients' own models on their owners' data; worst {yardstick.written(lowest)} ({client})"
+            if summary.client_scores.basis is Basis.PROPORTIONS:
+                note += f"; on everybody's {yardstick.written(summary.score)}"
         note += f"; {summary.error:,.4g} {yardstick.unit} off on average" if summary.error is not None else ""
-        found.append(Measure(yardstick.name.capitalize(), yardstick.written(summary.score), note))
+        leading = summary.score if summary.owners_score is None else summary.owners_score
+        found.append(Measure(yardstick.name.capitalize(), yardstick.written(leading), note))
     if not algorithm_of(summary.config).aggregates:
         return [*found, Measure("Time", duration(summary.seconds), f"for {summary.rounds:,} rounds")]
     exposed = f"{summary.exposed:,} of {summary.clients:,} clients exposed" if summary.exposed else "nobody exposed"

@@ -1,6 +1,7 @@
 """The base class of all sections of the settings, and what a setting can be: numbers, or an entry of a table."""
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Annotated, Any, Self, TypeAlias, TypeVar
 
@@ -55,8 +56,11 @@ Made = TypeVar("Made")
 class OneOf:
     """An annotation of a setting: it must be one of these names, or a key of these tables when it is checked."""
 
-    def __init__(self, *choices: str | Collection[str], named: bool = False) -> None:
-        """Allow these and, with ``named``, also ``module:name`` for a function or class of the user."""
+    def __init__(self, *choices: str | Collection[str], named: bool | re.Pattern[str] = False) -> None:
+        """Allow these and, with ``named``, also ``module:name`` for a function or class of the user.
+
+        A pattern in place of ``True`` allows other forms of that name.
+        """
         self._choices, self._named = choices, named
 
     @property
@@ -69,15 +73,20 @@ class OneOf:
         return core_schema.no_info_plain_validator_function(self._validate)
 
     def _validate(self, value: Any) -> str:  # noqa: ANN401 - whatever was written
-        if isinstance(value, str) and (value in self.names or (self._named and is_named(value))):
+        if isinstance(value, str) and (value in self.names or self._is_named(value)):
             return str(value)
         *others, last = (*map(repr, self.names), *(["module:name"] if self._named else []))
         expected = f"{', '.join(others)} or {last}" if others else last
         # The same words, and the same kind of mistake, as where pydantic knows the names itself.
         raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": expected})
 
+    def _is_named(self, value: str) -> bool:
+        if isinstance(self._named, re.Pattern):
+            return self._named.fullmatch(value) is not None
+        return self._named and is_named(value)
 
-def make_chosen(table: Mapping[str, Callable[..., Made]], name: str, section: BaseModel, **known: Any) -> Made:  # noqa: ANN401
+
+def make_chosen(table: Mapping[str, Callable[..., Made]], name: str, section: BaseModel, **known: Any) -> Made:  # noqa: ANN401 - values of many types
     """Make the entry of a table that a section's ``kind`` names, from the section's settings and other known values.
 
     Each entry gets the values that its parameters name. It is a :class:`ConfigError` if it needs ``labels`` and they

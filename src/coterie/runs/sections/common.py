@@ -26,7 +26,7 @@ from coterie.runs.sections.base import (
 from coterie.secagg.protocols import AUTO, PROTOCOLS
 from coterie.training.data.datasets import DATASETS
 from coterie.training.data.partitions import PARTITIONS
-from coterie.training.metrics import METRICS
+from coterie.training.metrics import METRICS, USER_METRIC
 from coterie.training.models import MODELS
 
 OWN = "own"
@@ -105,6 +105,11 @@ class ClientSettings(Section):
     count: int = Field(default=40, ge=2, le=10**6, description="number of clients; by-person needs one for each person")
     weighting: Literal["uniform", "samples"] = Field(
         default="uniform", description="a client's weight in the mean: the same for all, or the number of its examples"
+    )
+    holdout: BelowOne = Field(
+        default=0.0,
+        description="share of each client's examples, one or more, that it keeps for testing and does not train on. "
+        "The scores of single clients, and of their own models, are then on these examples",
     )
 
 
@@ -202,14 +207,22 @@ class TrainingSettings(Section):
     momentum: BelowOne = Field(default=0.0, description="of the clients; starts from zero in every round")
     weight_decay: NotNegative = Field(default=0.0, description="of the clients")
     shuffle: bool = Field(default=True, description="whether each pass takes the examples in a new order")
+    drop_last: bool = Field(
+        default=False,
+        description="whether a pass leaves out the last examples if they do not fill a batch; a client with fewer "
+        "examples than a batch trains on its only batch all the same",
+    )
     server_learning_rate: Positive = Field(default=1.0, description="step size of the server along the mean update")
     server_momentum: BelowOne = Field(default=0.0, description="momentum of the server's steps")
     schedule: ScheduleSettings = Field(default=ScheduleSettings(), description="")
     evaluate_every: Count = Field(
         default=1, description="rounds between two evaluations; the last round is always evaluated"
     )
-    metrics: Annotated[tuple[Annotated[str, OneOf(METRICS)], ...], Field(strict=False)] = Field(
-        default=(), description="further numbers that models are evaluated by, beside loss and accuracy"
+    metrics: Annotated[tuple[Annotated[str, OneOf(METRICS, named=USER_METRIC)], ...], Field(strict=False)] = Field(
+        default=(),
+        description="further numbers that models are evaluated by, beside loss and accuracy; or module:function, a "
+        "function of yours in the current folder from outputs and targets to a number; with :smaller at the end, "
+        "smaller values are better",
     )
     executor: Literal["auto", "processes", "vectorised"] = Field(
         default="vectorised",
@@ -318,7 +331,7 @@ class StoppingSettings(Section):
         le=10**9,
         description="rounds without an improvement after which the run ends; 0 never ends it early",
     )
-    metric: Annotated[str, OneOf("quality", "train_loss", METRICS)] = Field(
+    metric: Annotated[str, OneOf("quality", "train_loss", METRICS, named=USER_METRIC)] = Field(
         default="quality",
         description="what must improve: quality on the test examples (accuracy, or the loss of a regression), the "
         "clients' training loss, or one of training.metrics",

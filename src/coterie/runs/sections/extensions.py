@@ -26,18 +26,19 @@ def is_named(text: str) -> bool:
 
 def takes(key: str, text: str, parameter: str) -> bool:
     """Tell whether the function or class that the setting ``key`` names has a parameter of this name."""
-    return parameter in inspect.signature(_find(key, text)).parameters
+    return parameter in inspect.signature(find_named(key, text)).parameters
 
 
 def call_named(key: str, text: str, **known: Any) -> Any:  # noqa: ANN401 - what the user's function returns
     """Call the function or class that the setting ``key`` names, with those of the known values that it takes."""
-    function = _find(key, text)
+    function = find_named(key, text)
     with _explained(key, text):
         taken = inspect.signature(function).parameters
         return function(**{name: value for name, value in known.items() if name in taken})
 
 
-def _find(key: str, text: str) -> Callable[..., Any]:
+def find_named(key: str, text: str) -> Callable[..., Any]:
+    """Return the function or class that the setting ``key`` names."""
     module_name, _, name = text.partition(":")
     with _current_folder_first(), _explained(key, f"importing {module_name}"):
         try:

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from coterie.runs.algorithms import ALGORITHMS, Algorithm, algorithm_of
 from coterie.runs.sections.base import Contradiction, OneOf
 from coterie.runs.sections.common import CommonSettings, TrainingSettings
+from coterie.training.metrics import metric_form
 
 
 class RunTrainingSettings(TrainingSettings):
@@ -21,7 +22,9 @@ class RunTrainingSettings(TrainingSettings):
 
     algorithm: Annotated[str, OneOf(ALGORITHMS)] = Field(
         default="fedavg",
-        description="federated averaging; the same with a model for each client besides (ditto); a baseline: all data "
+        description="federated averaging; the same for clients with different data, held near the common model "
+        "(fedprox) or corrected by control variates (scaffold); the same with a model for each client besides (ditto); "
+        "a baseline: all data "
         "in one place, nothing shared, or all data in one place under differential privacy (sdp); or confined descent, "
         "in which every participant keeps its own model and sums of gradients are sent",
     )
@@ -44,7 +47,7 @@ class RunConfig(CommonSettings):
     @property
     def columns(self) -> tuple[str, ...]:
         """The numbers that the algorithm and the metrics add to the record of every round."""
-        return (*self.algorithm.columns, *self.training.metrics)
+        return (*self.algorithm.columns, *(metric_form(name).column for name in self.training.metrics))
 
 
 def add_sections() -> None:

@@ -86,6 +86,8 @@ class RunFolder:
     """A JSON line for each round: the authoritative record."""
     table_file = FolderEntry("metrics.csv")
     """The same for spreadsheets."""
+    scores_file = FolderEntry("clients.csv")
+    """The score of each client on its test examples, where there are any."""
     forecast_file = FolderEntry("forecast.png")
     """Forecast and truth as a picture, where the tests are time series."""
     ledger_file = FolderEntry("ledger.sqlite")
@@ -176,12 +178,20 @@ class RunFolder:
 
     def checkpoint(self) -> Checkpoint | None:
         """Read the checkpoint; None if the run was interrupted before its first one."""
+        return self._read_checkpoint(arrays=True)
+
+    def progress(self) -> Progress | None:
+        """Read the progress in the checkpoint, without the arrays; None if there is no checkpoint yet."""
+        found = self._read_checkpoint(arrays=False)
+        return found.progress if found else None
+
+    def _read_checkpoint(self, *, arrays: bool) -> Checkpoint | None:
         if not self.checkpoint_file.exists():
             return None
         try:
             with safe_open(self.checkpoint_file, "numpy") as file:
                 progress = msgspec.json.decode(file.metadata()["progress"], type=Progress)
-                return Checkpoint(progress, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+                return Checkpoint(progress, {name: file.get_tensor(name) for name in file.keys() if arrays})  # noqa: SIM118 - a file of safetensors is not iterable
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{self.checkpoint_file} cannot be read: {error}") from error
 

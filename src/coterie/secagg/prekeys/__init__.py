@@ -2,7 +2,7 @@
 
 **How it works.** Every client leaves a few signed one-time keys (prekeys) at the server. An invitation holds the
 terms and one prekey of each client, together called the *book*; its digest D is bound into every key and signature. A
-client checks the book, agrees on a mask with everybody in it, whoever may turn out to be absent, and sends in one
+client checks the book, agrees on a mask with every other client in it, even if some are lost later, and sends in one
 message its masked input and, sealed for each other client, shares of its secrets: the seed of one more mask of its
 own, and one key for each *other circle*, under which it hides the masks it shares with that circle's members. (Trip
 1.)
@@ -12,7 +12,7 @@ shares of the self seed and of the keys of those circles that are not aggregated
 sign the announcement first, and reveal when a quorum's signatures on it are shown. (Trip 3.) The masks among those
 aggregated cancel; those with lost circles, and the self masks, are computed and removed.
 
-**Why a server that lies learns one sum.** Let n clients, at most c of them colluders, q = floor((n + c) / 2) + 1, t
+**Why a malicious server learns one sum.** Let n clients, at most c of them colluders, q = floor((n + c) / 2) + 1, t
 >= q shares open a secret, M = max(minimum, c + 2).
 
 * A client answers for one survivor list under D, ever. Two opened secrets have more than half of the honest holders

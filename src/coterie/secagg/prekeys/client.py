@@ -63,7 +63,7 @@ __all__ = [
 def issue(
     population: bytes, client: str, issued: int, entropy: Entropy, identity: Identity | None, label: str = "prekey"
 ) -> tuple[bytes, Prekey]:
-    """Make a prekey: its secret, which stays with the client, and what the server is given."""
+    """Make a prekey: its secret, which stays with the client, and its public part for the server."""
     key = PrivateKey.generate(entropy, label)
     context = rules.prekey_context(population, client, key.public, issued)
     return key.secret(), Prekey(key.public, issued, identity.sign(context) if identity else None)
@@ -100,8 +100,8 @@ class Invited:
     ) -> tuple["Contributed", bytes]:
         """Hide the input under a mask with everybody in the book and one more, and deal out what opens them (trip 1).
 
-        All secrets follow from fresh randomness, the prekey's secret, the book and the input itself: whoever repeats
-        this from a restored disk, with another input, uses other masks.
+        All secrets follow from fresh randomness, the prekey's secret, the book and the input itself: a client
+        that repeats this from a restored disk, with another input, uses other masks.
         """
         book, me, terms = self.book, self.me, self.book.terms
         ring = terms.ring
@@ -167,11 +167,11 @@ class Considered(NamedTuple):
     aggregated: frozenset[str]
 
     @classmethod
-    def of(cls, book: PrekeyBook, told: rules.Marks) -> "Considered":
+    def of(cls, book: PrekeyBook, survivors: rules.Marks) -> "Considered":
         """Name the list of these survivors."""
-        aggregated = book.terms.aggregated(told)
+        aggregated = book.terms.aggregated(survivors)
         return cls(
-            digest(rules.survivors_context(book, told)),
+            digest(rules.survivors_context(book, survivors)),
             frozenset(book.terms.clients[client] for client in aggregated),
         )
 
@@ -197,25 +197,25 @@ class Contributed(BookState, frozen=True, tag=True):
     def consider(self, message: bytes) -> "Considered":
         """Read a survivor list and check it, as far as that takes no secrets; sign and reveal nothing."""
         book = self.book
-        told = _read_survivors(book, wire.decode(message, SurvivorList, SERVER, book.digest))
-        rules.check_survivors(book, self.me, self.mark, told)
-        return Considered.of(book, told)
+        survivors = _read_survivors(book, wire.decode(message, SurvivorList, SERVER, book.digest))
+        rules.check_survivors(book, self.me, self.mark, survivors)
+        return Considered.of(book, survivors)
 
     def answer(self, message: bytes, identity: Identity | None) -> "tuple[Signed | Done, bytes]":
         """Answer a survivor list: reveal if it comes with envelopes and few are missing, sign it if it does not."""
         book = self.book
         announced = wire.decode(message, SurvivorList, SERVER, book.digest)
-        told = _read_survivors(book, announced)
-        aggregated = rules.check_survivors(book, self.me, self.mark, told)
+        survivors = _read_survivors(book, announced)
+        aggregated = rules.check_survivors(book, self.me, self.mark, survivors)
         signature = None
         if self.terms.active:
-            signature = own_identity(self.terms, self.me, identity).sign(rules.survivors_context(book, told))
+            signature = own_identity(self.terms, self.me, identity).sign(rules.survivors_context(book, survivors))
         if announced.envelopes is not None:
             rules.check_direct(book, aggregated)
-            return _reveal(self, book, told, aggregated, announced.envelopes, signature)
+            return _reveal(self, book, survivors, aggregated, announced.envelopes, signature)
         if signature is None:
             raise PeerProtocolError(SERVER, "asked to confirm the survivors, which nobody does in this mode")
-        marks = tuple(told.get(client, b"") for client in range(len(self.terms.clients)))
+        marks = tuple(survivors.get(client, b"") for client in range(len(self.terms.clients)))
         signed = Signed(self.terms, self.me, self.prekeys, self.opening, self.own, marks)
         return signed, wire.encode(SurvivorSignature(book.digest, self.me, signature))
 
@@ -231,26 +231,26 @@ class Signed(BookState, frozen=True, tag=True):
     @property
     def considered(self) -> "Considered":
         """The survivor list that was signed."""
-        return Considered.of(self.book, self._told)
+        return Considered.of(self.book, self._survivors)
 
     @property
-    def _told(self) -> dict[int, bytes]:
+    def _survivors(self) -> dict[int, bytes]:
         return {client: mark for client, mark in enumerate(self.marks) if mark}
 
     def reveal(self, message: bytes) -> tuple["Done", bytes]:
         """Check that a quorum signed the same survivors, then reveal (trip 3)."""
-        book, told = self.book, self._told
+        book, survivors = self.book, self._survivors
         proof = wire.decode(message, SurvivorProof, SERVER, book.digest)
         wire.check_order([entry.sender for entry in proof.signatures], SERVER)
-        rules.check_proof(book, told, proof.signatures)
-        return _reveal(self, book, told, self.terms.aggregated(told), proof.envelopes, None)
+        rules.check_proof(book, survivors, proof.signatures)
+        return _reveal(self, book, survivors, self.terms.aggregated(survivors), proof.envelopes, None)
 
 
 class Done(BookState, frozen=True, tag=True):
-    """Everything is said; no message is answered any more."""
+    """The session is over for this client: no message is answered any more."""
 
     aggregated: tuple[int, ...]
-    """The clients whose sum this client helped to open, as far as it was told."""
+    """The clients whose sum this client helped to open, by the survivor list it was shown."""
 
 
 def accept(book: PrekeyBook, client: str, secret: bytes, population: bytes, *, oldest: int = 0) -> Invited:
@@ -312,7 +312,7 @@ def _read_survivors(book: PrekeyBook, announced: SurvivorList) -> dict[int, byte
 def _reveal(
     state: Contributed | Signed,
     book: PrekeyBook,
-    told: rules.Marks,
+    survivors: rules.Marks,
     aggregated: frozenset[int],
     envelopes: Sequence[SealedShares],
     signature: bytes | None,
@@ -324,7 +324,7 @@ def _reveal(
         raise PeerProtocolError(SERVER, "delivered shares of a client that is not to be aggregated")
     held = {me: state.own}
     for envelope in envelopes:
-        dealer, mark = envelope.dealer, told[envelope.dealer]
+        dealer, mark = envelope.dealer, survivors[envelope.dealer]
         key = _envelope_key(book.digest, state.opening[dealer], dealer, me, mark)
         try:
             shares = unseal(key, envelope.sealed, rules.envelope_context(book.digest, dealer, me, mark))
@@ -357,7 +357,7 @@ def answer(state: AnyParked, message: bytes, identity: Identity | None) -> tuple
         case Signed():
             return state.reveal(message)
         case Done():
-            raise LocalProtocolError("the session is over; nothing more is said in it")
+            raise LocalProtocolError("the session is over: no message is answered any more")
 
 
 _DECODER: "msgspec.msgpack.Decoder[AnyParked]" = msgspec.msgpack.Decoder(AnyParked, dec_hook=read_topology)

@@ -13,8 +13,8 @@ holder, or the holder sent something else than it got. The server cannot see whi
 * so is a client whose own share of its own secret is wrong;
 * so is a dealer whose secret no set of shares opens, although so many holders answered that t of them are honest.
 
-Whoever is proven is taken out with its disputes, f becomes smaller, and the rest is counted again. f is the number of
-colluders that the terms withstand, and 1 at least. If more than f clients would be at fault, nobody is proven.
+A proven client is removed with its disputes, f becomes smaller, and the rest is counted again. f is the number of
+colluders that the terms withstand, and 1 at least. If more than f clients would be at fault, no client is proven.
 """
 
 from collections import Counter
@@ -177,7 +177,7 @@ def _assign_blame(
 
 
 def _wrong_holders(held: Held, opened: _Opened, most: int) -> frozenset[int]:
-    """Return whose shares of a secret are wrong, if at most so many are; nobody if others could be wrong instead."""
+    """Return whose shares of a secret are wrong, if at most so many are; empty if others could be wrong instead."""
     points, shares, threshold = [holder + 1 for holder in held], list(held.values()), len(opened.holders)
     for holders in (opened.holders, _decode(held, list(held), threshold)):
         trusted = [holder + 1 for holder in holders]
@@ -191,7 +191,7 @@ def _wrong_holders(held: Held, opened: _Opened, most: int) -> frozenset[int]:
 
 
 def prove(disputes: Collection[Dispute], dealers: Collection[int], most: int) -> frozenset[int]:
-    """Return the clients that must have broken the protocol, if at most so many did; nobody if more did.
+    """Return the clients that must have broken the protocol, if at most so many did; empty if more did.
 
     ``dealers`` are at fault whatever the disputes are.
     """

@@ -45,16 +45,16 @@ def check_prekeys(book: PrekeyBook, population: bytes) -> None:
 
 
 def check_age(book: PrekeyBook, oldest: int) -> None:
-    """No prekey was made before this moment: old ones may have leaked with a disk that nobody thinks of any more."""
+    """No prekey was made before this moment: old ones may have leaked with a forgotten disk."""
     for name, prekey in zip(book.terms.clients, book.prekeys, strict=True):
         if prekey.issued < oldest:
             raise PeerProtocolError(SERVER, f"sent a prekey of client {name} that is too old")
 
 
 def check_distinct(book: PrekeyBook) -> None:
-    """No two clients have one prekey: whoever takes another's for its own wants their masks to cancel.
+    """No two clients have the same prekey: a colluder may copy another client's so that masks cancel.
 
-    They would not (:func:`pair_context`); this refuses the attempt where it shows.
+    They would not cancel (:func:`pair_context`), but the attempt is refused.
     """
     if len({prekey.key for prekey in book.prekeys}) != len(book.prekeys):
         raise PeerProtocolError(SERVER, "sent a book in which a prekey stands twice")
@@ -100,23 +100,23 @@ def contribution_context(book: bytes, client: int, seed_mark: bytes, body: bytes
     return bind("contribute", book, client, seed_mark, digest(body))
 
 
-def check_survivors(book: PrekeyBook, client: int, mark: bytes, told: Marks) -> frozenset[int]:
+def check_survivors(book: PrekeyBook, client: int, mark: bytes, survivors: Marks) -> frozenset[int]:
     """Return whom an announced survivor list would aggregate, if it is one that this client can answer.
 
     It has this client's own contribution in it, and enough whole circles to hide among.
     """
-    if told.get(client) != mark:
+    if survivors.get(client) != mark:
         raise PeerProtocolError(SERVER, "announced survivors without this client's contribution")
-    aggregated = book.terms.aggregated(told)
+    aggregated = book.terms.aggregated(survivors)
     if len(aggregated) < book.terms.fewest:
         raise ThresholdError(f"{len(aggregated)} clients would be aggregated; the minimum is {book.terms.fewest}")
     return aggregated
 
 
 def check_direct(book: PrekeyBook, aggregated: Collection[int]) -> None:
-    """A survivor list that nobody signed is opened only if few are missing.
+    """An unsigned survivor list is opened only if few clients are missing.
 
-    Then whatever others are told, the clients whose secrets are opened are whole circles with at least ``M - c``
+    Then, whatever list others get, the clients whose secrets are opened are whole circles with at least ``M - c``
     honest members (the module docstring of :mod:`coterie.secagg.prekeys` has the argument).
     """
     if len(aggregated) < book.direct_floor:
@@ -125,15 +125,15 @@ def check_direct(book: PrekeyBook, aggregated: Collection[int]) -> None:
         )
 
 
-def survivors_context(book: PrekeyBook, told: Marks) -> bytes:
-    """What a client signs of the survivors it was told: who they are, and which contribution of each."""
-    members = encode_members(told, len(book.terms.clients))
-    return bind("prekey-survivors", book.digest, members, b"".join(told[client] for client in sorted(told)))
+def survivors_context(book: PrekeyBook, survivors: Marks) -> bytes:
+    """What a client signs of an announced survivor list: who is on it, and which contribution of each."""
+    members = encode_members(survivors, len(book.terms.clients))
+    return bind("prekey-survivors", book.digest, members, b"".join(survivors[client] for client in sorted(survivors)))
 
 
-def check_proof(book: PrekeyBook, told: Marks, signatures: Collection[SurvivorSignature]) -> None:
-    """A quorum must have signed the very survivor list this client was told."""
-    check_quorum(book.terms, survivors_context(book, told), told, signatures)
+def check_proof(book: PrekeyBook, survivors: Marks, signatures: Collection[SurvivorSignature]) -> None:
+    """A quorum must have signed exactly the survivor list that was announced to this client."""
+    check_quorum(book.terms, survivors_context(book, survivors), survivors, signatures)
 
 
 def opened_secrets(book: PrekeyBook, dealer: int, aggregated: Collection[int]) -> tuple[int, ...]:

@@ -49,7 +49,7 @@ class PrekeyServer(BaseServer):
         super().__init__(book.terms, book.digest, Step.CONTRIBUTE, ROWS, parallel)
         self.book = book
         self.refills: dict[str, tuple[Prekey, ...]] = {}
-        """Fresh prekeys by client; whoever stores them checks their signatures."""
+        """Fresh prekeys by client; their signatures are checked where they are stored."""
         self._contributions: dict[int, MaskedContribution] = {}
         self._signatures: dict[int, bytes] = {}
         self._asked: frozenset[int] = frozenset()
@@ -70,7 +70,7 @@ class PrekeyServer(BaseServer):
         """Clients whose contribution arrived."""
         return self._names(self._contributions)
 
-    # Whoever contributed has advertised and shared as well: one message holds all of it.
+    # A client that contributed has advertised and shared as well: one message holds all of it.
     advertisers = sharers = survivors
 
     def view(self) -> PrekeyView:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from coterie.cohorts.circles import Indices
 from coterie.errors import InputError
+from coterie.training.data.keyword_inputs import InputFields
 from coterie.training.data.series import ForecastSeries
 
 InputArray = npt.NDArray[np.float32]
@@ -43,6 +44,8 @@ class Dataset:
     classes: int | None
     clients: Mapping[str, Indices] | None = field(default=None, repr=False)
     """The indices of each client's training examples, if the data already belongs to clients: no partition."""
+    client_tests: Mapping[str, Indices] | None = field(default=None, repr=False)
+    """The indices of each client's own test examples, if clients have some; all other test examples are common."""
     series: ForecastSeries | None = field(default=None, repr=False)
     """For forecasts, the time series to which the test examples belong."""
     sources: "tuple[ExampleSource, ...]" = field(default=(), repr=False)
@@ -51,6 +54,8 @@ class Dataset:
     """Settings taken from data loaders: for each setting, the value of every loader."""
     notes: tuple[str, ...] = ()
     """Remarks for the user about the data."""
+    fields: InputFields | None = None
+    """Where each named array is in the inputs, if inputs have names (:mod:`coterie.training.data.keyword_inputs`)."""
     members: Mapping[str, int] | None = None
     """The number of columns (of the last axis) of each member, if clients are groups of members with columns."""
 

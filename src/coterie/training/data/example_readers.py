@@ -5,19 +5,23 @@ random numbers (random transforms), and those of a data loader with its own ``co
 shuffling of a data loader become settings of the run.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from coterie.errors import InputError
+from coterie.errors import CoterieError, InputError
 from coterie.training.data.dataset import ExampleSource, InputArray, Inputs
+from coterie.training.data.keyword_inputs import PADDING, InputFields, read_fields
 
 Examples: TypeAlias = Any
-"""A torch data set, map-style or iterable, a data loader, a pair of arrays (inputs, targets), or a list of pairs."""
-ExampleArrays: TypeAlias = tuple[Inputs, npt.NDArray[Any]]
+"""A torch data set, map-style or iterable, a data loader, a pair of arrays (inputs, targets), or a list of pairs.
+
+Inputs may have names: a dictionary of arrays, each with one row for each example.
+"""
+ExampleArrays: TypeAlias = tuple[Inputs, npt.NDArray[Any], InputFields | None]
 
 
 _TRIED = 64  # examples that are read a second time to find out whether they change
@@ -30,6 +34,8 @@ class ReadExamples:
 
     x: Inputs
     y: npt.NDArray[Any]
+    fields: InputFields | None = None
+    """Where each named array is in ``x``, if inputs have names."""
     source: ExampleSource | None = None
     """None if the examples do not change or cannot be read again."""
     loaded: Mapping[str, Any] = field(default_factory=dict)
@@ -42,11 +48,12 @@ def read_source(source: Examples, name: str) -> ReadExamples:
     Raise :class:`InputError` unless they are pairs of numbers of equal shapes.
     """
     try:
-        if isinstance(source, tuple) and are_arrays(source):
-            x, y = (np.asarray(part) for part in source)
+        if isinstance(source, tuple) and (are_arrays(source) or _has_names(source)):
+            y = np.asarray(source[1])
+            x, fields = _inputs(source[0], name)
             if len(x) != len(y):
                 raise InputError(f"{name}: {len(x)} inputs and {len(y)} targets")
-            return ReadExamples(_inputs(x), y)
+            return ReadExamples(x, y, fields)
         loader = _is_loader(source)
         if isinstance(source, Iterable) and not loader:
             return _read_once(source, name)
@@ -55,6 +62,8 @@ def read_source(source: Examples, name: str) -> ReadExamples:
             return replace(_read_once(pairs, name), loaded={"training.batch_size": source.batch_size or 1})
         form = _loader_form(source, name) if loader else _LoaderForm(tuple(range(len(source))))
         return _read_numbered(source.dataset if loader else source, form, name)
+    except CoterieError:
+        raise
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name}: not pairs of equally shaped arrays of numbers: {error}") from error
 
@@ -69,12 +78,12 @@ def one_hot_labels(y: npt.NDArray[Any]) -> npt.NDArray[np.int64] | None:
     return labels
 
 
-def is_image(value: Any) -> bool:  # noqa: ANN401
+def is_image(value: object) -> bool:
     """Return whether this is a PIL image, without importing PIL."""
     return hasattr(value, "getbands")
 
 
-def as_image(image: Any) -> InputArray:  # noqa: ANN401
+def as_image(image: Any) -> InputArray:  # noqa: ANN401 - an image of PIL, which is not imported
     """Return a PIL image as channels x height x width, from 0 to 1."""
     pixels: InputArray = np.asarray(image, np.float32) / np.float32(255)
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
@@ -119,6 +128,7 @@ def _loader_form(loader: Examples, name: str) -> _LoaderForm:
         size = batches.batch_size if batches is not None else None
         if size is not None:
             loaded["training.batch_size"] = int(size)
+            loaded["training.drop_last"] = bool(loader.drop_last)
         redraws = isinstance(sampler, WeightedRandomSampler) or (
             isinstance(sampler, RandomSampler) and (sampler.replacement or sampler.num_samples != len(loader.dataset))
         )
@@ -139,8 +149,6 @@ def _loader_form(loader: Examples, name: str) -> _LoaderForm:
             f"{name}: the data loader's {kind} repeats an example, but a client trains on each example once per pass; "
             "give the data set itself"
         )
-    if loader.drop_last:
-        notes.append(f"The drop_last of the data loader of {name} is not kept: a last, smaller batch is trained on too")
     own = loader.collate_fn is not default_collate and batches is not None
     return _LoaderForm(numbers, loader.collate_fn if own else None, loaded, tuple(notes))
 
@@ -148,15 +156,15 @@ def _loader_form(loader: Examples, name: str) -> _LoaderForm:
 def _read_once(pairs: Iterable[Any], name: str) -> ReadExamples:
     """Read a sequence of pairs that may not be readable a second time."""
     if isinstance(pairs, list | tuple):
-        return ReadExamples(*_stacked(pairs))
+        return ReadExamples(*_stacked(pairs, name))
     from coterie.training.data.generators import generator_states, seeded
 
     with seeded(_SEED):
         before = generator_states()
-        x, y = _stacked(pairs)
+        x, y, fields = _stacked(pairs, name)
         drew = generator_states() != before
     note = f"The examples of {name} have no index and are read once, so their random transforms are drawn once"
-    return ReadExamples(x, y, notes=(note,) if drew else ())
+    return ReadExamples(x, y, fields, notes=(note,) if drew else ())
 
 
 def _read_numbered(items: Examples, form: _LoaderForm, name: str) -> ReadExamples:
@@ -167,16 +175,16 @@ def _read_numbered(items: Examples, form: _LoaderForm, name: str) -> ReadExample
         if form.collate is None:
             return items[number]
         x, y = form.collate([items[number]])
-        return x[0], y[0]
+        return {key: rows[0] for key, rows in x.items()} if isinstance(x, Mapping) else x[0], y[0]
 
     def again(number: int, seed: int) -> tuple[bytes, bytes]:
         with seeded(seed):
-            x, y = _stacked([one(number)])
+            x, y, _ = _stacked([one(number)], name)
         return x.tobytes(), y.tobytes()
 
     with seeded(_SEED):
         before = generator_states()
-        x, y = _stacked([one(number) for number in form.numbers])
+        x, y, fields = _stacked([one(number) for number in form.numbers], name)
         fresh = generator_states() != before or form.collate is not None
     for number in form.numbers[:: max(1, len(form.numbers) // _TRIED)]:
         first = again(number, _SEED)
@@ -188,30 +196,74 @@ def _read_numbered(items: Examples, form: _LoaderForm, name: str) -> ReadExample
             )
         fresh = fresh or again(number, _SEED + 1) != first
     return ReadExamples(
-        x, y, ExampleSource(items, form.numbers, form.collate) if fresh else None, form.loaded, form.notes
+        x, y, fields, ExampleSource(items, form.numbers, form.collate) if fresh else None, form.loaded, form.notes
     )
 
 
-def _stacked(pairs: Iterable[Any]) -> ExampleArrays:
-    inputs, targets = zip(*pairs, strict=True)
-    x = np.stack([as_image(one) if is_image(one) else np.asarray(one) for one in inputs])
-    return _inputs(x), np.stack([np.asarray(one) for one in targets])
+def _stacked(pairs: Iterable[Any], name: str) -> ExampleArrays:
+    listed = list(pairs)
+    if listed and isinstance(listed[0], Mapping):
+        raise InputError(
+            f"{name}: an example is a dictionary with the keys {', '.join(map(str, listed[0]))}; give pairs instead: "
+            "({name: input, ...}, target)"
+        )
+    inputs, targets = zip(*listed, strict=True)
+    if isinstance(inputs[0], Mapping):
+        keys = inputs[0].keys()
+        odd = next((number for number, one in enumerate(inputs) if set(one) != set(keys)), None)
+        if odd is not None:
+            raise InputError(
+                f"{name}: example {odd} has the inputs {', '.join(inputs[odd])}, and the first {', '.join(keys)}"
+            )
+        stacked: Any = {key: _stack([np.asarray(one[key]) for one in inputs], f"{name}, {key!r}") for key in keys}
+    else:
+        stacked = _stack([as_image(one) if is_image(one) else np.asarray(one) for one in inputs], name)
+    x, fields = _inputs(stacked, name)
+    return x, np.stack([np.asarray(one) for one in targets]), fields
 
 
-def _inputs(x: npt.NDArray[Any]) -> Inputs:
-    return x.astype(np.int64) if x.dtype.kind == "i" else x.astype(np.float32)
+def _stack(inputs: Sequence[npt.NDArray[Any]], name: str) -> npt.NDArray[Any]:
+    """Stack inputs of equal shapes."""
+    odd = next((number for number, one in enumerate(inputs) if one.shape != inputs[0].shape), None)
+    if odd is not None:
+        raise InputError(
+            f"{name}: input 0 has the shape {inputs[0].shape} and input {odd} the shape {inputs[odd].shape}; {PADDING}"
+        )
+    return np.stack(inputs)
+
+
+def _inputs(x: Any, name: str) -> tuple[Inputs, InputFields | None]:  # noqa: ANN401 - an array, or named arrays
+    """Return inputs as a data set has them; named arrays side by side."""
+    if isinstance(x, Mapping):
+        arrays = read_fields(x, name)
+        fields = InputFields.of(arrays)
+        return fields.pack(arrays), fields
+    array = np.asarray(x)
+    if array.dtype == object and array.ndim == 1 and not any(isinstance(one, str) for one in array):
+        array = _stack([np.asarray(one) for one in array], name)
+    if array.dtype.kind in "US" or (array.dtype == object and isinstance(array.flat[0], str)):
+        raise InputError(f"{name}: inputs are text, not numbers; convert them first, for example with a tokenizer")
+    return array.astype(np.int64) if array.dtype.kind == "i" else array.astype(np.float32), None
 
 
 def are_arrays(source: tuple[Any, ...]) -> bool:
-    """Return whether this is a pair of arrays (inputs and targets) rather than two examples."""
-    return len(source) == 2 and all(hasattr(part, "shape") for part in source)
+    """Return whether this is a pair of arrays, inputs and targets, rather than two examples; inputs may have names."""
+    if len(source) != 2:
+        return False
+    inputs = list(source[0].values()) if isinstance(source[0], Mapping) else [source[0]]
+    return bool(inputs) and all(hasattr(part, "shape") for part in (*inputs, source[1]))
+
+
+def _has_names(source: tuple[Any, ...]) -> bool:
+    """Return whether this is a pair of named inputs, perhaps in lists, and targets."""
+    return len(source) == 2 and isinstance(source[0], Mapping)
 
 
 def _is_loader(source: Examples) -> bool:
     return hasattr(source, "collate_fn") and hasattr(source, "sampler")
 
 
-def _is_stream(dataset: Any) -> bool:  # noqa: ANN401
+def _is_stream(dataset: object) -> bool:
     from torch.utils.data import IterableDataset
 
     return isinstance(dataset, IterableDataset)

@@ -98,9 +98,9 @@ def _train(x: InputArray, y: np.ndarray[Any, np.dtype[np.int64]], classes: int, 
                 chosen = order[start : start + _BATCH]
                 loss = nn.functional.cross_entropy(network(torch.from_numpy(x[chosen])), torch.from_numpy(y[chosen]))
                 optimiser.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()  # type: ignore[no-untyped-call]  # torch has no type here
                 optimiser.step()
-    extractor: nn.Module = network[0]  # type: ignore[index]
+    extractor: nn.Module = network[0]  # type: ignore[index]  # instantiate returns any module; this is a Sequential
     return extractor.eval()
 
 

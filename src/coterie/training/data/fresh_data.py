@@ -16,15 +16,21 @@ from coterie.errors import InputError
 from coterie.training.data.dataset import ExampleSource
 from coterie.training.data.example_readers import as_image, is_image, one_hot_labels
 from coterie.training.data.generators import others_seeded
+from coterie.training.data.keyword_inputs import InputFields, read_fields
 from coterie.training.local import ArrayData, Batch
 
 
 class FreshData:
     """Examples from a list of sources, each read when a batch needs it."""
 
-    def __init__(self, sources: Sequence[ExampleSource], first: ArrayData, *, labelled: bool) -> None:
-        """Take the sources, and the examples ``first`` as read from them under a fixed seed."""
-        self._sources, self._labelled = tuple(sources), labelled
+    def __init__(
+        self, sources: Sequence[ExampleSource], first: ArrayData, *, labelled: bool, fields: InputFields | None = None
+    ) -> None:
+        """Take the sources, and the examples ``first`` as read from them under a fixed seed.
+
+        ``fields`` are the names of the inputs, if they have names.
+        """
+        self._sources, self._labelled, self._fields = tuple(sources), labelled, fields
         self._ends = np.cumsum([len(source.numbers) for source in self._sources])
         self._whole = first.x.dtype == np.int64
         self.digest = hashlib.sha256(first.x.data).digest() + hashlib.sha256(first.y.data).digest()
@@ -52,6 +58,8 @@ class FreshData:
             x, y = source.collate(items)
         else:
             x, y = default_collate([(as_image(x) if is_image(x) else x, y) for x, y in items])
+        if self._fields is not None:
+            x = self._fields.pack(read_fields(x, "a batch"))
         x, y = torch.as_tensor(x), torch.as_tensor(y)
         if len(x) != len(items) or len(y) != len(items):
             raise InputError(f"a batch of {len(items)} examples has {len(x)} inputs and {len(y)} targets")

@@ -27,11 +27,11 @@ def generator_states() -> tuple[Any, ...]:
 @contextmanager
 def others_seeded(seed: int) -> Iterator[None]:
     """Seed the global generators of numpy and Python, and restore them afterwards."""
-    numbers, words = np.random.get_state(), random.getstate()  # noqa: NPY002
-    np.random.seed(seed % 2**32)  # noqa: NPY002
+    numbers, words = np.random.get_state(), random.getstate()  # noqa: NPY002 - the global one, which transforms use
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - as above
     random.seed(seed)
     try:
         yield
     finally:
-        np.random.set_state(numbers)  # noqa: NPY002
+        np.random.set_state(numbers)  # noqa: NPY002 - as above
         random.setstate(words)

@@ -263,7 +263,7 @@ def _array(pickled: object) -> Bytes | None:
     return np.frombuffer(values, np.uint8).reshape(shape, order="F" if columns_first else "C")
 
 
-def _table(path: Path, dtype: np.dtype[Any], header: str = "", **options: Any) -> npt.NDArray[Any]:  # noqa: ANN401
+def _table(path: Path, dtype: np.dtype[Any], header: str = "", **options: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - the options of numpy.loadtxt
     """Read lines separated by commas, after a line that equals ``header`` if that is not empty."""
     with _reading(path), _text(path) as stream, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # numpy warns of an empty file; here it is an error

@@ -21,6 +21,7 @@ from coterie.training.data.dataset import Dataset, ExampleSource, Inputs
 from coterie.training.data.example_readers import Examples, ReadExamples, are_arrays, one_hot_labels, read_source
 
 _TEST_SET = "test set"
+_SHOWN = 10  # classes that an error names
 
 
 def from_torch(
@@ -40,16 +41,19 @@ def from_clients(
     classes: int | None = None,
     name: str = "custom",
     one_hot: bool = True,
+    columns: bool = True,
+    client_tests: Mapping[str, Examples] | Sequence[Examples] | None = None,
 ) -> Dataset:
     """Read the examples of each client, given by name or as a list; see :func:`from_torch`.
 
-    A client may be a group whose members have different columns: ``({member: columns, ...}, targets)``; see
-    :mod:`coterie.training.data.column_data`.
+    With ``columns``, a client may be a group whose members have different columns: ``({member: columns, ...},
+    targets)``; see :mod:`coterie.training.data.column_data`. Otherwise such a dictionary is one of named inputs.
+    ``client_tests`` are test examples of single clients, in the same form as ``clients``; some clients may have none.
     """
     if not isinstance(clients, Mapping):
         clients = dict(zip(client_names(len(clients)), clients, strict=True))
     members: Mapping[str, int] | None = None
-    if any(map(in_columns, clients.values())):
+    if columns and any(map(in_columns, clients.values())):
         tested = {_TEST_SET: test} if in_columns(test) else {}
         joined, members = join_columns({**clients, **tested}, name)
         test = joined.pop(_TEST_SET, test)
@@ -59,12 +63,18 @@ def from_clients(
         raise InputError(f"{name}: there are no clients")
     first, model = next(iter(read.items()))
     for client, one in read.items():
-        shapes = (one.x.shape[1:], one.y.shape[1:]) == (model.x.shape[1:], model.y.shape[1:])
+        shapes = (one.x.shape[1:], one.y.shape[1:], one.fields) == (model.x.shape[1:], model.y.shape[1:], model.fields)
         if not shapes or one.x.dtype != model.x.dtype or (one.y.dtype.kind == "f") != (model.y.dtype.kind == "f"):
             raise InputError(f"{name}: the examples of {client!r} and {first!r} differ in shape or in kind")
-    ends = np.cumsum([len(one.y) for one in read.values()])
-    held = {client: np.arange(end - len(read[client].y), end) for client, end in zip(read, ends, strict=True)}
-    return replace(_dataset(name, read, _test(test, name), classes, held, one_hot=one_hot), members=members)
+    held = _numbered(read, 0)
+    common = _test(test, name)
+    tests = _client_tests(client_tests, list(read), name)
+    if tests and members:
+        raise InputError(f"{name}: clients whose members have different columns cannot have tests of their own")
+    together = _together([*([common] if common else []), *tests.values()], name)
+    dataset = _dataset(name, read, together, classes, held, one_hot=one_hot)
+    own = _numbered(tests, len(common.y) if common else 0) if tests else None
+    return replace(dataset, members=members, client_tests=own)
 
 
 def from_huggingface(
@@ -92,7 +102,13 @@ def from_huggingface(
     return from_torch(pairs(train_split), pairs(test_split), classes=classes, name=name)
 
 
-def from_anything(given: Any, *, classes: int | None = None, name: str = "custom") -> Dataset:  # noqa: ANN401
+def from_anything(
+    given: Any,  # noqa: ANN401 - the result of a user's function
+    *,
+    classes: int | None = None,
+    name: str = "custom",
+    columns: bool = True,
+) -> Dataset:
     """Read a user function's result: a data set, examples, or examples by client; optionally a test set.
 
     A pair of arrays is the inputs and targets of examples. Any other pair is the training data and the test set.
@@ -101,7 +117,7 @@ def from_anything(given: Any, *, classes: int | None = None, name: str = "custom
         return given
     train, test = given if isinstance(given, tuple) and len(given) == 2 and not are_arrays(given) else (given, None)
     if isinstance(train, Mapping):
-        return from_clients(train, test, classes=classes, name=name)
+        return from_clients(train, test, classes=classes, name=name, columns=columns)
     return from_torch(train, test, classes=classes, name=name)
 
 
@@ -109,6 +125,44 @@ def client_names(count: int) -> list[str]:
     """Return default names for ``count`` clients."""
     width = len(str(count))
     return [f"client-{number:0{width}}" for number in range(1, count + 1)]
+
+
+def _numbered(read: Mapping[str, ReadExamples], first: int) -> dict[str, npt.NDArray[np.int64]]:
+    """Return the indices of each client's examples, which stand one after the other from ``first`` on."""
+    ends = first + np.cumsum([len(one.y) for one in read.values()])
+    return {client: np.arange(end - len(read[client].y), end) for client, end in zip(read, ends, strict=True)}
+
+
+def _client_tests(
+    tests: Mapping[str, Examples] | Sequence[Examples] | None, clients: Sequence[str], name: str
+) -> dict[str, ReadExamples]:
+    if tests is None:
+        return {}
+    if not isinstance(tests, Mapping):
+        if len(tests) != len(clients):
+            raise InputError(
+                f"{name}: client_tests has the tests of {len(tests)} clients, and there are {len(clients)}"
+            )
+        tests = dict(zip(clients, tests, strict=True))
+    if unknown := sorted(set(tests) - set(clients)):
+        raise InputError(f"{name}: client_tests names {unknown[0]!r}, which is no client; the first is {clients[0]!r}")
+    return {client: read_source(tests[client], f"{name}, tests of {client}") for client in clients if client in tests}
+
+
+def _together(parts: Sequence[ReadExamples], name: str) -> ReadExamples | None:
+    """Return the test examples of several sources as one."""
+    if not parts:
+        return None
+    shapes = {(one.x.shape[1:], one.y.shape[1:], one.x.dtype, one.y.dtype.kind, one.fields) for one in parts}
+    if len(shapes) > 1:
+        raise InputError(f"{name}: the test examples of the clients, or those of all, differ in shape or in kind")
+    sources = [one.source for one in parts if one.source]
+    return replace(
+        parts[0],
+        x=_joined([one.x for one in parts]),
+        y=_joined([one.y for one in parts]),
+        source=sources[0] if sources else None,
+    )
 
 
 def _test(test: Examples, name: str) -> ReadExamples | None:
@@ -125,6 +179,8 @@ def _dataset(
     one_hot: bool,
 ) -> Dataset:
     parts = list(read.values())
+    if test and test.fields != parts[0].fields:
+        raise InputError(f"{name}: training and test examples have different named inputs, or in other shapes")
     train_x, train_y = (_joined([one.x for one in parts]), _joined([one.y for one in parts]))
     test_x, test_y = (test.x, test.y) if test else (train_x[:0], train_y[:0])
     notes = list(dict.fromkeys(note for one in parts for note in one.notes))
@@ -138,7 +194,12 @@ def _dataset(
         test_y = test_y if len(test_y) else labels[:0]
     if one_hot and train_y.dtype.kind in "biu" and (labels := one_hot_labels(test_y)) is not None:
         test_y = labels
-    kept: dict[str, Any] = {"clients": clients, "sources": _sources(parts), "loaded": _loaded(read)}
+    kept: dict[str, Any] = {
+        "clients": clients,
+        "sources": _sources(parts),
+        "loaded": _loaded(read),
+        "fields": parts[0].fields,
+    }
     if train_y.dtype.kind == "f" and classes is None:
         if one_hot and np.array_equal(train_y, np.round(train_y)):
             notes.append(
@@ -147,12 +208,7 @@ def _dataset(
             )
         columns = [y.reshape(len(y), math.prod(y.shape[1:])).astype(np.float32) for y in (train_y, test_y)]
         return Dataset(name, train_x, columns[0], test_x, columns[1], None, notes=tuple(notes), **kept)
-    if not {train_y.dtype.kind, test_y.dtype.kind} <= set("biu"):
-        found = train_y.dtype if train_y.dtype.kind not in "biu" else test_y.dtype
-        raise InputError(
-            f"{name}: labels must be whole numbers, not values of type {found}; number the classes first, for example "
-            "with numpy.unique(labels, return_inverse=True)"
-        )
+    _refuse_other_labels(name, train_y, test_y)
     for client, one in {**read, **({"test set": test} if test else {})}.items():
         if (least := one.y.min(initial=0)) < 0:
             who = f"{name}, {client}" if client else name
@@ -160,6 +216,25 @@ def _dataset(
     count = classes or 1 + int(max(y.max(initial=0) for y in (train_y, test_y)))
     whole = [y.astype(np.int64) for y in (train_y, test_y)]
     return Dataset(name, train_x, whole[0], test_x, whole[1], count, notes=tuple(notes), **kept)
+
+
+def _refuse_other_labels(name: str, *targets: npt.NDArray[Any]) -> None:
+    """Refuse labels that are not whole numbers, and say how to number those that are text."""
+    odd = next((y for y in targets if y.dtype.kind not in "biu"), None)
+    if odd is None:
+        return
+    if odd.dtype.kind in "US" or all(isinstance(label, str) for label in odd.ravel().tolist()):
+        seen = sorted({str(label) for y in targets for label in y.ravel().tolist()})
+        shown = seen if len(seen) <= _SHOWN else [*seen[:_SHOWN], "..."]
+        raise InputError(
+            f"{name}: labels are text, of {len(seen)} classes: {', '.join(shown)}. Map them to the numbers 0 to "
+            f"{len(seen) - 1}, in the same way for all clients and the test set: classes = sorted(set(labels)); "
+            "numbers = [classes.index(label) for label in labels]"
+        )
+    raise InputError(
+        f"{name}: labels must be whole numbers, not values of type {odd.dtype}; number the classes first, for example "
+        "with numpy.unique(labels, return_inverse=True)"
+    )
 
 
 class ExamplePairs:

@@ -55,7 +55,8 @@ def train_together(problem: Problem, tasks: Sequence[LocalTask], stop: Stop = la
     totals = np.zeros(len(ranked))
 
     def losses(weights: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return problem.losses(functional_call(module, weights, (x,)), y)
+        # Shorter batches are padded, and padding must not count: the loss of each example is needed.
+        return problem.losses(functional_call(module, weights, (x,)), y, each=True)
 
     for step in range(len(batches[0])):
         if stop():
@@ -82,7 +83,7 @@ def train_together(problem: Problem, tasks: Sequence[LocalTask], stop: Stop = la
             task.round,
             flatten.difference([stack[lane] for stack in trained], task.state),
             task.indices.size,
-            totals[lane].item() / (work.epochs * task.indices.size),
+            totals[lane].item() / (work.epochs * work.used(task.indices.size)),
             share * len(batches[lane]),
         )
         for lane, task in enumerate(ranked)

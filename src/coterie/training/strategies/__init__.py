@@ -2,8 +2,9 @@
 
 A strategy makes each client's task, extracts the contribution to aggregate from its result, and applies the mean of
 the contributions. :mod:`~coterie.training.strategies.base` defines the interface; start there. The strategies are
-:class:`FedAvg`, :class:`Ditto` (federated averaging plus personal models), :class:`Confined` (confined gradient
-descent), and the baselines :func:`centralised`, :class:`LocalOnly` and :class:`PrivateDescent` (centralised DP-SGD).
+:class:`FedAvg`, :class:`FedProx` and :class:`Scaffold` (for clients with different data), :class:`Ditto` (federated
+averaging plus personal models), :class:`Confined` (confined gradient descent), and the baselines :func:`centralised`,
+:class:`LocalOnly` and :class:`PrivateDescent` (centralised DP-SGD).
 
 A strategy does not aggregate. A run does that securely; :func:`plain_round` does it in the clear.
 """
@@ -14,6 +15,7 @@ from coterie.training.strategies.base import (
     Weighting,
     check_shapes,
     pack,
+    pack_each,
     plain_round,
     unpack,
     weighted_mean,
@@ -23,21 +25,26 @@ from coterie.training.strategies.confined import Confined, LocalComputation
 from coterie.training.strategies.ditto import Ditto
 from coterie.training.strategies.dp_sgd import PrivateDescent
 from coterie.training.strategies.fedavg import FedAvg
+from coterie.training.strategies.fedprox import FedProx
+from coterie.training.strategies.scaffold import Scaffold
 
 __all__ = [
     "POOLED",
     "Confined",
     "Ditto",
     "FedAvg",
+    "FedProx",
     "LocalComputation",
     "LocalOnly",
     "PrivateDescent",
+    "Scaffold",
     "Strategy",
     "StrategyState",
     "Weighting",
     "centralised",
     "check_shapes",
     "pack",
+    "pack_each",
     "plain_round",
     "unpack",
     "weighted_mean",

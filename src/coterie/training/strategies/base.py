@@ -110,6 +110,13 @@ def pack(name: str, arrays: Sequence[FloatArray]) -> StrategyState:
     return {f"{name}.{position}": array for position, array in enumerate(arrays)}
 
 
+def pack_each(name: str, clients: Mapping[str, Sequence[FloatArray]]) -> StrategyState:
+    """Return the arrays of several clients under the names ``name.CLIENT.0`` and so on."""
+    return {
+        key: array for client in sorted(clients) for key, array in pack(f"{name}.{client}", clients[client]).items()
+    }
+
+
 def unpack(name: str, state: Mapping[str, FloatArray], expected: Sequence[FloatArray]) -> ModelArrays:
     """Return the arrays named by :func:`pack`, after checking their shapes."""
     found = [state[key] for key in pack(name, expected) if key in state]

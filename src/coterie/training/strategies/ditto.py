@@ -11,7 +11,7 @@ from coterie.training import flatten
 from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalResult, LocalTask, ProximalSGD
 from coterie.training.schedules import Curriculum
-from coterie.training.strategies.base import StrategyState, Weighting, pack, unpack
+from coterie.training.strategies.base import StrategyState, Weighting, pack, pack_each, unpack
 from coterie.training.strategies.fedavg import FedAvg
 
 GLOBAL = "global"
@@ -62,12 +62,7 @@ class Ditto(FedAvg):
 
     def state(self) -> StrategyState:
         """Return the global model and its velocity, where personal models start, and those that have trained."""
-        own = {
-            name: array
-            for client in sorted(self._own)
-            for name, array in pack(f"own.{client}", self._own[client]).items()
-        }
-        return super().state() | pack(_START, self._start) | own
+        return super().state() | pack(_START, self._start) | pack_each("own", self._own)
 
     def restore(self, state: Mapping[str, FloatArray]) -> None:
         """Restore all models and the velocity; earlier versions stored the models of all clients, and no start."""

@@ -17,7 +17,7 @@ class FlowerCarrier:
     """Sends trips over a grid."""
 
     def __init__(self, grid: Grid, *, patience: float, grace: float) -> None:
-        """Take up a grid.
+        """Send over a grid.
 
         Args:
             grid: Flower's own.

@@ -86,9 +86,15 @@ class RecordArrays(Mapping[str, NDArray[Any]]):
 
     def __init__(self, record: ArrayRecord) -> None:
         self._record = record
+        self._views: dict[str, NDArray[Any]] = {}
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        return view_of(self._record[name])
+        if (known := self._views.get(name)) is not None:
+            return known
+        found = view_of(self._record[name])
+        if not found.flags.owndata:  # a copy would stay in memory
+            self._views[name] = found
+        return found
 
     def __contains__(self, name: object) -> bool:
         return name in self._record

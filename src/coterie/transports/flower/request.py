@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from contextvars import ContextVar
+from functools import cached_property
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, ConfigRecordValues, Context, Error, Message, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
@@ -110,8 +111,7 @@ class FlowerDelivery(Delivery[Message]):
         """Return the kind of request by its header; None if there is no header."""
         if _answering.get():
             raise ConfigError("private_mod is listed twice: once in ClientApp(mods=[...]) or at a function is enough")
-        found = header_of(self._message.content) if self._message.has_content() else None
-        return None if found is None else str(found.get("kind"))
+        return None if self._found is None else str(self._found.get("kind"))
 
     def about(self) -> str:
         """Return the server's words for the round and the step."""
@@ -148,9 +148,13 @@ class FlowerDelivery(Delivery[Message]):
         """Return an error with a word."""
         return Message(Error(REFUSED, word), reply_to=self._message)
 
+    @cached_property
+    def _found(self) -> ConfigRecord | None:
+        return header_of(self._message.content) if self._message.has_content() else None
+
     @property
     def _header(self) -> ConfigRecord:
-        return header_of(self._message.content) or ConfigRecord()
+        return self._found or ConfigRecord()
 
 
 def _copied(received: RecordDict, model: Arrays | None) -> RecordDict:

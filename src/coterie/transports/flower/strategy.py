@@ -26,7 +26,7 @@ from coterie.deployment.aggregator import Aggregator
 from coterie.deployment.checkpoint import CheckpointFile
 from coterie.deployment.confinement import Confinement, check_confinable
 from coterie.deployment.descent import Descent
-from coterie.deployment.enrolment import Enrolment
+from coterie.deployment.enrolment import Enrolment, enrol
 from coterie.deployment.events import Observer
 from coterie.deployment.home import server_home
 from coterie.deployment.logs import LOGGER, join_log
@@ -40,7 +40,6 @@ from coterie.deployment.settings import (
     threat_mode,
 )
 from coterie.errors import ConfigError
-from coterie.secagg.protocols import SessionProtocol
 from coterie.transports.flower.carrier import FlowerCarrier
 from coterie.transports.flower.checkpoint import StrategyCheckpoint
 from coterie.transports.flower.descent import DescentRounds
@@ -92,7 +91,7 @@ class PrivateStrategy(flower.Strategy):
         clips: Mapping[str, float] | None = None,
         train_metrics: Mapping[str, tuple[float, float]] | None = None,
         evaluate_metrics: Mapping[str, tuple[float, float]] | None = None,
-        most_examples: int = PrivateSettings.most_examples,
+        most_examples: int | None = PrivateSettings.most_examples,
         precision: int = PrivateSettings.precision,
         varying: Iterable[str] = (),
         confined: Confinement | None = None,
@@ -219,27 +218,7 @@ class PrivateStrategy(flower.Strategy):
         return FlowerCarrier(grid, patience=self._settings.deadline, grace=self._settings.grace)
 
     def _enrol(self, carrier: FlowerCarrier, home: Path) -> Enrolment:
-        """Enrol the nodes that are connected, and log the roster."""
-        settings = self._settings
-        enrolment = Enrolment(
-            carrier,
-            home,
-            privacy=settings.privacy,
-            patience=settings.deadline,
-            recipe=settings.recipe,
-            asked=Asked(place=FIRST),
-            prekeys=settings.protocol != SessionProtocol.PAPERS,
-        )
-        enrolment.gather("train", _wanted(self.strategy))
-        roster = enrolment.roster
-        LOGGER.info(
-            "T = %s, %s circles of %s clients in use, %s mode",
-            roster.privacy,
-            len(roster.active),
-            sum(len(circle) for circle in roster.active),
-            self._settings.mode,
-        )
-        return enrolment
+        return enrol(carrier, home, self._settings, Asked(place=FIRST), _wanted(self.strategy))
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the wrapped strategy has
         """Return what only the wrapped strategy has."""

@@ -52,7 +52,7 @@ class NvflareCarrier:
     """Sends trips as tasks."""
 
     def __init__(self, tasks: Tasks, run: int, *, look: float = 0.5) -> None:
-        """Take up the clients of a job.
+        """Send to the clients of a job.
 
         Args:
             tasks: how they are given tasks.

@@ -27,14 +27,13 @@ from nvflare.app_common.workflows.model_controller import ModelController
 from coterie.cohorts.ledger import Ledger
 from coterie.deployment.aggregator import Aggregator
 from coterie.deployment.engine import TRAIN, Arrays, Assignment
-from coterie.deployment.enrolment import Enrolment
+from coterie.deployment.enrolment import enrol
 from coterie.deployment.form import Mean, as_type
 from coterie.deployment.home import server_home
 from coterie.deployment.logs import LOGGER, join_log
 from coterie.deployment.reasons import Asked
 from coterie.deployment.settings import LONGEST, read_settings
 from coterie.errors import ConfigError, LocalProtocolError
-from coterie.secagg.protocols import SessionProtocol
 from coterie.transports.nvflare.carrier import PLACE, NvflareCarrier, Result
 from coterie.transports.nvflare.jobs import keep_installed
 from coterie.transports.nvflare.messages import KEY, TASK, Rounds, Work, name_of
@@ -54,7 +53,7 @@ class PrivateRounds(ModelController):
         *args: Any,  # noqa: ANN401 - whatever the controller behind takes
         private: Mapping[str, Any] | None = None,
         train_timeout: float = 3600.0,
-        **kwargs: Any,  # noqa: ANN401
+        **kwargs: Any,  # noqa: ANN401 - whatever the controller behind takes
     ) -> None:
         """Take the settings of a private deployment beside those of the controller behind.
 
@@ -86,18 +85,8 @@ class PrivateRounds(ModelController):
         home, settings = server_home(), self._settings
         with Ledger.open(home / "ledger.sqlite") as ledger:
             carrier = NvflareCarrier(_ControllerTasks(self), secrets.randbits(63))
-            enrolment = Enrolment(
-                carrier,
-                home,
-                privacy=settings.privacy,
-                patience=settings.deadline,
-                recipe=settings.recipe,
-                asked=Asked(place=PLACE),
-                prekeys=settings.protocol != SessionProtocol.PAPERS,
-            )
-            enrolment.gather(TRAIN, int(getattr(self, "num_clients", 0)))
-            roster = enrolment.roster
-            LOGGER.info("T = %s, %s circles in use, %s mode", roster.privacy, len(roster.active), settings.mode)
+            wanted = int(getattr(self, "num_clients", 0))
+            enrolment = enrol(carrier, home, settings, Asked(place=PLACE), wanted)
             self._aggregator = Aggregator(carrier, enrolment, ledger, settings, PLACE)
             super().run()
             self._aggregator.check_trained()
@@ -241,6 +230,6 @@ class _ControllerTasks:
 class PrivateFedAvg(PrivateRounds, FedAvg):
     """NVFlare's ``FedAvg`` under secure aggregation with multi-round privacy."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - whatever FedAvg takes
         """Take the arguments of ``FedAvg`` and of :class:`PrivateRounds`."""
         super().__init__(*args, **kwargs)

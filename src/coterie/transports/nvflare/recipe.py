@@ -23,7 +23,7 @@ class PrivateRunner:
         """Wrap a ``ScriptRunner``."""
         self._runner = runner
 
-    def add_to_fed_job(self, job: Any, ctx: Any, **more: Any) -> Any:  # noqa: ANN401
+    def add_to_fed_job(self, job: Any, ctx: Any, **more: Any) -> Any:  # noqa: ANN401 - NVFlare has no types
         """Add to a job what the runner adds."""
         return self._runner.add_to_fed_job(_Wrapping(job), ctx, **more)
 
@@ -31,13 +31,13 @@ class PrivateRunner:
 class _Wrapping:
     """A job that wraps executors as they are added."""
 
-    def __init__(self, job: Any) -> None:  # noqa: ANN401
+    def __init__(self, job: Any) -> None:  # noqa: ANN401 - NVFlare has no types
         self._job = job
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - NVFlare has no types
         return getattr(self._job, name)
 
-    def add_executor(self, executor: Any, tasks: Any = None, ctx: Any = None) -> Any:  # noqa: ANN401
+    def add_executor(self, executor: Any, tasks: Any = None, ctx: Any = None) -> Any:  # noqa: ANN401 - NVFlare has no types
         """Add an executor for all tasks, so that it can refuse those that are not Coterie's."""
         keep_installed(self._job)
         return self._job.add_executor(PrivateExecutor(executor), tasks=["*"], ctx=ctx)
@@ -63,7 +63,7 @@ class PrivateFedAvgRecipe(FedAvgRecipe):
         super().__init__(**recipe)
         self._job.to_server({"server": {"task_request_interval": interval}})
 
-    def _create_controller(self, persistor_id: str, model_params: Any, model_aggregator: Any) -> PrivateFedAvg:  # noqa: ANN401
+    def _create_controller(self, persistor_id: str, model_params: Any, model_aggregator: Any) -> PrivateFedAvg:  # noqa: ANN401 - NVFlare has no types
         return PrivateFedAvg(
             num_clients=self.min_clients,
             num_rounds=self.num_rounds,

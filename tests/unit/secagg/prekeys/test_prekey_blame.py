@@ -8,7 +8,7 @@ from itertools import combinations
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.cast import make_terms, ring_sum
 from tests.support.prekey_cast import PrekeyCast
@@ -120,6 +120,7 @@ def explanations(disputes: Collection[Dispute], dealers: Collection[int], most: 
     ]
 
 
+@settings(max_examples=100)
 @given(DISPUTES, st.sets(st.integers(0, 7), max_size=1), st.integers(1, 4))
 def test_only_clients_that_every_explanation_names_are_blamed(
     disputes: set[Dispute], dealers: set[int], most: int
@@ -150,6 +151,7 @@ def test_disputes_are_counted(disputes: list[Dispute], most: int, proven: set[in
 # Whole sessions.
 
 
+@settings(max_examples=100)
 @given(st.data())
 def test_nobody_is_blamed_for_what_it_did_not_do(data: st.DataObject) -> None:
     terms = make_terms(9, active=True, colluders=2, circles=(0, 0, 0, 1, 1, 1, 2, 2, 2))
@@ -236,6 +238,7 @@ def draw_shares(data: st.DataObject, view: PrekeyView, liars: Collection[int], a
     return shares
 
 
+@settings(max_examples=100)
 @given(st.data())
 def test_nobody_is_framed_by_liars_that_choose_their_errors(data: st.DataObject) -> None:
     """The liars are as many as the terms withstand, and know which shares the server tries first."""

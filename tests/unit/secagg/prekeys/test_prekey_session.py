@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.cast import make_inputs, make_terms, ring_sum
 from tests.support.prekey_cast import PrekeyCast
@@ -13,6 +13,7 @@ from coterie.secagg import Step
 from coterie.secagg.prekeys import PrekeyBook
 
 
+@settings(max_examples=100)
 @given(
     size=st.integers(3, 12),
     circle=st.integers(0, 3),
@@ -60,6 +61,7 @@ def test_two_trips_are_enough_while_few_circles_are_lost(lost: tuple[int, ...], 
     assert len(cast.server.aggregate.clients) == {0: 12, 3: 8 if lost == (0, 1, 2) else 6}[len(lost)]
 
 
+@settings(max_examples=100)
 @given(size=st.integers(3, 60), colluders=st.integers(0, 20))
 def test_without_circles_nothing_is_ever_confirmed(size: int, colluders: int) -> None:
     """Whoever leaves a quorum to open secrets leaves enough to open them at once."""

@@ -96,11 +96,8 @@ def test_what_a_loader_does_otherwise_is_said() -> None:
     loader = DataLoader(TENSORS, batch_size=4, sampler=[5, 0, 3], drop_last=True)
     data = from_torch(loader)
     assert np.array_equal(data.train_x, X[[0, 3, 5]])
-    assert data.loaded == {"training.batch_size": {"": 4}}
-    assert [note.split(" is not kept")[0] for note in data.notes] == [
-        "The order of the list of custom",
-        "The drop_last of the data loader of custom",
-    ]
+    assert data.loaded == {"training.batch_size": {"": 4}, "training.drop_last": {"": True}}
+    assert [note.split(" is not kept")[0] for note in data.notes] == ["The order of the list of custom"]
     grouped = from_torch(DataLoader(TENSORS, batch_sampler=[[1, 2], [4]]))
     assert np.array_equal(grouped.train_x, X[[1, 2, 4]])
     assert "The batches of the" in grouped.notes[0]

@@ -132,8 +132,13 @@ def test_what_travels_over_flower_is_byte_for_byte_what_travels_in_memory(home: 
     assert step == 5
 
 
-@pytest.mark.parametrize(("protocol", "trips"), [("papers", 5), ("two-trips", 2)])
-def test_the_same_request_gets_the_same_bytes_and_no_other_a_second_answer(protocol: str, trips: int) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "trips", "large"), [("papers", 5, 1), ("two-trips", 2, 1 << 16), ("two-trips", 2, 1)]
+)
+def test_the_same_request_gets_the_same_bytes_and_no_other_a_second_answer(
+    protocol: str, trips: int, large: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coterie.cohorts.memory.LARGE_REPLY", large)
     repeated: list[bool] = []
 
     def twice(message: Message, answer: Answer) -> Message:

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import shutil
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,8 +22,10 @@ from coterie.cohorts.database_file import DatabaseFile
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.prekey_stock import PrekeyStock
 from coterie.deployment.events import RoundEvent, StepEvent
+from coterie.deployment.node import Node, NodeSettings
 from coterie.deployment.prekey_supply import FILE, MOST_ASKED
 from coterie.deployment.roster_folder import RosterFolder
+from coterie.deployment.sessions import Parked, SessionReplies
 from coterie.errors import Blame, NothingTrained, WrongShares
 from coterie.rounds import RoundResult
 from coterie.secagg import messages
@@ -391,10 +394,94 @@ class Killing:
         return reply
 
 
+@contextlib.contextmanager
+def crashing_at_file(*, before: bool) -> Iterator[None]:
+    """End the process when it writes a reply to a file: before it or after it."""
+    write = SessionReplies.write
+
+    def killed(replies: SessionReplies, message: bytes, reply: bytes) -> None:
+        if not before:
+            write(replies, message, reply)
+        raise Crash
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SessionReplies, "write", killed)
+        yield
+
+
+@pytest.fixture
+def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every contribution be a large one, whose reply is in a file of its own."""
+    monkeypatch.setattr("coterie.cohorts.memory.LARGE_REPLY", 0)
+
+
+@pytest.mark.usefixtures("in_files")
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-@pytest.mark.parametrize("tag", [-1, CONTRIBUTE, SURVIVORS], ids=["hello", "contribute", "reveal"])
-def test_a_node_killed_at_any_write_gives_one_answer_and_stays_in_the_round(tag: int, before: bool) -> None:
+def test_a_node_killed_when_it_writes_a_large_reply_gives_one_answer(home: Path, before: bool) -> None:
+    """The prekey is used only after the file is written: asked again, the node contributes as if for the first time."""
+    crashed: list[bool] = []
+
+    def kill(message: Message, answer: Answer) -> Message:
+        if message.metadata.dst_node_id != NODE or tag_of(message) != CONTRIBUTE or crashed:
+            return answer(message)
+        crashed.append(True)
+        with crashing_at_file(before=before), contextlib.suppress(Crash):
+            answer(message)
+        assert (home / "nodes" / NAME / "sessions" / "7").exists() is not before
+        return answer(message)
+
+    assert sums(play(make_grid(make_app([private_mod]), 4, kill))) == [4]
+    assert crashed
+
+
+@pytest.mark.usefixtures("in_files")
+def test_a_large_reply_is_in_a_file_until_the_survivors_are_known(home: Path) -> None:
+    seen: dict[int, list[bool]] = {}
+    file = home / "nodes" / NAME / "sessions" / "7"
+
+    def look(message: Message, answer: Answer) -> Message:
+        reply = answer(message)
+        if message.metadata.dst_node_id == NODE:
+            seen.setdefault(tag_of(message), []).append(file.exists())
+            with contextlib.closing(sqlite3.connect(home / "nodes" / NAME / "memory.sqlite")) as memory:
+                (kept,) = memory.execute("SELECT max(length(reply)) FROM contributions").fetchone()
+            assert tag_of(message) != CONTRIBUTE or kept is None or kept < len(payload_of(reply.content, NAME))
+        return reply
+
+    assert sums(play(make_grid(make_app([private_mod]), 4, look), rounds=2)) == [4, 4]
+    assert (seen[CONTRIBUTE], seen[SURVIVORS]) == ([True, True], [False, False])
+
+
+def test_a_state_of_the_papers_protocol_is_deleted_when_a_session_in_two_trips_begins(home: Path) -> None:
+    """The server has given that session up. Its file has secrets, and nothing else would replace it."""
+    file = home / "nodes" / NAME / "sessions" / "7"
+    found = []
+
+    def plant(message: Message, answer: Answer) -> Message:
+        if message.metadata.dst_node_id == NODE and tag_of(message) == CONTRIBUTE:
+            with Node(NodeSettings.read({"partition-id": 0})).session(7) as place:
+                place.write(Parked(b"request", b"reply", b"secret"), time.time() + 60)
+            reply = answer(message)
+            found.append(file.exists())
+            return reply
+        return answer(message)
+
+    assert sums(play(make_grid(make_app([private_mod]), 4, plant))) == [4]
+    assert found == [False]
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("tag", "large"),
+    [(-1, False), (CONTRIBUTE, False), (CONTRIBUTE, True), (SURVIVORS, False), (SURVIVORS, True)],
+    ids=["hello", "contribute", "contribute-large", "reveal", "reveal-large"],
+)
+def test_a_node_killed_at_any_write_gives_one_answer_and_stays_in_the_round(
+    tag: int, large: bool, before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever it was writing when it was killed: asked again, it takes part, and no step has two answers."""
+    if large:
+        monkeypatch.setattr("coterie.cohorts.memory.LARGE_REPLY", 0)
     app, killed = make_app([private_mod]), 0
     for at in range(1, 20):
         killing = Killing(tag, at, before=before)

@@ -1,0 +1,145 @@
+"""Entries of a comparison: a run, read from its folder, or a baseline.
+
+Nothing is trained or loaded but settings, records and the header of the checkpoint. So a comparison needs neither torch
+nor the data.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from coterie.errors import ConfigError, InputError
+from coterie.runs.algorithms import algorithm_of
+from coterie.runs.comparison.scores import SCORES, Score
+from coterie.runs.engine.promise import read_promise
+from coterie.runs.records.promise import NO_PROMISE
+from coterie.runs.records.record import RoundRecord
+from coterie.runs.records.summary import Summary
+from coterie.runs.sections.common import OWN
+from coterie.runs.settings.config import RunConfig
+from coterie.runs.storage.folder import RunFolder
+
+
+@dataclass(frozen=True)
+class DataIdentity:
+    """What is known about the data of a run, to decide whether scores were measured on the same test examples."""
+
+    title: str
+    source: str
+    """The settings that name the data; for data that a program passed, their digest."""
+    division: str
+    """The settings that divide the data among clients."""
+    digest: str
+    """The digest of the data and of its division; empty if the run has none."""
+
+    def same_tests(self, other: "DataIdentity") -> bool:
+        """Return whether both runs were tested on the same examples, as far as their folders say."""
+        if self.source != other.source:
+            return False
+        # The digest covers the division too, so it says something only if the division is the same.
+        known = self.division == other.division and self.digest and other.digest
+        return not known or self.digest == other.digest
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a comparison."""
+
+    name: str
+    score: Score
+    points: tuple[tuple[int, float], ...] = field(repr=False)
+    """Rounds that were evaluated, with the score after each."""
+    summary: Summary | None = None
+    """The run in numbers; None for a baseline."""
+    data: DataIdentity | None = None
+    """The data of a run; of a baseline it is not known."""
+    total_bytes: int | None = None
+    """What all clients of all rounds sent and received; the model is not counted."""
+
+    @property
+    def algorithm(self) -> str:
+        """The training algorithm; "baseline" for a baseline."""
+        return self.summary.config.training.algorithm if self.summary else "baseline"
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there were."""
+        return self.summary.rounds if self.summary else self.points[-1][0]
+
+    @property
+    def personal(self) -> bool:
+        """Whether the score is the mean over the clients' own models."""
+        return self.summary is not None and algorithm_of(self.summary.config).personal
+
+    @property
+    def final(self) -> float | None:
+        """The score of the last round that was evaluated."""
+        return self.points[-1][1] if self.points else None
+
+    @property
+    def best(self) -> float | None:
+        """The best score of any round."""
+        return self.score.best([value for _, value in self.points]) if self.points else None
+
+    def rounds_to(self, target: float) -> int | None:
+        """Return the first round whose score is as good as the target; None if there is none."""
+        return next((number for number, value in self.points if self.score.reaches(value, target)), None)
+
+
+def read_run(path: Path, name: str, column: str | None = None) -> Entry:
+    """Read the run in a folder; ``column`` is the score to compare, by default the one that the run is judged by."""
+    folder = RunFolder.open(path)
+    try:
+        config, records, progress = folder.config(), folder.records(), folder.progress()
+    except OSError as error:
+        raise InputError(f"cannot read the run in {path}: {error.strerror}") from None
+    score = _choose_score(path, config, records, column)
+    values = [(record.round, getattr(record, score.column)) for record in records]
+    promise = NO_PROMISE
+    if algorithm_of(config).aggregates and config.aggregation.kind == "secure":
+        try:
+            promise = read_promise(path)
+        except ConfigError as error:
+            raise InputError(f"the run in {path} does not say what it promises: {error}") from None
+    return Entry(
+        name=name,
+        score=score,
+        points=tuple((number, value) for number, value in values if value is not None),
+        summary=replace(
+            Summary.of(config, (), 0, records),
+            promise=promise,
+            stopped=progress.stop.reason if progress and progress.stop else "",
+        ),
+        data=_identify_data(config, progress.fingerprints.get("data", "") if progress else ""),
+        total_bytes=sum(record.upload_bytes + record.download_bytes for record in records),
+    )
+
+
+def _choose_score(path: Path, config: RunConfig, records: Sequence[RoundRecord], column: str | None) -> Score:
+    """Return the score to compare. A run without labels has no accuracy and is judged by its loss."""
+    if column is None:
+        labelled = any(record.accuracy is not None for record in records)
+        scored = any(record.test_loss is not None for record in records)
+        return SCORES["test_loss" if scored and not labelled else "accuracy"]
+    if column not in SCORES:
+        raise ConfigError(f"metric is one of {', '.join(SCORES)}, not {column!r}")
+    recorded = ["accuracy", "test_loss", "error", *config.training.metrics]
+    if column not in recorded:
+        raise ConfigError(
+            f"the run in {path} did not record {column}. It recorded {', '.join(recorded)}; a new run records more by "
+            f'the setting training.metrics = ["{column}"]'
+        )
+    return SCORES[column]
+
+
+def _identify_data(config: RunConfig, digest: str) -> DataIdentity:
+    own = config.data.name == OWN and not config.data.features
+    named = config.data.model_dump(exclude={"folder"})
+    division = config.partition.model_dump() | {"clients": config.clients.count, "seed": config.seed}
+    return DataIdentity(
+        title="data of a program" if own else config.data.title,
+        source=digest if own else json.dumps(named, sort_keys=True, default=str),
+        division=json.dumps(division, sort_keys=True, default=str),
+        digest=digest,
+    )

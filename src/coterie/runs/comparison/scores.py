@@ -1,0 +1,49 @@
+"""Scores: the numbers that runs are compared by, and which direction is better."""
+
+from dataclasses import dataclass
+
+from coterie.training.metrics import METRICS
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number on the test examples: a column of the records of a run, or of a baseline."""
+
+    column: str
+    name: str
+    share: bool
+    """Whether it is a share of the examples, which is written in per cent."""
+    larger: bool
+    """Whether larger values are better."""
+
+    def write(self, value: float) -> str:
+        """Return a value as text."""
+        return f"{value:.1%}" if self.share else f"{value:.4g}"
+
+    def best(self, values: list[float]) -> float:
+        """Return the best of some values."""
+        return max(values) if self.larger else min(values)
+
+    def reaches(self, value: float, target: float) -> bool:
+        """Return whether a value is as good as the target, or better."""
+        return value >= target if self.larger else value <= target
+
+
+SCORES = {
+    "accuracy": Score("accuracy", "accuracy", share=True, larger=True),
+    "test_loss": Score("test_loss", "test loss", share=False, larger=False),
+    "error": Score("error", "absolute error", share=False, larger=False),
+    **{
+        name: Score(name, name.replace("_", " "), share=metric.share, larger=metric.share)
+        for name, metric in METRICS.items()
+    },
+}
+"""The scores by their columns."""
+OTHER_NAMES = {"loss": "test_loss", "test_accuracy": "accuracy", "acc": "accuracy"}
+"""Other headings under which a baseline may have them."""
+
+
+def find_score(heading: str) -> Score | None:
+    """Return the score that a heading names; None if it names none."""
+    name = heading.strip().lower().replace(" ", "_")
+    return SCORES.get(OTHER_NAMES.get(name, name))

@@ -17,7 +17,8 @@ from coterie.cli import app
 from coterie.errors import ConfigError
 from coterie.reports.findings import Claim, Findings, Judgement, Table
 from coterie.reproduce import declarations
-from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, decided, paired_differences
+from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, paired_differences
+from coterie.reproduce.verdicts import decided
 
 CONTEXT = JobContext(Path("unused"), None, lambda: False)
 DECLARED = """

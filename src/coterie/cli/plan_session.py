@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
-from coterie.secagg.protocols import SessionProtocol
-
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -15,6 +13,7 @@ if TYPE_CHECKING:
     from coterie.planning.seconds import SessionSeconds
     from coterie.planning.session import Plan
     from coterie.planning.two_trips import ProtocolPlan
+    from coterie.secagg.protocols import SessionProtocol
 
     Seconds: TypeAlias = dict[SessionProtocol, SessionSeconds]
     """What a session takes by each protocol that is possible; empty if nothing was measured."""
@@ -36,6 +35,7 @@ def measure_session(found: "Plan", protocols: "ProtocolPlan") -> "Seconds":
     """Measure the operations of a session, and return what it takes by each protocol that is possible."""
     from coterie.bench.operations import operation_seconds
     from coterie.planning.seconds import session_seconds
+    from coterie.secagg.protocols import SessionProtocol
 
     operation = operation_seconds(found)
     possible = list(SessionProtocol) if protocols.two_trips else [SessionProtocol.PAPERS]
@@ -48,6 +48,7 @@ def _as_dict(found: "Plan", protocols: "ProtocolPlan", seconds: "Seconds") -> di
 
     from coterie.graphs.table import topology_name
     from coterie.planning.session import complete_limit
+    from coterie.secagg.protocols import SessionProtocol
 
     guarantee = found.guarantee
     return {

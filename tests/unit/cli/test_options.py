@@ -69,6 +69,17 @@ def test_every_option_has_help() -> None:
     assert silent == []
 
 
+def test_every_argument_has_help() -> None:
+    """click 8.5 deletes the help that typer 0.20 gives to arguments."""
+    silent = [
+        f"{name} {argument.name}"
+        for name, command in all_commands().items()
+        for argument in command.params
+        if isinstance(argument, click.Argument) and not (getattr(argument, "help", None) or "").strip()
+    ]
+    assert silent == []
+
+
 @pytest.mark.parametrize("name", ["audit", "attack differencing"])
 def test_commands_that_read_a_log_have_every_option_that_an_error_may_name(name: str) -> None:
     known = {name for option in all_commands()[name].params for name in option.opts}

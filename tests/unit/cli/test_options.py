@@ -70,7 +70,7 @@ def test_every_option_has_help() -> None:
 
 
 def test_every_argument_has_help() -> None:
-    """click 8.5 deletes the help that typer 0.20 gives to arguments."""
+    """Click 8.5 deletes the help that typer 0.20 gives to arguments."""
     silent = [
         f"{name} {argument.name}"
         for name, command in all_commands().items()

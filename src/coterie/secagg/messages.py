@@ -252,6 +252,7 @@ def encode_members(members: Iterable[int], size: int) -> bytes:
 
 def decode_members(data: bytes, size: int, peer: str) -> Members:
     """Read what :func:`encode_members` wrote; there is one encoding for each set."""
-    if len(data) != (size + 7) // 8 or int.from_bytes(data, "little") >> size:
+    whole, rest = divmod(size, 8)
+    if len(data) != whole + (rest > 0) or (rest and data[-1] >> rest):
         raise PeerProtocolError(peer, "sent a malformed set of clients")
     return Members(data, size)

@@ -149,7 +149,7 @@ def _is_list(types: Any, kind: Any) -> bool:  # noqa: ANN401  (pyarrow's)
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
-def _has_structures(types: Any, kind: Any) -> bool:  # noqa: ANN401
+def _has_structures(types: Any, kind: Any) -> bool:  # noqa: ANN401  (pyarrow's)
     """Return whether a column holds structures, or lists of them."""
     while _is_list(types, kind):
         kind = kind.value_type

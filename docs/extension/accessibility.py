@@ -5,13 +5,14 @@ addition already stays as it is, because a build leaves the pages that did not c
 """
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-RULES = {
+RULES: dict[str, tuple[str, str | Callable[[re.Match[str]], str]]] = {
     "aria-required-attr": (r'role="heading">', r'role="heading" aria-level="2">'),
     "landmark-unique": (
         r'<aside class="(sidebar|toc)-drawer([^"]*)">',

@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, overload
@@ -22,8 +23,11 @@ from coterie.planning.session import FEW_CLIENTS, Plan, recommend
 from coterie.rounds import one_off
 from coterie.rounds.coordinator import SessionShape
 from coterie.secagg.terms import Terms, ThreatMode
+from coterie.settings import MOST_SEED, check_number
 from coterie.transports.faults import Faults
 from coterie.transports.memory import Carrier, Session, SessionReport
+
+_MOST_PLANNED = 10**9  # clients
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,6 +111,8 @@ def aggregate(
         seed: makes the *rounding* of entries reproducible; masks always come from the operating system.
 
     """
+    if not isinstance(inputs, Mapping):
+        raise InputError(f"inputs is a dictionary with the arrays of each client, not {type(inputs).__name__}")
     if not inputs:
         raise InputError("there is nothing to aggregate")
     names = tuple(inputs)
@@ -238,12 +244,17 @@ def train(
         resume: go on with the run in ``out`` if there is one; everything else must be as it was, but for ``rounds``.
             More rounds keep the learning rate that the schedule ended with.
         ignore_stop: with ``resume``, continue although early stopping or an observer ended the run.
-        progress: show the run on the console; without it, notes on the run are Python warnings.
+        progress: show the run on the console, or as a bar in a notebook; without it, notes on the run are Python
+            warnings.
         observers: objects that are called after each round. A :class:`~coterie.runs.report.observers.Observer` may end
             the run by a :class:`~coterie.runs.records.record.Stop` with a reason. A resumed run respects that.
 
+    Ctrl-C, or the stop button of a notebook, ends the run after the round in progress, and a second time at once. Both
+    raise :class:`~coterie.errors.RunInterrupted`, which says how to continue.
+
     """
     from coterie.runs.engine.federation import make_federation
+    from coterie.runs.engine.interrupts import play
     from coterie.runs.engine.metrics import user_metrics
     from coterie.runs.engine.program import Wanted, own_config, own_dataset, reconciled
     from coterie.runs.engine.run import TrainingRun
@@ -253,6 +264,7 @@ def train(
 
     if (train_set is None) == isinstance(clients, int):
         raise ConfigError("train takes either a train_set, to be divided, or the examples of each client in clients")
+    _check_train_arguments(settings, out, observers)
     if resume and out is None:
         raise ConfigError(
             "resume=True goes on with the run in out, so give its folder: train(..., out=..., resume=True)"
@@ -265,7 +277,7 @@ def train(
     if metrics:
         chosen["training.metrics"] = [*metrics, *(settings or {}).get("training.metrics", ())]
     if epsilon is not None:
-        if not 0 < epsilon < math.inf:
+        if not isinstance(epsilon, Real) or not 0 < epsilon < math.inf:
             raise ConfigError(f"epsilon is a number above 0, or None for no noise, not {epsilon!r}")
         chosen |= {"noise.kind": "discrete-gaussian", "noise.epsilon": epsilon}
     given = {key: value for key, value in (settings or {}).items() if not (metrics and key == "training.metrics")}
@@ -277,21 +289,40 @@ def train(
     federation = replace(make_federation(config, dataset, module, loss, policy, functions), decisions=decisions)
     everybody = list(observers)
     if progress:
-        from coterie.runs.report.console import Watcher
+        from coterie.runs.report.console import make_watcher
 
-        everybody.insert(0, Watcher())
+        everybody.insert(0, make_watcher())
     else:
         from coterie.runs.report.observers import Warner
 
         everybody.insert(0, Warner())
     path = Path(out) if out is not None else None
-    if path and (path / "config.toml").exists():
+    if path and RunFolder.exists(path):
         if not resume:
             raise ConfigError(f"{path} holds a run already; resume=True goes on with it, another out begins a new one")
         folder, federation = RunFolder.open(path), replace(federation, decisions=())  # said when the run began
         changes = reconciled(folder, config, wanted)
-        return TrainingRun.open(folder, federation, everybody, changes, ignore_stop=ignore_stop).play()
-    return TrainingRun.begin(path, config, federation, everybody).play()
+        return play(TrainingRun.open(folder, federation, everybody, changes, ignore_stop=ignore_stop))
+    return play(TrainingRun.begin(path, config, federation, everybody))
+
+
+def _check_train_arguments(settings: object, out: object, observers: object) -> None:
+    """Refuse arguments of a wrong kind before data is read; the other arguments are checked where they are used."""
+    from coterie.runs.report.observers import Observer
+
+    if settings is not None and not (isinstance(settings, Mapping) and all(isinstance(key, str) for key in settings)):
+        raise ConfigError('settings are keys with values, such as {"training.learning_rate": 0.05}')
+    if out is not None and not isinstance(out, str | PathLike):
+        raise ConfigError(f"out is the path of a folder, not {out!r}")
+    if not isinstance(observers, Sequence):
+        raise ConfigError(f"observers is a list, not {type(observers).__name__}")
+    called = ("begin", "step", "after_round", "end", "close")
+    for observer in observers:
+        if not all(callable(getattr(observer, name, None)) for name in called):
+            raise ConfigError(
+                f"{type(observer).__name__} is no observer: derive it from "
+                f"{Observer.__module__}.{Observer.__qualname__}"
+            )
 
 
 def audit(
@@ -311,7 +342,7 @@ def audit(
             of its database), the folder of a run, a matrix of 0 and 1, or a
             :class:`~coterie.cohorts.participation.Participation`, such as
             :func:`~coterie.auditing.logs.read_log` returns, which has options for logs of other systems.
-        collusion: also tell what is left when so many members of a group collude with the server.
+        collusion: also report the T that is left if so many members of a group collude with the server.
         weak_seconds: time for the exact weak T; after it, proven bounds. An exact one may take minutes.
 
     A log with lines that cannot be read is refused, since they may change the verdict: ``read_log`` returns what can
@@ -323,6 +354,8 @@ def audit(
     from coterie.cohorts.participation import Participation
     from coterie.reports.words import count, printable
 
+    check_number("collusion", collusion, whole=True, least=0)
+    check_number("weak_seconds", weak_seconds, least=0)
     if isinstance(source, Participation):
         history = source
     elif isinstance(source, str | PathLike):
@@ -338,6 +371,19 @@ def audit(
     else:
         history = Participation.from_matrix(source)
     return auditor.audit(history, weak_budget_seconds=weak_seconds, collusion=collusion)
+
+
+_PLAN_NUMBERS: dict[str, tuple[bool, float | None, float | None]] = {
+    "clients": (True, 1, _MOST_PLANNED),
+    "cohort": (True, 1, _MOST_PLANNED),
+    "privacy": (True, 1, _MOST_PLANNED),
+    "roster": (True, 1, _MOST_PLANNED),
+    "length": (True, 1, None),
+    "precision": (True, 1, None),
+    "seed": (True, 0, MOST_SEED),
+    **dict.fromkeys(("collusion", "lost", "privacy_bits", "reliability_bits"), (False, None, None)),
+}
+"""The numbers that a plan takes: whether they are whole, and their bounds. Shares are checked by the planner."""
 
 
 @overload
@@ -402,7 +448,13 @@ def plan(
         raise ConfigError(
             "a plan needs to know how many clients are missing: lost in a session, or absent before a round"
         )
-    levels = missing if isinstance(missing, Sequence) else (missing,)
+    levels = missing if isinstance(missing, Sequence) and not isinstance(missing, str) else (missing,)
+    for name, value in (("clients", clients), ("cohort", cohort), *options.items()):
+        if name in _PLAN_NUMBERS and value is not None:
+            whole, least, most = _PLAN_NUMBERS[name]
+            check_number(name, value, whole=whole, least=least, most=most)
+    for level in levels:
+        check_number("missing", level)
     if cohort is not None:
         from coterie.planning.population import plan_population
 

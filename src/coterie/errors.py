@@ -27,6 +27,8 @@
     ├── CarrierError            message transport failed for too long; restart, nothing is lost
     └── Cancelled               no party: the result is no longer needed
 
+Beside them, :class:`RunInterrupted` is a :class:`KeyboardInterrupt`: the user stopped ``coterie.train`` with Ctrl-C.
+
 No error message ever contains key material, a share, a mask or an input.
 """
 
@@ -304,3 +306,21 @@ def _describe(separation: Separation) -> str:
 
 def _listed(clients: Sequence[str]) -> str:
     return ", ".join(clients[:_NAMES_SHOWN]) + (", ..." if len(clients) > _NAMES_SHOWN else "")
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """The user stopped ``coterie.train`` with Ctrl-C, or a notebook's stop button. The run's folder can be resumed.
+
+    It is no :class:`CoterieError` and no :class:`Exception`, so that code which handles errors does not swallow it.
+    """
+
+    def __init__(self, folder: str, played: int, planned: int) -> None:
+        self.folder, self.played, self.planned = folder, played, planned
+        super().__init__(
+            f"interrupted after {played:,} of {planned:,} rounds. To continue, call train with the same arguments, "
+            f"out={folder!r} and resume=True; the result is the same as without the interruption"
+        )
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows in place of a traceback."""
+        return [f"{type(self).__name__}: {self}"]

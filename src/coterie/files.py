@@ -33,7 +33,20 @@ Content = bytes | memoryview
 
 _PUBLIC, _SECRET = 0o666, 0o600  # the umask of the process applies to the first, as usual
 _NAME_KEPT = 40  # characters of a file's name in the name of its draft; a name may have 255 bytes
+_PLAIN = {
+    errno.ENOENT: "there is no such file",
+    errno.EISDIR: "it is a folder",
+    errno.ENOTDIR: "a part of the path is a file, not a folder",
+    errno.ELOOP: "its links lead back to each other",
+}
 _NOT_REPLACEABLE = {errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS}
+
+
+def explain(error: OSError | ValueError) -> str:
+    """Return why a file cannot be used, without the number of the error and the path, which the caller has."""
+    if not isinstance(error, OSError):
+        return str(error)
+    return _PLAIN.get(error.errno or 0) or (error.strerror or str(error)).lower()
 
 
 def write_file(path: Path, content: Content) -> None:

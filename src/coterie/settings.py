@@ -23,6 +23,7 @@ from coterie.errors import ConfigError
 # Larger than any session or machine allows: a larger number is a typing error, and is refused as one.
 MOST_CLIENTS, MOST_LENGTH, MOST_WORKERS, MOST_TRIALS = 65_536, 1 << 28, 1_024, 1_000_000
 MOST_SEED = 2**63 - 1
+_SHOWN = 60  # characters of a value in an error
 
 
 @dataclass(frozen=True)
@@ -114,9 +115,24 @@ def _check_number(setting: Setting, value: Any) -> None:  # noqa: ANN401 - whate
     kinds = {setting.type, *get_args(setting.type)}
     if not kinds & {int, float} or (value is None and type(None) in kinds):
         return
-    whole, least, most = int in kinds, setting.option.least, setting.option.most
+    least, most, whole = setting.option.least, setting.option.most, int in kinds
+    if most is None and whole and isinstance(value, int) and value > MOST_SEED:
+        most = MOST_SEED
+    check_number(setting.name, value, whole=whole, least=least, most=most)
+
+
+def check_number(
+    name: str,
+    value: Any,  # noqa: ANN401 - whatever was given
+    *,
+    whole: bool = False,
+    least: float | None = None,
+    most: float | None = None,
+) -> None:
+    """Raise :class:`ConfigError` if a value is no number, no whole one where it must be, or outside its bounds."""
     number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
-    if number and (least is None or least <= value) and (most is None or value <= most):
+    not_nan = value == value
+    if number and not_nan and (least is None or least <= value) and (most is None or value <= most):
         return
     match least, most:
         case None, None:
@@ -127,7 +143,10 @@ def _check_number(setting: Setting, value: Any) -> None:  # noqa: ANN401 - whate
             bounds = f" of at most {most:,}"
         case _:
             bounds = f" from {least:,} to {most:,}"
-    raise ConfigError(f"{setting.name} must be a {'whole ' if whole else ''}number{bounds}, not {value!r}")
+    shown = repr(value)
+    if len(shown) > _SHOWN:
+        shown = f"{shown[:_SHOWN]}..."
+    raise ConfigError(f"{name} must be a {'whole ' if whole else ''}number{bounds}, not {shown}")
 
 
 # Settings that several classes have.

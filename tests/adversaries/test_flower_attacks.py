@@ -3,8 +3,7 @@
 import io
 import logging
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,9 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
-from tests.support.flower import MEMORY, FakeGrid, FakeNode, initial_arrays, make_app, make_grid
+from tests.support.flower import FakeGrid, FakeNode, initial_arrays, make_app, make_grid
+from tests.support.flower import identity as identity
+from tests.support.homes import home as home
 
 from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.roster import Client
@@ -35,14 +36,6 @@ from coterie.transports.flower.records import header_of, packed, payload_of, wit
 
 Answer = Callable[[Message], Message]
 VICTIM = 102
-
-
-@pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        monkeypatch.setenv("COTERIE_HOME", folder)
-        FakeGrid({})  # makes the identity without which there are no messages
-        yield Path(folder)
 
 
 def play(grid: FakeGrid, rounds: int = 1, **settings: Any) -> PrivateStrategy:  # noqa: ANN401

@@ -5,8 +5,7 @@ nothing, and the audit of the ledger finds T = 4 in all cases.
 """
 
 import math
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +18,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
-from tests.support.flower import MEMORY, FakeGrid, make_grid
+from tests.support.flower import FakeGrid, make_grid
+from tests.support.flower import identity as identity
+from tests.support.homes import home as home
 from typer.testing import CliRunner
 
 from coterie.cli.audit import audit as audit_command
@@ -46,14 +47,6 @@ SETTINGS: dict[str, Any] = {
     "resume": False,
     "empty_rounds": 0,
 }
-
-
-@pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        monkeypatch.setenv("COTERIE_HOME", folder)
-        FakeGrid({})  # makes the identity without which there are no messages
-        yield Path(folder)
 
 
 class World:

@@ -4,9 +4,6 @@ The server crafts the weights of one model and looks at one sum. Units that are 
 update, so one sum holds many samples of how it was rounded.
 """
 
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +12,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
-from tests.support.flower import MEMORY, FakeGrid, configured, make_grid
+from tests.support.flower import configured, make_grid
+from tests.support.flower import identity as identity
+from tests.support.homes import home as home
 
 from coterie.deployment.engine import AppReply, Arrays
 from coterie.deployment.first_use import check_unchanged
@@ -28,14 +27,6 @@ SIZES = (531, 1207)
 COPIES = 1 << 14
 QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
 SETTINGS: dict[str, Any] = {"privacy": 2, "deadline": 1, "resume": False, "empty_rounds": 0}
-
-
-@pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        monkeypatch.setenv("COTERIE_HOME", folder)
-        FakeGrid({})  # makes the identity without which there are no messages
-        yield Path(folder)
 
 
 def totals_of_one_session(

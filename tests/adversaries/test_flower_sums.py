@@ -3,8 +3,6 @@
 Each of these tests was written by an attacker and failed on the code that it was written against.
 """
 
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,9 @@ from flwr.serverapp.strategy import FedAvg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.support.flower import MEMORY, FakeGrid, make_grid, reply_of
+from tests.support.flower import identity as identity
+from tests.support.flower import make_grid, reply_of
+from tests.support.homes import home as home
 from typer.testing import CliRunner
 
 from coterie.cli.roster import app as roster_commands
@@ -37,14 +37,6 @@ FARTHEST = 400
 VARIANCES = np.random.default_rng(3).lognormal(2.5, 1.0, (len(SIZES), ENTRIES))
 QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
 SETTINGS: dict[str, Any] = {"privacy": 2, "deadline": 1, "resume": False, "empty_rounds": 0}
-
-
-@pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        monkeypatch.setenv("COTERIE_HOME", folder)
-        FakeGrid({})  # makes the identity without which there are no messages
-        yield Path(folder)
 
 
 def received(name: str, length: int) -> dict[str, NDArray[np.float64]]:

@@ -3,15 +3,16 @@
 Each test names the rule. The rules of the two-trip protocol are switched off one by one in ``test_prekey_search.py``.
 """
 
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 from flwr.app import ConfigRecordValues, Message, RecordDict
 from flwr.serverapp.strategy import FedAvg
-from tests.support.flower import MEMORY, FakeGrid, initial_arrays, make_app, make_grid
+from tests.support.flower import identity as identity
+from tests.support.flower import initial_arrays, make_app, make_grid
+from tests.support.homes import home as home
 
 from coterie.cohorts.memory import ClientMemory
 from coterie.cohorts.roster import Client, Roster
@@ -28,14 +29,6 @@ from coterie.transports.flower.records import packed, payload_of, without_ours
 
 Answer = Callable[[Message], Message]
 VICTIM, NAME, NODES = 102, "partition-2", 6
-
-
-@pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        monkeypatch.setenv("COTERIE_HOME", folder)
-        FakeGrid({})  # makes the identity without which there are no messages
-        yield Path(folder)
 
 
 def play(lie: Callable[[Message, Answer], Message] | None = None) -> set[str]:

@@ -15,50 +15,20 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.homes import home as home
-from tests.support.nvflare_sites import APP, Sites, aggregator, assignment, move
+from tests.support.nvflare_sites import APP, Learning, Sites, aggregator, assignment, check_update_of_one
 
 from coterie.cohorts import Ledger
 from coterie.deployment.engine import AppReply, Arrays
 from coterie.deployment.home import node_home, server_home
+from coterie.deployment.recipe import VARYING
 from coterie.errors import ConfigError
 from coterie.transports.nvflare import request
 from coterie.transports.nvflare.files import digest_files
-from coterie.transports.nvflare.messages import Work
+from coterie.transports.nvflare.messages import Work, flattened
 from coterie.transports.nvflare.names import TASKS, WEIGHT
 from coterie.transports.nvflare.request import SiteApp
 
 STILL = SiteApp({"executors": [{"args": {"task_script_args": "--rate 0"}}]}, APP.files)
-
-
-class Learning(Sites):
-    """Two sites, of which the second has an app that does not move the model."""
-
-    def _train(self, site: str) -> Callable[[str, Arrays, Work], AppReply]:
-        train = super()._train(site)
-
-        def trains(function: str, arrays: Arrays, work: Work) -> AppReply:
-            reply = train(function, arrays, work)
-            return reply if self.rate(site) else AppReply(dict(arrays), reply.metrics)
-
-        return trains
-
-    def rate(self, site: str) -> float:
-        """Return the learning rate of a site."""
-        return 0.0 if site == "site-2" else 0.1
-
-
-def check_update_of_one(sites: Learning, *, is_seen: bool) -> None:
-    """Run a round, and check whether the server sees the update of the first site."""
-    with Ledger.open(server_home() / "ledger.sqlite") as ledger:
-        mean = aggregator(sites, ledger, most_examples=2).mean(assignment(), 1)
-        revealed = set(ledger.revealed(1))
-    if not is_seen:
-        assert mean is None
-        assert revealed == set()
-        return
-    assert mean is not None
-    update = mean.arrays["w"] * mean.metrics[WEIGHT]  # site-1 has a weight of 1
-    assert np.allclose(update, move(1), atol=1e-5)
 
 
 @pytest.mark.parametrize("defended", [False, True])
@@ -68,13 +38,13 @@ def test_other_arguments_for_one_site_of_a_circle(defended: bool, home: Path, mo
     check_update_of_one(Learning(2, {"site-2": STILL}), is_seen=not defended)
 
 
-def join_keys(value: object, path: str = "", varying: object = ()) -> Iterator[tuple[str, bytes]]:
+def join_keys(value: object, path: str = "") -> Iterator[tuple[str, bytes]]:
     """Yield the leaves of a configuration by keys that dots join, as if no key had a dot."""
     if not isinstance(value, dict):
         yield path, repr(value).encode()
         return
     for key, child in value.items():
-        yield from join_keys(child, f"{path}.{key}", varying)
+        yield from join_keys(child, f"{path}.{key}")
 
 
 @pytest.mark.parametrize("defended", [False, True])
@@ -160,11 +130,28 @@ class Batches(Sites):
 
     def _train(self, site: str) -> Callable[[str, Arrays, Work], AppReply]:
         def train(_function: str, arrays: Arrays, work: Work) -> AppReply:
-            steps = count_steps(site, work.entries()["batch-size"])
+            steps = count_steps(site, self.batch(site, work))
             moved = (arrays["w"] + 0.1 * steps * GRADIENTS[site]).astype(np.float32)
             return AppReply({"w": moved}, {WEIGHT: steps})
 
         return train
+
+    def batch(self, _site: str, work: Work) -> int:
+        """Return the size of a batch, as the server says it with the model."""
+        return int(work.entries()["batch-size"])
+
+
+def solve(sums: Mapping[int, Any]) -> None:
+    """Check that sums of two sizes of batches give the update of each site."""
+    factors = np.array([[0.1 * count_steps(site, batch) for site in EXAMPLES] for batch in sums])
+    found = np.linalg.solve(factors, np.array(list(sums.values())))
+    assert np.allclose(found, list(GRADIENTS.values()), atol=1e-2)
+
+
+def set_weights() -> None:
+    """Let the operators of both sites set their weights."""
+    for site in EXAMPLES:
+        (node_home(site) / "node.toml").write_text("weight = 10\n")
 
 
 @pytest.mark.parametrize("defended", [False, True])
@@ -173,8 +160,7 @@ def test_functions_that_the_server_invents_to_have_batches_of_two_sizes(
 ) -> None:
     if not defended:
         monkeypatch.setattr(request, "TASKS", {**TASKS, "train.1": TASKS["train"]})
-    for site in EXAMPLES:
-        (node_home(site) / "node.toml").write_text("weight = 10\n")
+    set_weights()
     sums: dict[int, Any] = {}
     reasons: Mapping[str, str] = {}
     with Ledger.open(server_home() / "ledger.sqlite") as ledger:
@@ -189,6 +175,36 @@ def test_functions_that_the_server_invents_to_have_batches_of_two_sizes(
         assert list(sums) == [16]
         assert all("does not fit the recipe" in reason for reason in reasons.values())
         return
-    factors = np.array([[0.1 * count_steps(site, batch) for site in EXAMPLES] for batch in sums])
-    found = np.linalg.solve(factors, np.array(list(sums.values())))
-    assert np.allclose(found, list(GRADIENTS.values()), atol=1e-2)
+    solve(sums)
+
+
+def leave_out_varying(value: object, path: str = "") -> Iterator[tuple[str, bytes]]:
+    """Yield the leaves of a configuration, as if keys that vary by name were none of it at any depth."""
+    for leaf, content in flattened(value, path):
+        if not any(repr(key) in leaf for key in VARYING):
+            yield leaf, content
+
+
+@pytest.mark.parametrize("defended", [False, True])
+def test_jobs_with_another_value_below_a_key_that_varies_in_a_models_meta(
+    defended: bool, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Configured(Batches):
+        def batch(self, site: str, _work: Work) -> int:
+            return int(self.apps[site].config["args"]["server-round"])
+
+    if not defended:
+        monkeypatch.setattr(request, "flattened", leave_out_varying)
+    set_weights()
+    sums: dict[int, Any] = {}
+    with Ledger.open(server_home() / "ledger.sqlite") as ledger:
+        for run, batch in ((7, 16), (8, 48)):
+            app = SiteApp({"args": {"server-round": batch}}, APP.files)
+            rounds = aggregator(Configured(2, dict.fromkeys(EXAMPLES, app)), ledger, run, colluders=0)
+            mean = rounds.mean(assignment({"w": np.zeros(3, np.float32)}), 1)
+            if mean is not None:
+                sums[batch] = 2 * mean.arrays["w"].astype(float)
+    if defended:
+        assert list(sums) == [16]
+        return
+    solve(sums)

@@ -8,6 +8,7 @@ from tests.support.prekey_cast import POPULATION, PrekeyCast
 from coterie.arithmetic.ring import RingVector
 from coterie.crypto import shamir
 from coterie.crypto.agreement import PrivateKey
+from coterie.crypto.context import bind
 from coterie.crypto.sealing import unseal
 from coterie.errors import PeerProtocolError
 from coterie.secagg import messages
@@ -76,3 +77,53 @@ def test_a_restored_disk_never_puts_one_mask_under_two_inputs(bound: bool, monke
     difference = payloads[1] - payloads[0]
     ring.reduce(difference)
     assert bool((difference == 7).all()) is not bound
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize("distinct", [False, True])
+def test_a_colluder_that_copies_a_prekey_makes_masks_cancel(
+    numbered: bool, distinct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client adds its mask with one peer and subtracts that with another. Under one key both are the same mask.
+
+    Binding the clients' numbers is the defence; refusing a book with a repeated key is another on top.
+    """
+    if not numbered:
+        monkeypatch.setattr(rules, "pair_context", lambda book, *_: bind("prekey-pair", book))
+    if not distinct:
+        monkeypatch.setattr(rules, "check_distinct", lambda *_: None)
+    cast = PrekeyCast(make_terms(3, active=True, colluders=1))
+    names, victim = cast.terms.clients, cast.terms.clients[1]
+    first = cast.book.prekeys[0]
+    context = rules.prekey_context(POPULATION, names[2], first.key, first.issued)
+    copied = Prekey(first.key, first.issued, identity_for(names[2]).sign(context))
+    book = PrekeyBook(cast.terms, (*cast.book.prekeys[:2], copied))
+    if distinct:
+        with pytest.raises(PeerProtocolError, match="a prekey stands twice"):
+            cast.contribute(victim, book)
+        return
+    invited = accept(book, victim, cast.secrets[victim], POPULATION)
+    left: list[bytes] = []
+
+    def record(_vector: object, added: list[bytes], subtracted: list[bytes], _parallel: object = None) -> None:
+        left.extend(set(added) ^ set(subtracted))
+
+    monkeypatch.setattr(client, "mask_vector", record)
+    invited.contribute(cast.inputs[victim], entropy_for(victim), cast.identities[victim])
+    assert len(left) == (3 if numbered else 1)  # without numbers, only the client's own mask hides its input
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_old_prekeys_whose_secrets_leaked_open_the_input(limited: bool) -> None:
+    """Signed by their owners, and found on their old disks: only the limit on their age keeps them out of a book."""
+    cast = PrekeyCast(make_terms(6, active=True, colluders=0))
+    name = cast.terms.clients[VICTIM]
+    secrets = {number: cast.secrets[other] for number, other in enumerate(cast.terms.clients) if number != VICTIM}
+    oldest = 1 + max(prekey.issued for prekey in cast.book.prekeys) if limited else 0
+    if limited:
+        with pytest.raises(PeerProtocolError, match="too old"):
+            accept(cast.book, name, cast.secrets[name], POPULATION, oldest=oldest)
+        return
+    invited = accept(cast.book, name, cast.secrets[name], POPULATION, oldest=oldest)
+    _, reply = invited.contribute(cast.inputs[name], entropy_for(name), cast.identities[name])
+    assert (read_input(cast.book, secrets, reply) == cast.inputs[name]).all()

@@ -11,6 +11,7 @@ from tests.support.prekey_world import Memory, PrekeyWorld, ScriptedWorld
 
 from coterie.crypto.signing import each_signature_once
 from coterie.secagg.prekeys import rules
+from coterie.secagg.terms import Terms
 
 FRACTIONS = (0.0, 0.2, 0.34)
 """Of colluders."""
@@ -50,8 +51,9 @@ def test_with_all_rules_on_nothing_but_sums_over_whole_circles_follows(
         ("", Memory(all_masks=False), 0),
         ("check_threshold", Memory(high_threshold=False), 0),
         ("check_direct", Memory(), 150),
+        ("check_proof", Memory(), 740),
     ],
-    ids=["one list", "one use", "all masks", "threshold", "direct floor"],
+    ids=["one list", "one use", "all masks", "threshold", "direct floor", "quorum"],
 )
 def test_without_a_rule_the_search_finds_a_leak(
     rule: str, memory: Memory, start: int, monkeypatch: pytest.MonkeyPatch
@@ -61,6 +63,26 @@ def test_without_a_rule_the_search_finds_a_leak(
         if rule:
             patch.setattr(rules, rule, lambda *_: None)
         leak, _ = first_leak(range(start, 1_500), patch, memory)
+    assert leak is not None
+    assert first_leak(range(leak, leak + 1), monkeypatch)[0] is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "instead", "start"),
+    [
+        (Terms, "fewest", property(lambda _terms: 2), 115),
+        (Terms, "aggregated", lambda _terms, survivors: frozenset(survivors), 60),
+        (rules, "opened_secrets", lambda book, *_: tuple(range(len(book.circles))), 0),
+    ],
+    ids=["company", "whole circles", "keys of lost circles only"],
+)
+def test_with_a_weaker_definition_the_search_finds_a_leak(
+    owner: object, name: str, instead: object, start: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two clients in a sum, even if all others collude; parts of circles; keys that open masks inside a sum."""
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, instead)
+        leak, _ = first_leak(range(start, 1_500), patch)
     assert leak is not None
     assert first_leak(range(leak, leak + 1), monkeypatch)[0] is None
 

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 import torch
+from tests.support.interruptions import crash_before_checkpoint
 from typer.testing import CliRunner
 
 import coterie
@@ -22,7 +23,7 @@ from coterie.runs.engine.build import build_run
 from coterie.runs.engine.federation import find_federation
 from coterie.runs.engine.run import RunResult, TrainingRun
 from coterie.runs.settings.toml import load_config
-from coterie.runs.storage.folder import Checkpoint, RunFolder
+from coterie.runs.storage.folder import RunFolder
 from coterie.training.models import build
 
 SMALL = (
@@ -90,17 +91,7 @@ def test_a_killed_grid_goes_on_bit_for_bit(
 ) -> None:
     """Sums are known before the crash and not after it; the members' memories find the same work."""
     folder = RunFolder.create(tmp_path / "run", load_config(None, GRID))
-    save = RunFolder.save
-
-    def crash(self: RunFolder, checkpoint: Checkpoint) -> None:
-        if checkpoint.progress.rounds == 3:
-            raise InterruptedError
-        save(self, checkpoint)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(RunFolder, "save", crash)
-        with pytest.raises(InterruptedError):
-            TrainingRun.open(folder).play()
+    crash_before_checkpoint(folder, 3, monkeypatch)
     TrainingRun.open(folder).play()
     assert same(grid[0], tmp_path / "run")
 
@@ -319,16 +310,6 @@ def test_the_example_of_three_companies(tmp_path: Path) -> None:
     assert found
     together, alone = map(float, found.groups())
     assert together > alone + 10
-
-
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "confined.md").read_text()
-SECTION = DOCUMENT[DOCUMENT.index("## Grids") : DOCUMENT.index("## Settings")]
-
-
-@pytest.mark.parametrize("example", re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL))
-def test_examples_of_the_document_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # runs leave a folder
-    exec(compile(example, "docs/confined.md", "exec"), {})  # noqa: S102
 
 
 def test_example_epsilon_counts_all_blocks(tmp_path: Path) -> None:

@@ -227,13 +227,13 @@ def test_more_rounds_later_keep_the_learning_rate(tmp_path: Path, capsys: pytest
     assert rates[4:] == [rates[3]] * 3
     before, _, _ = capsys.readouterr().out.partition("round 5/7")
     assert "falls until round 4 and stays at 0.0146" in before
-    assert "Rounds 5 to 7 on own data: 6 clients, 4 in a round" in before
+    assert "Rounds 5 to 7 on your data: 6 clients, 4 in a round" in before
     again = go(tmp_path / "run", rounds=8, resume=True)
     assert [record.learning_rate for record in again.records] == [*rates, rates[3]]
     go(tmp_path / "run", rounds=7, resume=True, progress=True)
     said = capsys.readouterr().out
-    assert said.startswith("All 8 rounds on own data were played before: 6 clients, ")
-    assert "The own model with " in said
+    assert said.startswith("All 8 rounds on your data were played before: 6 clients, ")
+    assert "Your model with " in said
 
 
 def test_circles_that_fill_the_cohort_are_chosen_and_it_is_said_before(
@@ -328,7 +328,7 @@ def test_settings_that_cannot_work_leave_no_folder(tmp_path: Path) -> None:
 def test_a_policy_without_circles_promises_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = go(tmp_path / "run", policy=RoundRobin(4), progress=True)
     said = (
-        "4 rounds on own data: 6 clients; secure aggregation, no T promised over many rounds"  # as many as it selects
+        "4 rounds on your data: 6 clients; secure aggregation, no T promised over many rounds"  # as many as it selects
     )
     assert capsys.readouterr().out.startswith(said)
     firsts = [record.aggregated for record in result.records[:2]]

@@ -1,25 +1,33 @@
-"""Every command and every code block of the site's pages and of README.md is run, and does what the page shows."""
+"""Every command and every code block of the pages is run, and does what its page shows, or says why it is not."""
 
+import contextlib
 import re
 import shlex
 from pathlib import Path
 
+import click
 import pytest
 import typer.main
 from tests.support.commands import understand
-from tests.support.page_blocks import PageRun, find_faults, read_blocks
+from tests.support.page_blocks import REASONS, PageRun, find_faults, read_blocks
 
 from coterie.cli import app
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("guides", "explanation")
-SINGLE = ("tutorial", "faq", "troubleshooting", "glossary", "index")
+GENERATED = ("results", "trials")
+"""Folders below ``docs`` with reports that commands wrote."""
+
+RUN_AS_A_WHOLE = {"examples/flower/README.md": "tests/integration/flower/test_readme.py"}
+"""Pages whose commands depend on each other's processes, and the test that runs all of them in one shell."""
+
 PAGES = {
     str(path.relative_to(ROOT)): read_blocks(path.read_text(encoding="utf-8"))
     for path in [
-        *sorted(path for folder in FOLDERS for path in (ROOT / "docs" / folder).glob("*.md")),
-        *(ROOT / "docs" / f"{name}.md" for name in SINGLE),
-        ROOT / "README.md",
+        *sorted(path for path in (ROOT / "docs").rglob("*.md") if not set(GENERATED) & set(path.parts)),
+        *sorted(
+            path for path in (ROOT / "examples").rglob("*.md") if str(path.relative_to(ROOT)) not in RUN_AS_A_WHOLE
+        ),
+        *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")),
     ]
 }
 TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in PAGES}
@@ -29,7 +37,10 @@ COMMANDS = {
     for command in re.findall(r"(?<!`)`(coterie [a-z][^`\n]*)`(?!`)", text)
     if not re.search(r"\b[A-Z]+\b", command)  # NAME stands for something of the reader's
 }
-QUICK = {name: blocks for name, blocks in PAGES.items() if blocks and not blocks[0].slow}
+LEFT_OUT = [words for blocks in PAGES.values() for block in blocks if not block.runs for words in block.commands]
+QUICK = {
+    name: blocks for name, blocks in PAGES.items() if any(block.runs for block in blocks) and blocks[0].mark != "slow"
+}
 SLOW = {name: blocks for name, blocks in PAGES.items() if any(block.slow for block in blocks)}
 
 
@@ -38,13 +49,37 @@ def test_every_block_of_a_page_is_checked(name: str) -> None:
     assert find_faults(PAGES[name]) == []
 
 
+def test_every_reason_to_leave_a_block_out_is_still_needed() -> None:
+    used = {block.mark for blocks in PAGES.values() for block in blocks if block.mark.startswith("not run, ")}
+    assert used == {f"not run, {reason}" for reason in REASONS}
+    named = [path for check in REASONS.values() for path in re.findall(r"tests/[\w./]+", check)]
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize(("page", "test"), RUN_AS_A_WHOLE.items())
+def test_a_page_that_is_run_as_a_whole_is_read_by_its_test(page: str, test: str) -> None:
+    assert read_blocks((ROOT / page).read_text(encoding="utf-8"))
+    assert '"examples" / "flower" / "README.md"' in (ROOT / test).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("words", LEFT_OUT, ids=" ".join)
+def test_a_command_that_is_not_run_is_one(words: list[str]) -> None:
+    program, *arguments = words
+    if program == "coterie":
+        understand(arguments)
+    elif program == "make":
+        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        assert {word for word in arguments if "=" not in word} <= set(targets)
+
+
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_a_command_in_a_sentence_is_one(command: str) -> None:
     words = shlex.split(command)[1:]
     if len(words) == 1:  # the name of a command, without its arguments
         assert words[0] in vars(typer.main.get_command(app))["commands"]
     else:
-        understand(words)
+        with contextlib.suppress(click.BadOptionUsage):  # the name of an option that exists, without its value
+            understand(words)
 
 
 @pytest.mark.parametrize("name", QUICK)

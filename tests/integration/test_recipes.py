@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 
+from tests.support.interruptions import crash_before_checkpoint
+
 import coterie
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.memory import MemoryFile
@@ -34,17 +36,7 @@ SMALL = (
 def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> RunFolder:
     """A run that was killed when the sum of its second round was open and its checkpoint not yet written."""
     folder = RunFolder.create(path, load_config(None, [*SMALL, *overrides]))
-    save = RunFolder.save
-
-    def crash(self: RunFolder, checkpoint: Checkpoint) -> None:
-        if checkpoint.progress.rounds == 2:
-            raise InterruptedError
-        save(self, checkpoint)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(RunFolder, "save", crash)
-        with pytest.raises(InterruptedError):
-            TrainingRun.open(folder).play()
+    crash_before_checkpoint(folder, 2, monkeypatch)
     with Ledger.open(folder.ledger_file) as ledger:
         assert ledger.revealed(2)
     return folder

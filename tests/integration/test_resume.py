@@ -17,6 +17,8 @@ import msgspec
 import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
+from tests.support.interruptions import Interrupt, crash_before_checkpoint
+
 from coterie.cohorts.ledger import Entry, Ledger
 from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.roster import Client
@@ -26,8 +28,7 @@ from coterie.runs.engine.build import build_run
 from coterie.runs.engine.federation import find_federation
 from coterie.runs.engine.promise import read_promise
 from coterie.runs.engine.run import TrainingRun
-from coterie.runs.records.record import CLOCKS, RoundRecord
-from coterie.runs.report.observers import Observer
+from coterie.runs.records.record import CLOCKS
 from coterie.runs.sections.collusion import session_colluders
 from coterie.runs.settings.toml import load_config
 from coterie.runs.storage.folder import SECRET_BYTES, Checkpoint, RunFolder
@@ -162,18 +163,6 @@ def test_runs_of_all_kinds_killed_at_all_kinds_of_moments_end_the_same(tmp_path:
     kill_and_compare(tmp_path, VARIANTS[variant], (), every=variant == "failing rounds")
 
 
-class Interrupt(Observer):
-    """Stops a run after some round, in the way Ctrl-C does."""
-
-    def __init__(self, after: int) -> None:
-        self._after = after
-        self.run: TrainingRun | None = None
-
-    def after_round(self, record: RoundRecord) -> None:
-        if record.round == self._after and self.run:
-            self.run.stop()
-
-
 def test_a_run_stopped_in_order_ends_the_same_and_says_that_it_is_not_over(tmp_path: Path) -> None:
     original = begun(tmp_path / "original")
     folder = tmp_path / "stopped"
@@ -270,17 +259,7 @@ def test_a_noisy_round_is_not_repeated_with_another_update(tmp_path: Path) -> No
 def test_a_noisy_round_is_not_repeated_with_other_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same updates again, but noise from another secret: the two sums together would have less of it."""
     folder = RunFolder.open(begun(tmp_path / "run", "noise.kind=skellam", "rounds=1", "cohort.minimum=4", *EVERYBODY))
-    save = RunFolder.save
-
-    def crash(self: RunFolder, checkpoint: Checkpoint) -> None:
-        if checkpoint.progress.rounds:
-            raise InterruptedError
-        save(self, checkpoint)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(RunFolder, "save", crash)
-        with pytest.raises(InterruptedError):
-            TrainingRun.open(folder).play()
+    crash_before_checkpoint(folder, 1, monkeypatch)
     with Ledger.open(folder.ledger_file) as ledger:
         assert ledger.revealed(1)
     folder.secret_file.write_bytes(bytes(SECRET_BYTES))

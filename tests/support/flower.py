@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.serde import message_from_proto, message_to_proto
@@ -157,6 +158,12 @@ def reply_of(records: RecordDict) -> AppReply:
 def configured(run_config: Mapping[str, object], received: RecordDict, varying: tuple[str, ...]) -> bytes:
     """Return what a node stores of the configuration of a task."""
     return first_use.configured(configuration_of(run_config, received, varying))
+
+
+@pytest.fixture(autouse=True)
+def identity() -> None:
+    """Make the identity without which there are no messages, before any grid of the test."""
+    FakeGrid({})
 
 
 def initial_arrays() -> ArrayRecord:

@@ -1,8 +1,10 @@
 """Strategies of Flower that a private one is put around, and a grid of nodes for it."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from flwr.serverapp import strategy
+from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.serverapp import Grid, strategy
 from flwr.serverapp.strategy import FedAvg
 from tests.support.flower import FakeGrid, make_app, make_grid
 
@@ -17,6 +19,23 @@ MEANS = [
     strategy.FedAdagrad(**QUIET),
     strategy.FedYogi(**QUIET),
 ]
+
+
+class Halving(FedAvg):
+    """Halves a learning rate in every round and in place, as Flower's tutorials do."""
+
+    def __init__(self, fraction_evaluate: float = 0.0) -> None:
+        super().__init__(fraction_evaluate=fraction_evaluate)
+        self.seen: list[tuple[int, float]] = []
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        rate = config["lr"]
+        assert isinstance(rate, float)
+        config["lr"] = rate / 2
+        self.seen.append((server_round, rate / 2))
+        return super().configure_train(server_round, arrays, config, grid)
 
 
 def private_grid(size: int = 4, config: dict[str, Any] | None = None) -> FakeGrid:

@@ -107,6 +107,37 @@ def aggregator(sites: Sites, ledger: Ledger, run: int = 7, **settings: Any) -> A
     return Aggregator(carrier, enrolment, ledger, chosen, PLACE)
 
 
+class Learning(Sites):
+    """Two sites, of which the second has an app that does not move the model."""
+
+    def _train(self, site: str) -> Callable[[str, Arrays, Work], AppReply]:
+        train = super()._train(site)
+
+        def trains(function: str, arrays: Arrays, work: Work) -> AppReply:
+            reply = train(function, arrays, work)
+            return reply if self.rate(site) else AppReply(dict(arrays), reply.metrics)
+
+        return trains
+
+    def rate(self, site: str) -> float:
+        """Return the learning rate of a site."""
+        return 0.0 if site == "site-2" else 0.1
+
+
+def check_update_of_one(sites: Learning, *, is_seen: bool) -> None:
+    """Run a round, and check whether the server sees the update of the first site."""
+    with Ledger.open(server_home() / "ledger.sqlite") as ledger:
+        mean = aggregator(sites, ledger, most_examples=2).mean(assignment(), 1)
+        revealed = set(ledger.revealed(1))
+    if not is_seen:
+        assert mean is None
+        assert revealed == set()
+        return
+    assert mean is not None
+    update = mean.arrays["w"] * mean.metrics[WEIGHT]  # site-1 has a weight of 1
+    assert np.allclose(update, move(1), atol=1e-5)
+
+
 def circles(folder: Path) -> list[set[str]]:
     """Return the circles of a population by the names of their clients."""
     from coterie.deployment.roster_folder import RosterFolder

@@ -6,8 +6,14 @@
 - ```` ```{code-block} LANGUAGE ```` with ``:caption: NAME`` is a file of that name.
 
 In an output ``...`` stands for anything in a line and, on a line of its own, for any lines. A comment before a block
-says how it is treated: ``<!-- block: slow -->`` leaves it and all later blocks to ``make slow``, and
-``<!-- block: not run, REASON -->`` leaves it out.
+says how it is treated:
+
+- ``<!-- block: slow -->`` leaves it and all later blocks to ``make slow``; ``<!-- block: slow alone -->``, only this.
+- ``<!-- block: run by FILE -->`` leaves it to the tests in that file, which have the words of its commands.
+- ``<!-- block: not run, REASON -->`` leaves it out, for one of :data:`REASONS`. Its commands must still be ones.
+
+A comment that begins with the line ``<!-- setup`` has Python code that readers do not see, such as what comes before an
+excerpt.
 """
 
 import contextlib
@@ -25,6 +31,22 @@ from unittest import mock
 
 from coterie.cli import main
 
+PROJECT = Path(__file__).parents[2]
+
+REASONS = {
+    "it installs packages": "tests/integration/test_installed.py installs the package into new environments",
+    "it sets up an environment": "that is what make does before any test runs",
+    "it runs until it is stopped": "tests/browser/test_explorer.py starts the explorer and stops it",
+    "it needs containers": "tests/unit/test_containers.py reads the files and checks what they start",
+    "it needs PostgreSQL": "tests/integration/test_ledger_postgres.py needs it too, and is skipped without it",
+    "it needs a running federation": "tests/integration/flower starts one, with its own commands",
+    "it needs data to be downloaded": "tests run the command with the data that is bundled",
+    "it is a drawing": "there is nothing to run",
+    "it is what a command printed on one machine": "the command is in the block before it, and times differ",
+    "it is an example of a note": "tests/unit/test_numbers.py reads notes",
+}
+"""Why a block may be left out, and what is checked instead. A test finds reasons that no page has."""
+
 SHOWN = {"drawing", "toctree", "eval-rst", "container", "glossary"}
 """Directives that show something and have no code to run."""
 
@@ -32,7 +54,9 @@ SCREEN = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
 """Variables that make output the same on every screen."""
 
 _BLOCK = re.compile(
-    r"(?:^<!-- block: (?P<mark>[^\n]*) -->\n)?^(?P<fence>```+)(?P<language>[^\n]*)\n(?P<text>.*?)^(?P=fence)$",
+    r"(?:^<!-- block: (?P<mark>[^\n]*) -->\n(?:<!-- numbers: [^\n]* -->\n)?)?"
+    r"^(?P<fence>```+)(?P<language>[^\n]*)\n(?P<text>.*?)^(?P=fence)$"
+    r"|^<!-- setup\n(?P<setup>.*?)^-->$",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -54,18 +78,30 @@ class Block:
     @property
     def slow(self) -> bool:
         """Whether it takes more than a few seconds."""
-        return self.mark == "slow"
+        return self.mark in ("slow", "slow alone")
 
     @property
     def runs(self) -> bool:
         """Whether it is run, written to a file or compared with what the block before it printed."""
-        return not self.mark.startswith("not run,")
+        return not self.mark.startswith(("not run,", "run by "))
+
+    @property
+    def commands(self) -> list[list[str]]:
+        """The commands that it shows, by their words."""
+        if self.language == "console":
+            lines = [command for command, _ in split_console(self.text)]
+        else:
+            lines = re.sub(r"\\\n", " ", self.text).splitlines() if self.language == "sh" else []
+        return [words for line in lines if (words := _split_words(line))]
 
 
 def read_blocks(text: str) -> list[Block]:
     """Find all blocks of a page that are not directives of the site."""
     found = []
     for block in _BLOCK.finditer(text):
+        if block["setup"] is not None:
+            found.append(Block(text.count("\n", 0, block.start()) + 1, "python", block["setup"]))
+            continue
         language, content, caption = block["language"].strip(), block["text"], ""
         if directive := re.match(r"\{([\w-]+)\}\s*(\S*)", language):
             if directive[1] in SHOWN:
@@ -83,7 +119,7 @@ def find_faults(blocks: list[Block]) -> list[str]:
     faults = []
     for before, block in zip([None, *blocks], blocks, strict=False):
         after_python = before is not None and before.language == "python" and before.runs
-        if block.mark and not re.fullmatch(r"slow|not run, .+", block.mark):
+        if block.mark and not (block.slow or _is_excused(block)):
             faults.append(f"line {block.line}: unknown mark {block.mark!r}")
         elif block.runs and not block.caption and block.language not in ("python", "console"):
             if block.language != "text" or not after_python:
@@ -91,6 +127,35 @@ def find_faults(blocks: list[Block]) -> list[str]:
         elif block.language == "console" and block.runs and not block.text.startswith("$ "):
             faults.append(f"line {block.line}: a console begins with a command")
     return faults
+
+
+def _is_excused(block: Block) -> bool:
+    """Whether a block that is not run has a known reason, or another test that runs its commands."""
+    if runner := re.fullmatch(r"run by (tests/\S+)", block.mark):
+        file = PROJECT / runner[1]
+        words = {runner[1], *re.findall(r"[\w./-]+", file.read_text(encoding="utf-8"))} if file.is_file() else set()
+        return set(_name_contents(block)) <= words
+    return block.mark.removeprefix("not run, ") in REASONS and block.mark.startswith("not run, ")
+
+
+def _name_contents(block: Block) -> Iterator[str]:
+    """Yield what a block runs: its scripts, the commands of Coterie by their last words, and the names it imports."""
+    for words in block.commands:
+        if words[0] == "coterie":
+            yield [word for word in words[:3] if re.fullmatch(r"[a-z][a-z-]+", word)][-1]
+        elif words[0] in ("python", "pytest"):
+            yield next(word if words[0] == "pytest" else Path(word).name for word in words if word.endswith(".py"))
+    for names in re.findall(r"^from coterie\S* import (.+)$", block.text, re.MULTILINE):
+        yield from names.split(", ")
+    yield from re.findall(r'"coterie\.[\w.]+\.(\w+)"', block.text)
+
+
+def _split_words(line: str) -> list[str]:
+    """Split a command into words, without its variables, its comment and where its output goes."""
+    words = shlex.split(line, comments=True)
+    while words and re.match(r"[A-Z_]+=", words[0]):
+        words = words[1:]
+    return words
 
 
 class Captured(io.TextIOWrapper):
@@ -121,7 +186,9 @@ class PageRun:
         try:
             for block in blocks:
                 if block.slow and not slow:
-                    break
+                    if block.mark == "slow":
+                        break
+                    continue
                 if block.runs:
                     self.check(block)
         finally:
@@ -211,7 +278,7 @@ class PageRun:
             program = programs / name
             program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)}{arguments} "$@"\n')
             program.chmod(0o755)
-        source = str(Path(__file__).parents[2] / "src")
+        source = str(PROJECT / "src")
         return {
             **os.environ,
             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",

@@ -26,7 +26,7 @@ print(words, end="")
 rounds = 3
 ```
 
-<!-- block: not run, it installs something -->
+<!-- block: not run, it installs packages -->
 ```console
 $ pip install .
 ```
@@ -64,6 +64,26 @@ def test_what_is_slow_is_left_to_the_slow_tests(tmp_path: Path) -> None:
     play(PAGE.replace("rounds = ...", "nothing"), tmp_path, slow=False)
 
 
+def test_one_slow_block_may_be_left_out_alone(tmp_path: Path) -> None:
+    page = "<!-- block: slow alone -->\n```python\n1 / 0\n```\n\n```python\nopen('after', 'w')\n```\n"
+    play(page, tmp_path, slow=False)
+    assert (tmp_path / "after").exists()
+    with pytest.raises(ZeroDivisionError):
+        play(page, tmp_path)
+
+
+def test_what_comes_before_an_excerpt_is_not_shown(tmp_path: Path) -> None:
+    play("<!-- setup\nbefore = 3\n-->\n```python\nprint(before)\n```\n```text\n3\n```\n", tmp_path)
+
+
+def test_a_block_may_be_left_to_a_test_that_has_its_commands() -> None:
+    page = (
+        "<!-- block: run by tests/speed/test_secagg_bench.py -->\n```console\n$ coterie bench secagg --active\n```\n"
+        "<!-- block: run by tests/integration/test_examples.py -->\n```sh\npython examples/confined_peers.py\n```\n"
+    )
+    assert find_faults(read_blocks(page)) == []
+
+
 def test_a_failure_that_the_page_does_not_show_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(PageError, match="the command before it ended with 3"):
         play("```console\n$ exit 3\n$ true\n```\n", tmp_path)
@@ -83,6 +103,11 @@ def test_code_that_raises_is_an_error(tmp_path: Path) -> None:
         "```toml\nrounds = 3\n```\n",
         "```text\nrounds = 3\n```\n",
         "<!-- block: later -->\n```python\n1\n```\n",
+        "<!-- block: not run, I do not like it -->\n```python\n1\n```\n",
+        "<!-- block: run by tests/unit/test_nothing.py -->\n```console\n$ coterie bench secagg\n```\n",
+        "<!-- block: run by tests/speed/test_secagg_bench.py -->\n```console\n$ coterie bench ledger\n```\n",
+        "<!-- block: run by tests/speed/test_secagg_bench.py -->\n```sh\nLC_ALL=C pytest tests/speed/test_x.py\n```\n",
+        "<!-- block: run by tests/speed/test_secagg_bench.py -->\n```python\nfrom coterie.api import Missing\n```\n",
         "<!-- block: not run,-->\n```\n1\n```\n",
         "```console\ncoterie run\n```\n",
     ],

@@ -75,6 +75,7 @@ def test_each_check_and_the_tests_decide_whether_a_change_passes(failing: str, t
     for name in ("ruff", "mypy", "lint-imports", "pytest"):
         (programs / name).write_text(f"#!/bin/sh\necho {name} ran\nexit {int(name == failing)}\n")
         (programs / name).chmod(0o700)
+    (programs / "python").touch()  # otherwise make creates an environment
     (tmp_path / ".dev").touch()
     ended = make("test", f"VENV={tmp_path}")
     assert (ended.returncode == 0) is (not failing)

@@ -2,14 +2,12 @@
 
 import json
 
-import numpy as np
 import pytest
-from tests.vectors.test_vectors import ReplayedEntropy, inputs_of, load, read_terms
+from tests.vectors.test_vectors import ReplayedEntropy, inputs_of, load, read_terms, replay
 from tests.vectors.two_trips import SESSIONS, transcript
 
 from coterie.crypto.context import PROTOCOL
 from coterie.crypto.signing import Identity
-from coterie.errors import CoterieError
 from coterie.secagg import Step
 from coterie.secagg.prekeys import PrekeyBook, PrekeyServer, accept, client
 
@@ -38,32 +36,7 @@ def test_a_file_is_enough_to_replay_its_session(name: str) -> None:
         invited = accept(PrekeyBook.read(message), who, prekeys[who], population)
         return invited.contribute(inputs[who], entropy[who], identities.get(who))
 
-    inbox = server.invite()
-    for step in vector["steps"]:
-        assert server.step == step["step"]
-        for case in step["refused_downloads"] or vector["refused_invitations"]:
-            with pytest.raises(CoterieError) as caught:
-                answer(case["client"], bytes.fromhex(case["message"]))
-            assert (type(caught.value).__name__, str(caught.value)) == (case["error"], case["reason"])
-        for case in step["rejected_uploads"]:
-            rejected = server.receive(case["client"], bytes.fromhex(case["message"]))
-            assert rejected is not None
-            assert rejected.reason == case["reason"]
-        for who, message in step["uploads"].items():
-            states[who], reply = answer(who, inbox[who])
-            assert reply.hex() == message
-            assert server.receive(who, reply) is None
-        inbox = server.close()
-        assert {who: message.hex() for who, message in inbox.items()} == step["downloads"]
-    assert server.aggregate.total.tolist() == vector["sum"]
-    assert list(server.aggregate.clients) == vector["aggregated"]
-
-
-@pytest.mark.parametrize("name", SESSIONS)
-def test_the_recorded_sum_is_the_sum_of_the_recorded_inputs(name: str) -> None:
-    vector = load(name)
-    total = np.sum([np.array(vector["inputs"][who], dtype=object) for who in vector["aggregated"]], axis=0)
-    assert vector["sum"] == (total % 2 ** vector["terms"]["bits"]).tolist()
+    replay(vector, server, server.invite(), states, answer)
 
 
 def test_the_sessions_take_two_trips_and_three() -> None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -28,6 +29,7 @@ import numpy as np
 from coterie.auditing.exposure import find_exposures
 from coterie.auditing.findings import AuditReport, Coefficients, Collusion, Exposure, Leak, Series
 from coterie.auditing.history import History
+from coterie.auditing.notebook import audit_html
 from coterie.auditing.row_space import Combination, RowSpace
 from coterie.auditing.weak import weak_privacy
 from coterie.cohorts.circles import Indices
@@ -60,9 +62,10 @@ def audit(
             progress("Rounds", done / rounds)
         auditor.find_exposed(partial(progress, "Exposed clients"))
         progress("Weak T", 0.0)
-        return auditor.report(weak_budget_seconds=weak_budget_seconds, collusion=collusion)
+        report = auditor.report(weak_budget_seconds=weak_budget_seconds, collusion=collusion)
     except KeyboardInterrupt:
-        return auditor.report(weak_budget_seconds=0.0, collusion=collusion, complete=False)
+        report = auditor.report(weak_budget_seconds=0.0, collusion=collusion, complete=False)
+    return replace(report, unread=participation.unread)
 
 
 class Auditor:
@@ -179,6 +182,7 @@ class Auditor:
             ),
             collusion=self._collude(collusion, groups) if collusion else None,
             complete=complete,
+            view=audit_html,
         )
 
     def _catch_up(self, deadline: float = float("inf")) -> bool:

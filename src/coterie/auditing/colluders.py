@@ -84,11 +84,14 @@ class AnyColluders:
 
     def words(self) -> str:
         """Return the result as text."""
-        some = count(self.members, "client")
+        one = self.members == 1
+        group = "one client" if one else f"some group of {count(self.members, 'client')}"
+        none = "No client" if one else f"No group of {count(self.members, 'client')}"
+        together = "together with the server could compute another client's update"
         return {
-            True: f"Some {some} could compute the update of another client together with the server.",
-            False: f"No {some} can compute the update of another client together with the server.",
-            None: f"Not decided in time: whether some {some} could compute the update of another one.",
+            True: f"{group[0].upper()}{group[1:]} {together}.",
+            False: f"{none} together with the server can compute another client's update.",
+            None: f"Not decided in time: whether {group} {together}.",
         }[self.isolate]
 
 

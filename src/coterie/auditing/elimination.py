@@ -138,9 +138,11 @@ def _reduce_rows(
         block, rank = matrix[start : start + _BLOCK].toarray(), len(rows)
         entries = block[:, pivots]
         residual = reduce(block - entries @ reduced[:rank], prime)
-        new, columns, mixing = _reduce_block(residual, prime)
-        if not len(new):
+        open_rows = np.flatnonzero(residual.any(axis=1))
+        if not len(open_rows):
             continue
+        new, columns, mixing = _reduce_block(residual[open_rows], prime)
+        new = open_rows[new]
         rest = reduce(mixing @ residual[new], prime)
         explained = reduce(entries[new] @ inverse[:rank, :rank], prime)
         lower = reduce(-(mixing @ explained), prime)

@@ -11,13 +11,10 @@ algorithm therefore starts with all rounds, modulo a prime (:mod:`coterie.auditi
 Both are then proved over the rationals. If a proof fails, the prime is replaced.
 
 * **The rank.** Rows that are independent modulo the prime are independent over the rationals. A dependent row is proved
-  dependent by exact coefficients, or by the *end*: integer vectors, as many as the kernel has dimensions modulo the
-  prime, that every row maps to zero. They show that the rank of the whole matrix is not larger, so every row after the
-  last independent one is dependent. If the columns are independent, none is needed. With equal ranks, the kernel
-  modulo the prime is the image of the integer kernel: a column in which some kernel vector is not zero modulo the
-  prime is not exposed.
-* **An exposure**, by exact coefficients that combine the rows to the unit vector. If it dates from the last independent
-  row, the end proves it as well: the integer vectors span the kernel, and all are zero in this column.
+  dependent by exact coefficients, or together with others by the kernel of the rows until then
+  (:mod:`coterie.auditing.stages`). With equal ranks, the kernel modulo the prime is the image of the integer kernel: a
+  column in which some kernel vector is not zero modulo the prime is not exposed.
+* **An exposure**, by exact coefficients that combine the rows to the unit vector, or by the same kernel.
 
 Columns that are not connected by a chain of rows are independent of each other. Each connected part is treated alone.
 """
@@ -30,14 +27,13 @@ from functools import cached_property, partial
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from coterie.auditing.elimination import FIRST_PRIME, Elimination, Positions, eliminate, reduce
 from coterie.auditing.modular import IntArray, following_prime, lift, reconstruct, times
 from coterie.auditing.row_space import Combination
+from coterie.auditing.stages import Stages
 
-_NULL_VECTORS = 512  # maximum number tried as a proof
-_CELLS = 1 << 24  # maximum number of their entries
+_FEW_ROWS = 16  # a combination of so many rows is quickly proved alone
 _CHUNK = 1 << 15  # columns multiplied at once
 
 
@@ -80,75 +76,43 @@ class _Proof:
 
     def __init__(self, found: Elimination, rng: np.random.Generator) -> None:
         self._found, self._matrix, self._prime = found, found.matrix, found.prime
-        self._kernel = found.random_null_vectors(2, rng)
-        if reduce(self._matrix @ self._kernel, self._prime).any():
+        kernel = found.random_null_vectors(2, rng)
+        if reduce(self._matrix @ kernel, self._prime).any():
             raise _UnluckyPrimeError  # a column was missed
-        height = self._matrix.shape[0]
-        _, parts = connected_components(sp.bmat([[None, self._matrix], [self._matrix.T, None]]), directed=False)
-        self._row_part, self._column_part = parts[:height], parts[height:]
-        self._last = np.full(parts.max(initial=-1) + 1, -1)  # the last independent row of each part
-        np.maximum.at(self._last, self._row_part[found.rows], found.rows)
-        self._ends: dict[int, NDArray[np.bool_] | None] = {}
+        self._candidates = np.flatnonzero(~kernel[found.pivots].any(axis=1))
+        height, width = self._matrix.shape
+        self._since = np.full(width, height)  # the row since which a column is exposed modulo the prime
+        for candidate in self._candidates.tolist():
+            self._since[found.pivots[candidate]] = found.rows[np.flatnonzero(found.inverse[candidate])[-1]]
+        self._stages = Stages(found, self._since, rng)
 
     def exposures(self, columns: NDArray[np.bool_], progress: Callable[[float], None]) -> list[ColumnExposure]:
         """Return the exposed columns, proved."""
         found = self._found
-        self._prove_rank()
-        candidates = np.flatnonzero(~self._kernel[found.pivots].any(axis=1) & columns[found.pivots])
+        dependent = found.dependent.tolist()
+        for done, row in enumerate(dependent):
+            progress(0.8 + 0.1 * done / len(dependent))
+            if not self._stages.is_trivial(row):
+                self._prove_dependent(row)
+        candidates = self._candidates[columns[found.pivots[self._candidates]]]
         result = []
         for done, candidate in enumerate(candidates.tolist()):
-            progress(0.8 + 0.2 * done / len(candidates))
+            progress(0.9 + 0.1 * done / len(candidates))
             column = int(found.pivots[candidate])
-            part = self._column_part[column]
             combine = partial(self._combine, candidate)
-            row = int(found.rows[np.flatnonzero(found.inverse[candidate])[-1]])
-            end = self._end(part) if row == self._last[part] else None
-            if end is None:
+            row = int(self._since[column])
+            few = np.count_nonzero(found.inverse[candidate]) <= _FEW_ROWS
+            if not (self._stages.is_trivial(row) or (not few and self._stages.prove(row))):
                 row = max(combine().coefficients)
-            elif not end[column]:
-                continue  # the random vectors were zero there by coincidence
             result.append(ColumnExposure(column, row, combine))
         return sorted(result, key=lambda exposure: (exposure.row, exposure.column))
-
-    def _prove_rank(self) -> None:
-        """Prove that rows that are dependent modulo the prime are dependent over the rationals."""
-        for row in self._found.dependent.tolist():
-            part = self._row_part[row]
-            late = row > self._last[part]
-            if not late or self._end(part) is None:
-                self._prove_dependent(row)
-
-    def _end(self, part: int) -> NDArray[np.bool_] | None:
-        """Find integer vectors that span the kernel of a connected part. Return the columns in which all are zero.
-
-        Returns None if no such vectors are found.
-        """
-        if part not in self._ends:
-            self._ends[part] = self._find_null_vectors(part)
-        return self._ends[part]
-
-    def _find_null_vectors(self, part: int) -> NDArray[np.bool_] | None:
-        inside = np.flatnonzero(self._column_part == part)
-        free = np.setdiff1d(inside, self._found.pivots)
-        width = self._matrix.shape[1]
-        if len(free) > _NULL_VECTORS or len(free) * width > _CELLS:
-            return None
-        units = np.zeros((width, len(free)))
-        units[free, np.arange(len(free))] = 1
-        vectors = self._found.null_vectors(units)[inside]
-        rows = self._matrix[self._row_part == part][:, inside].astype(np.int64)
-        for vector in vectors.T:
-            guess = reconstruct(vector.astype(np.int64).tolist(), self._prime)
-            if guess is None or (rows @ np.array(guess[0], dtype=np.int64)).any():
-                return None
-        zero = np.ones(width, dtype=np.bool_)
-        zero[inside] = ~vectors.any(axis=1)
-        return zero
 
     def _prove_dependent(self, row: int) -> None:
         found = self._found
         target = self._matrix[row].toarray()[0].astype(np.int64)
         coefficients = found.combination(row).astype(np.int64)
+        if np.count_nonzero(coefficients) > _FEW_ROWS and self._stages.prove(row):
+            return
         guess = reconstruct(coefficients.tolist(), self._prime)
         if guess is not None and self._yields(*guess, target):
             return
@@ -168,7 +132,7 @@ class _Proof:
     def _solve(self, target: IntArray) -> tuple[list[int], int]:
         """Combine the independent rows to ``target``. Return numerators and their denominator, verified."""
         pivots = self._found.pivots
-        for numerators, denominator in lift(self._square, self._inverse, target[pivots], self._prime):
+        for numerators, denominator in lift(self._square, self._found.inverse.T, target[pivots], self._prime):
             if self._yields(numerators, denominator, target, pivots):
                 if not self._yields(numerators, denominator, target):
                     raise _UnluckyPrimeError
@@ -179,10 +143,6 @@ class _Proof:
     def _square(self) -> NDArray[np.bool_]:
         square: NDArray[np.float64] = self._matrix[self._found.rows][:, self._found.pivots].toarray()
         return square.astype(np.bool_).T
-
-    @cached_property
-    def _inverse(self) -> IntArray:
-        return self._found.inverse.T.astype(np.int64)
 
     @cached_property
     def _rows(self) -> sp.csr_matrix:

@@ -94,11 +94,18 @@ class AuditReport:
     collusion: Collusion | None
     complete: bool = True
     """Whether the audit was completed. If not, there may be more exposed clients than ``exposed``."""
+    unread: int = 0
+    """The number of lines of the log that could not be used, and are in no number of this report."""
+    view: Callable[[AuditReport], str] | None = field(default=None, repr=False, compare=False)
+    """Returns the report as HTML for a notebook."""
 
     @property
     def weak_privacy_exact(self) -> bool:
         """Whether ``weak_privacy`` is the true value and not only an upper bound."""
         return self.weak_privacy == self.weak_privacy_at_least
+
+    def _repr_html_(self) -> str | None:
+        return self.view(self) if self.view else None
 
     def as_dict(self, witnesses: int | None = None) -> dict[str, Any]:
         """Return everything but the groups and the series as plain values for JSON, coefficients as "a/b".

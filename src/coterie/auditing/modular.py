@@ -1,4 +1,4 @@
-"""Linear algebra modulo a prime of about 31 bits, in numpy's 64-bit integers.
+"""Linear algebra modulo a prime of at most 31 bits, in numpy's 64-bit integers and, where it takes longest, by BLAS.
 
 It provides a reduced row echelon form that grows by rows and by columns. Let P be the independent rows so far, J their
 pivot columns and A = P[:, J]. The form A^-1 P is the identity on J, so only its ``body`` on the other ("free") columns
@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from math import isqrt, prod
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -194,7 +195,7 @@ class Echelon:
 
 
 def lift(
-    matrix: NDArray[np.bool_], inverse: IntArray, target: IntArray, prime: int, *, sparse: bool = True
+    matrix: NDArray[np.bool_], inverse: NDArray[Any], target: IntArray, prime: int, *, sparse: bool = True
 ) -> Iterator[tuple[list[int], int]]:
     """Yield candidates for the rational solution of ``matrix @ x == target``: numerators, common denominator.
 
@@ -211,12 +212,12 @@ def lift(
     active = np.arange(len(target))
     if sparse:
         given = np.flatnonzero(target)
-        active = np.flatnonzero(multiply(inverse[:, given], target[given] % prime, prime))
-    columns, rows = matrix[:, active].astype(np.int64), np.ascontiguousarray(inverse[active])
+        active = np.flatnonzero(multiply(inverse[:, given].astype(np.int64), target[given] % prime, prime))
+    columns, rows = matrix[:, active].astype(np.float64), np.ascontiguousarray(inverse[active], dtype=np.float64)
     values, modulus, steps, due, residual = [0] * len(active), 1, 0, 1, target
     while modulus <= enough:
-        digits = multiply(rows, residual % prime, prime)
-        residual = residual - columns @ digits
+        digits = _multiply_exactly(rows, residual % prime, prime)
+        residual = residual - (columns @ digits).astype(np.int64)
         if (residual % prime).any():
             yield from lift(matrix, inverse, target, prime, sparse=False)
             return
@@ -233,6 +234,19 @@ def lift(
             for at, numerator in zip(active.tolist(), guess[0], strict=True):
                 numerators[at] = numerator
             yield numerators, guess[1]
+
+
+def _multiply_exactly(left: NDArray[np.float64], right: IntArray, prime: int) -> IntArray:
+    """Return ``left @ right`` modulo ``prime``, for a matrix and a vector of residues, by BLAS.
+
+    The vector is split into pieces of so many bits that the sums stay below 2^53.
+    """
+    bits = max(1, 53 - prime.bit_length() - len(right).bit_length())
+    total = np.zeros(len(left), dtype=np.int64)
+    for at in reversed(range(0, prime.bit_length(), bits)):
+        piece = (right >> at & (1 << bits) - 1).astype(np.float64)
+        total = ((total << bits) + (left @ piece).astype(np.int64)) % prime
+    return total
 
 
 def reconstruct(values: Sequence[int], modulus: int) -> tuple[list[int], int] | None:

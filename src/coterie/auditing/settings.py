@@ -20,8 +20,8 @@ class LogSettings(Settings):
     where: Annotated[
         tuple[str, ...],
         Option(
-            "Read only rows of the log with this value, or with any for *. May be repeated: values of one column add "
-            "up, several columns must all agree.",
+            "Read only rows with this value in this column; * is any value. May be repeated: values of one column are "
+            "alternatives, and conditions on several columns must all hold.",
             metavar="COLUMN=VALUE",
         ),
     ] = ()
@@ -34,8 +34,8 @@ class LogSettings(Settings):
     as_written: Annotated[
         bool,
         Option(
-            "Names that look alike are different clients, a name with commas is one client, and a round that comes "
-            "again after others is the same round.",
+            "Take names and rounds as they are written: names that look alike are different clients, a name with "
+            "commas is one client, and a round that occurs again later is the same round.",
             name="--as-written",
         ),
     ] = False
@@ -61,7 +61,7 @@ class AuditSettings(LogSettings):
     The output begins with how the log was read.
 
     [bold]Exit status[/]
-    0  nobody is exposed, and the required T holds if one is given; or --report-only
+    0  no client is exposed, and the required T holds if one is given; or --report-only
     1  a client is exposed, or the required T does not hold or could not be shown to hold;
     or the output cannot be written, which a line on stderr says
     2  wrong usage, or the log or some of its lines could not be read: do not rely on the verdict
@@ -69,7 +69,7 @@ class AuditSettings(LogSettings):
     70  a fault in Coterie itself
     130  interrupted: what is known by then is shown
     141  the reader of the output stopped before its end
-    Strong T = 1 is 0 if no client is exposed; --require 2 makes it 1.
+    If strong T is 1 and no client is exposed, the status is 0; with --require 2 it is 1.
 
     [dim]Examples[/]
     coterie audit rounds.csv --html audit.html
@@ -80,8 +80,8 @@ class AuditSettings(LogSettings):
     coterie audit sweep.csv --all-runs --exposed exposed.csv
     """
 
-    require: Annotated[int | None, Option("Fail also unless T is at least this.", least=1, metavar="T")] = None
-    weak: Annotated[bool, Option("Which T is required. Weak T promises much less.", name="--weak/--strong")] = False
+    require: Annotated[int | None, Option("Also fail if T is below this.", least=1, metavar="T")] = None
+    weak: Annotated[bool, Option("Which T is required; weak T promises much less.", name="--weak/--strong")] = False
     collusion: Annotated[
         int, Option("Also report, and require, the T that is left if C members collude.", least=0, metavar="C")
     ] = 0
@@ -89,7 +89,7 @@ class AuditSettings(LogSettings):
         tuple[str, ...],
         Option(
             "Also report what these clients, separated by commas, learn about the others together with the server; or, "
-            "for “any 5”, whether any 5 clients could isolate another one. Fail if somebody is exposed to them.",
+            "for “any 5”, whether any 5 clients could isolate another one. Fail if they can isolate a client.",
             metavar="NAMES",
         ),
     ] = ()
@@ -112,10 +112,13 @@ class AuditSettings(LogSettings):
         bool, Option("Audit each run in LOG by itself. The exit status is that of the worst.", name="--all-runs")
     ] = False
     report_only: Annotated[
-        bool, Option("Do not fail because of what is found, only because of the input.", name="--report-only")
+        bool, Option("Exit with status 0 whatever is found; fail only if the log cannot be read.", name="--report-only")
     ] = False
     weak_seconds: Annotated[
-        float | None, Option("Time for the exact weak T; after it, bounds.", least=0, default="60 if required, else 2")
+        float | None,
+        Option(
+            "Seconds to search for the exact weak T; then bounds are shown.", least=0, default="60 if required, else 2"
+        ),
     ] = None
     witnesses: Annotated[
         int | None,
@@ -129,8 +132,8 @@ class AuditSettings(LogSettings):
     head: Annotated[
         str | None,
         Option(
-            "For a ledger: a head of it that was kept elsewhere, to find out whether its end was cut off.",
+            "For a ledger: a head of it that you noted earlier. The audit fails if the end of the ledger was cut off.",
             metavar="SEQUENCE:DIGEST",
         ),
     ] = None
-    limit: Annotated[float, Option("Refuse a log that takes more than this, unpacked.", least=0, metavar="MB")] = 250
+    limit: Annotated[float, Option("Refuse a log that is larger than this when unpacked.", least=0, metavar="MB")] = 250

@@ -11,7 +11,7 @@ from coterie.auditing.answers import Answers
 from coterie.auditing.findings import AuditReport
 from coterie.auditing.logs import Participation
 from coterie.auditing.preview import evidence_words, gather_evidence
-from coterie.auditing.verdict import Requirement, judge
+from coterie.auditing.verdict import Requirement, judge_what_was_read
 from coterie.reports.html import render
 from coterie.reports.words import Level, count, printable
 
@@ -67,7 +67,7 @@ def summary_page(
     options: Mapping[str, Any],
 ) -> str:
     """Return a page without scripts on ``report``, the audit of ``participation`` from ``source``."""
-    level = judge(report).level
+    level = judge_what_was_read(report).level
     named = [(printable(found.client, _NAME), printable(found.round, _NAME)) for found in report.exposed[:_NAMED]]
     exposed, total = len(report.exposed), len(report.clients)
     headline, shown = _HEADLINES[level], level
@@ -78,6 +78,8 @@ def summary_page(
             "The server alone can single nobody out, but with colluding participants it may",
             Level.CAUTION,
         )
+    elif report.unread and level is Level.SAFE:
+        headline, shown = "A part of the log could not be read. Nobody can be singled out in the rest", Level.CAUTION
     return render(
         "coterie.auditing",
         "summary.html.j2",

@@ -81,6 +81,22 @@ class Requirement:
 
 def judge(report: AuditReport) -> Verdict:
     """Return the verdict: a headline, its meaning, and what to do."""
+    verdict = judge_what_was_read(report)
+    if not report.unread:
+        return verdict
+    unread = f"{count(report.unread, 'line')} of the log could not be read"
+    if verdict.level is not Level.SAFE:
+        return verdict._replace(headline=f"{verdict.headline}; {unread}")
+    return Verdict(
+        Level.CAUTION,
+        f"{unread}. Of the rest: {verdict.headline}",
+        f"{verdict.meaning} A line that could not be read may have a sum that changes this.",
+        "Correct the lines that could not be read, and audit the log again.",
+    )
+
+
+def judge_what_was_read(report: AuditReport) -> Verdict:
+    """Return the verdict on the lines that could be used."""
     strong, weak, exposed = report.strong_privacy, report.weak_privacy, report.exposed
     if not report.complete:
         return Verdict(
@@ -166,7 +182,6 @@ def extent(report: AuditReport, skipped: int) -> str:
 
 def measures(report: AuditReport) -> list[Measure]:
     """Return the numbers of the audit, each with its meaning."""
-    exposed = report.exposed
     return [
         Measure(
             "Strong T",
@@ -174,16 +189,16 @@ def measures(report: AuditReport) -> list[Measure]:
             "the size of the smallest group of clients that the sums never separate",
         ),
         Measure("Weak T", *_weak(report)),
-        Measure(
-            "Exposed",
-            f"{len(exposed):,}",
-            f"since round {printable(exposed[0].round)} at the earliest"
-            if exposed
-            else "no client's own update can be computed",
-        ),
+        Measure("Exposed", f"{len(report.exposed):,}", _exposed(report)),
         Measure("Fairness gap F", f"{report.fairness_gap:.3f}", "between the most and the least frequent client"),
         Measure("Cardinality C", f"{report.cardinality:,.2f}", "clients aggregated in a round on average"),
     ]
+
+
+def _exposed(report: AuditReport) -> str:
+    if report.exposed:
+        return f"since round {printable(report.exposed[0].round)} at the earliest"
+    return "no client's own update can be computed" if report.complete else "found before the audit was interrupted"
 
 
 def _weak(report: AuditReport) -> tuple[str, str]:

@@ -2,7 +2,8 @@
 
 Logs are generated, written to files and audited, each in a process of its own. *Random* rounds select clients at
 random, so that clients become exposed once there are enough rounds. *Whole circles* never expose anybody: strong T is
-the size of a circle, and nearly all the time goes into reading. *Pairs* contain a chosen number of exposed clients.
+the size of a circle, and nearly all the time goes into reading. *Broken circles* lose each member with 1%, so that
+clients are exposed one after the other. *Pairs* contain a chosen number of exposed clients.
 """
 
 import json
@@ -24,6 +25,7 @@ from coterie.errors import ConfigError, RoundAborted
 from coterie.host import install_command, peak_rss_bytes
 
 CIRCLE = 10
+_LOST = 0.01  # of the members of broken circles
 _LIMIT = 4_000_000_000  # bytes of a log, unpacked: these logs are known
 _ROUNDS_IN_GROUP = 1_000  # in a row group of a Parquet file
 
@@ -33,6 +35,7 @@ class LogKind(StrEnum):
 
     RANDOM = "random"
     CIRCLES = "whole circles"
+    BROKEN = "broken circles"
     PAIRS = "pairs"
 
 
@@ -101,10 +104,10 @@ QUICK_BASE = AuditCase(200, 24, 20)
 
 
 def target_cases(*, quick: bool) -> list[AuditCase]:
-    """Return the cases with a target: random rounds, and whole circles of the same sizes."""
+    """Return the cases with a target, whole circles of the same sizes, and broken circles of the smallest size."""
     cases = QUICK_TARGETS if quick else TARGETS
     whole = [replace(case, kind=LogKind.CIRCLES, target_seconds=None, target_bytes=None) for case in cases]
-    return [*cases, *whole]
+    return [*cases, *whole, replace(whole[0], kind=LogKind.BROKEN)]
 
 
 def growth_cases(*, quick: bool) -> dict[str, list[AuditCase]]:
@@ -144,7 +147,8 @@ def generate(case: AuditCase, seed: int) -> Iterator[NDArray[np.int64]]:
             yield members[number % 2 :]
         else:
             circles = np.sort(rng.choice(whole, case.cohort // CIRCLE, replace=False))
-            yield (CIRCLE * circles[:, None] + np.arange(CIRCLE)).ravel()
+            members = (CIRCLE * circles[:, None] + np.arange(CIRCLE)).ravel()
+            yield members[rng.random(len(members)) >= _LOST] if case.kind is LogKind.BROKEN else members
 
 
 def _audit(case: AuditCase, path: Path) -> AuditCost:

@@ -31,7 +31,7 @@ class SecureCosts:
     steps: dict[str, float]
     """The seconds of each of a round's trips."""
     carried: dict[str, float]
-    """The same if nobody did anything but carry as many bytes to and fro."""
+    """The same for a program that only carries as many bytes to and fro."""
     messages: float
     """To each client in a round."""
     downloaded: float

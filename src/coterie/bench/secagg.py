@@ -5,7 +5,7 @@ vectors made when they are needed, so that memory holds a few of them and not al
 
 A client's time is processor time: waiting for a core does not count, though sharing caches with a busy neighbour does.
 It ends with the bytes of the reply. The masking step includes quantising the input, because Flower's does: the median
-time of the one plus the median of the other. Making the input stands for training and is charged to nobody. With
+time of the one plus the median of the other. Making the input stands for training and is not counted. With
 one worker clients take turns, as Flower's do. The server's time is wall-clock time: it unmasks on all workers.
 """
 

@@ -185,7 +185,7 @@ class AuditSettings(Settings):
 
     log_format: Annotated[Literal["csv", "jsonl", "parquet"], Option("Format of the logs.", name="--format")] = "csv"
     quick: Annotated[bool, Option("Audit small logs, to try the command.", name="--quick")] = False
-    seed: Annotated[int, Option("Seed of the logs.", most=MOST_SEED)] = 0
+    seed: Annotated[int, Option("Seed of the logs.", least=0, most=MOST_SEED)] = 0
 
 
 @dataclass(frozen=True)
@@ -203,4 +203,4 @@ class LedgerSettings(Settings):
     database: Annotated[str, Option("URL of a database without a ledger.", metavar="URL", default="an SQLite file")] = (
         ""
     )
-    seed: Annotated[int, Option("Seed of the selection.", most=MOST_SEED)] = 0
+    seed: Annotated[int, Option("Seed of the selection.", least=0, most=MOST_SEED)] = 0

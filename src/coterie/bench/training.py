@@ -186,7 +186,7 @@ def measure_training(
         rounds: how many pairs count; one more is played before them.
         workers: processes that train; with 0, this one does.
         folder: where both runs keep their files. On a disk, as a run's: in memory, the ledger would be too fast.
-        watch: told how many pairs have been played.
+        watch: called with the number of pairs that have been played.
 
     """
     if rounds < 1:

@@ -27,7 +27,7 @@ from coterie.transports.memory import Carrier, Session, make_book
 
 BITS, SESSION_BYTES = 32, 32
 PAPERS, TWO_TRIPS = SessionProtocol.PAPERS, SessionProtocol.TWO_TRIPS
-#: Without circles two trips never need a confirmation: whoever can be summed can reveal at once.
+#: Without circles two trips never need a confirmation: everyone who can be summed can reveal at once.
 TRIPS = {
     PAPERS: (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.CONFIRM, Step.REVEAL),
     TWO_TRIPS: (Step.CONTRIBUTE, Step.REVEAL),

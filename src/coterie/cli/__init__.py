@@ -18,7 +18,7 @@ import typer
 from coterie.cli import attack, audit, bench, compare, demo, explore, plan, reproduce, roster, run
 from coterie.cli.audit_input import AuditCommand, spell
 from coterie.cli.common import ExitStatus
-from coterie.cli.derive import ListingCommand
+from coterie.cli.derive import ListingCommand, PlainCommand
 from coterie.cli.output import finish_output, watch_output
 from coterie.errors import ConfigError, CoterieError, InputError, LedgerTampered, LogTooLarge
 from coterie.version import __version__
@@ -30,15 +30,15 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(run.run)
-app.command()(run.resume)
-app.command()(run.init)
-app.command()(compare.compare)
+app.command(cls=PlainCommand)(run.run)
+app.command(cls=PlainCommand)(run.resume)
+app.command(cls=PlainCommand)(run.init)
+app.command(cls=PlainCommand)(compare.compare)
 app.command(cls=ListingCommand)(demo.demo)
 app.command(cls=ListingCommand)(plan.plan)
 app.command(cls=AuditCommand)(audit.audit)
-app.command()(explore.explore)
-app.command()(reproduce.reproduce)
+app.command(cls=PlainCommand)(explore.explore)
+app.command(cls=PlainCommand)(reproduce.reproduce)
 app.add_typer(attack.app, name="attack")
 app.add_typer(bench.app, name="bench")
 app.add_typer(roster.app, name="roster")
@@ -76,6 +76,12 @@ def _run() -> None:
     except CoterieError as error:
         typer.secho(f"coterie: {spell(error)}", fg=typer.colors.RED, err=True)
         sys.exit(_status(error))
+    except OSError as error:  # a file, a disk or a network, not a fault of the program
+        from coterie.files import explain
+
+        where = f"{error.filename}: " if error.filename else ""
+        typer.secho(f"coterie: {where}{explain(error)}", fg=typer.colors.RED, err=True)
+        sys.exit(ExitStatus.BAD_INPUT)
     except (MemoryError, OverflowError) as error:
         typer.secho(f"coterie: these numbers are too large for this machine: {error}", fg=typer.colors.RED, err=True)
         sys.exit(ExitStatus.BAD_INPUT)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
-from typer.core import TyperCommand
 
 from coterie.auditing.settings import LogSettings
+from coterie.cli.derive import PlainCommand
 from coterie.errors import CoterieError, ErrorText, Remedy, SeveralRuns
 from coterie.settings import declared
 
@@ -35,11 +35,13 @@ OPTIONS = {
 """For each parameter of a log that an error may name, the option and what stands for its value."""
 
 
-class AuditCommand(TyperCommand):
+class AuditCommand(PlainCommand):
     """A command whose help lists the formats in the library's table, where it says FORMATS.
 
     The table takes time to import, so it is looked at only when it is needed.
     """
+
+    fills = False
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401  (types of a package that typer brings)
         """Write the help."""
@@ -145,7 +147,7 @@ def several_runs_hint(error: CoterieError) -> str:
 
 def check_outputs(outputs: "Mapping[str, Path | None]", log: str) -> None:
     """Refuse output files that cannot be written, before the work begins."""
-    taken = {Path(log).resolve(): "the log"} if log != "-" and "://" not in log else {}
+    taken = {os.path.realpath(log): "the log"} if log != "-" and "://" not in log else {}
     for option, path in outputs.items():
         if path is None:
             continue
@@ -154,10 +156,10 @@ def check_outputs(outputs: "Mapping[str, Path | None]", log: str) -> None:
             raise typer.BadParameter(f"{option}: there is no folder {folder}")
         if not os.access(path if path.exists() else folder, os.W_OK):
             raise typer.BadParameter(f"{option}: {path} cannot be written: permission denied")
-        if other := taken.get(path.resolve()):
+        if other := taken.get(os.path.realpath(path)):
             raise typer.BadParameter(f"{option}: {path} is also {other}")
         if path.is_file() or not path.exists():  # a device may take several outputs
-            taken[path.resolve()] = f"the file of {option}"
+            taken[os.path.realpath(path)] = f"the file of {option}"
 
 
 def plain(text: str) -> str:

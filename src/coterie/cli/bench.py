@@ -12,7 +12,7 @@ from coterie.cli.bench_scale import scale
 from coterie.cli.bench_training import training
 from coterie.cli.bench_two_trips import two_trips
 from coterie.cli.common import AsJson, new_console, print_json, progress_bars
-from coterie.cli.derive import ListingCommand, with_options
+from coterie.cli.derive import ListingCommand, PlainCommand, with_options
 from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from coterie.transports.memory import OnAnswer
 
 app = typer.Typer(help="Measure what secure aggregation, audits and ledgers cost.", no_args_is_help=True)
-app.command()(training)
-app.command()(confined)
-app.command()(flower)
-app.command()(audit)
-app.command()(ledger)
-app.command("two-trips")(two_trips)
-app.command()(scale)
+app.command(cls=PlainCommand)(training)
+app.command(cls=PlainCommand)(confined)
+app.command(cls=PlainCommand)(flower)
+app.command(cls=PlainCommand)(audit)
+app.command(cls=PlainCommand)(ledger)
+app.command("two-trips", cls=PlainCommand)(two_trips)
+app.command(cls=PlainCommand)(scale)
 
 
 @app.command(cls=ListingCommand)
@@ -58,7 +58,7 @@ def secagg(settings: SecaggSettings, as_json: AsJson = False) -> None:
         _show_secagg(workload, measured, rival)
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 @with_options
 def topologies(settings: TopologiesSettings, as_json: AsJson = False) -> None:
     """Compare the graphs for each number of clients and dropout, and print a table."""

@@ -79,7 +79,7 @@ def _print_curves(console: "Console", group: "Group") -> None:
     from rich.text import Text
 
     from coterie.reports.words import printable
-    from coterie.runs.report.console import CURVE, draw_over
+    from coterie.runs.report.curves import CURVE, draw_over
 
     values = [value for entry in group.entries for _, value in entry.points]
     if not values:

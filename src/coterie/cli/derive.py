@@ -12,14 +12,18 @@ function, so this module writes one.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from pkgutil import resolve_name
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperOption
+from typer.models import ArgumentInfo
 
 from coterie.settings import Setting, Settings, declared
+
+_WRAPPED = 90  # characters: a longer line of a docstring ends where the source does
 
 
 def with_options(run: Callable[..., None]) -> Callable[..., None]:
@@ -57,7 +61,40 @@ def with_options(run: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-class ListingCommand(TyperCommand):
+class PlainCommand(TyperCommand):
+    """A command whose arguments have their help, and whose paragraphs fill the terminal.
+
+    click 8.5 has a help of arguments of its own and deletes what typer 0.20 set. typer also keeps the line ends of a
+    docstring, which suit the width of the source.
+    """
+
+    fills = True
+    """Whether lines of the source are joined; a help that is laid out by hand keeps them."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:  # noqa: ANN401 - what typer passes
+        super().__init__(*args, **given)
+        found = _argument_help(self.callback)
+        for parameter in self.params:
+            if isinstance(parameter, TyperArgument) and not parameter.help:
+                parameter.help = found.get(parameter.name or "")
+        if not self.fills:
+            return
+        paragraphs = inspect.cleandoc(self.help or "").split("\n\n")
+        self.help = "\n\n".join(re.sub(rf"(?m)(.{{{_WRAPPED},}})\n", r"\1 ", paragraph) for paragraph in paragraphs)
+
+
+def _argument_help(callback: Callable[..., Any] | None) -> dict[str, str]:
+    """Return the help of each argument of a command, by its name."""
+    if callback is None:
+        return {}
+    parameters = inspect.signature(callback, eval_str=True).parameters.items()
+    notes = {name: get_args(one.annotation)[1:] for name, one in parameters if get_origin(one.annotation) is Annotated}
+    return {
+        name: note.help for name, said in notes.items() for note in said if isinstance(note, ArgumentInfo) and note.help
+    }
+
+
+class ListingCommand(PlainCommand):
     """A command whose help lists the choices of options that name an entry of a table.
 
     The tables take time to import, so this happens only when the help is shown.

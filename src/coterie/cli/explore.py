@@ -16,7 +16,7 @@ def explore(
         typer.Option(
             metavar="DIR",
             file_okay=False,
-            help="Write a copy of what needs no server to this folder, as one file, and exit.",
+            help="Write the parts that need no server to this folder, as one HTML file, and exit.",
             show_default=False,
         ),
     ] = None,

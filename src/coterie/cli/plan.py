@@ -1,7 +1,7 @@
 """``coterie plan``: parameters, bounds and costs, before anything runs."""
 
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -85,12 +85,7 @@ def _plan_deployment(
         precision=settings.precision,
         epsilon=settings.epsilon,
         delta=settings.delta,
-        privacy=settings.privacy,
-        lost=lost or 0.0,
-        over_select=settings.over_select,
-        collusion=settings.collusion,
-        active=settings.active,
-        privacy_bits=_privacy_bits(settings),
+        **_shared(settings, lost),
     )
     show_deployment(found, as_json, calibrate=settings.calibrate, config=config, threat_model=threat_model)
 
@@ -109,8 +104,16 @@ def _people(settings: PlanSettings) -> tuple[int, int, list[float]]:
     return population, cohort, _levels(absent)
 
 
-def _privacy_bits(settings: PlanSettings) -> float:
-    return 40.0 if settings.privacy_bits is None else settings.privacy_bits
+def _shared(settings: PlanSettings, lost: float | None) -> dict[str, Any]:
+    """Return the options that a plan of rounds and a plan of a deployment have in common."""
+    return {
+        "privacy": settings.privacy,
+        "lost": lost or 0.0,
+        "over_select": settings.over_select,
+        "collusion": settings.collusion,
+        "active": settings.active,
+        "privacy_bits": 40.0 if settings.privacy_bits is None else settings.privacy_bits,
+    }
 
 
 def _plan_rounds(settings: PlanSettings, lost: float | None, plot: Path | None, as_json: bool) -> None:
@@ -119,12 +122,7 @@ def _plan_rounds(settings: PlanSettings, lost: float | None, plot: Path | None, 
         population,
         cohort,
         levels,
-        privacy=settings.privacy,
-        lost=lost or 0.0,
-        over_select=settings.over_select,
-        collusion=settings.collusion,
-        active=settings.active,
-        privacy_bits=_privacy_bits(settings),
+        **_shared(settings, lost),
         seed=settings.seed,
         plot=plot,
         as_json=as_json,

@@ -20,14 +20,14 @@ def show_deployment(
     found: "DeploymentPlan", as_json: bool, *, calibrate: bool, config: Path | None, threat_model: Path | None
 ) -> None:
     """Write the files that were asked for, measure the machine unless told not to, and print the plan."""
-    from coterie.files import write_file
+    from coterie.files import write_output
 
     if config:
-        write_file(config, settings_toml(found).encode())
+        write_output(config, settings_toml(found).encode())
     if threat_model:
         from coterie.planning.threat_model import threat_model_page
 
-        write_file(threat_model, threat_model_page(found).encode())
+        write_output(threat_model, threat_model_page(found).encode())
     seconds = measure_session(found.session, found.protocols)[found.protocols.protocol] if calibrate else None
     if as_json:
         typer.echo(json.dumps(found.as_dict(seconds), indent=2))
@@ -66,10 +66,11 @@ def _show(found: "DeploymentPlan", seconds: "SessionSeconds | None") -> None:
 
     console, plan, choice = Console(highlight=False), found.population, found.choice
     server = "a malicious server" if plan.active else "an honest-but-curious server"
+    helped = f"{plan.collusion:.3g} of all clients collude with it" if plan.collusion else "no client colludes with it"
     levels = ", ".join(f"{level:.3g}" for level in plan.absent)
     console.print(
         f"\n[bold]{plan.population:,} clients[/], cohorts of {plan.cohort:,}, {count(found.rounds, 'round')}; absent "
-        f"{levels}, lost in the round {plan.lost:.3g}; against {server} and {plan.collusion:.3g} of all clients\n"
+        f"{levels}, lost in the round {plan.lost:.3g}; against {server}; {helped}\n"
     )
     style = "bold green" if found.holds else "bold yellow"
     console.print(

@@ -10,12 +10,17 @@ from coterie.host import cores
 from coterie.settings import MOST_SEED, MOST_TRIALS, MOST_WORKERS
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from coterie.reproduce.runner import Run
 
 
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="The experiment; see --list.")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="List all experiments.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="With --report: all reports in the folder --out, and their index.")
+    ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A first look, in minutes: --size quick.")] = False,
     size: Annotated[
         str | None, typer.Option(help="How much is run; --list shows the sizes.", show_default="full, as in the paper")
@@ -32,7 +37,8 @@ def reproduce(
         Path | None, typer.Option(help="Where data sets are; or set COTERIE_DATA. Nothing is downloaded.")
     ] = None,
     rewrite: Annotated[
-        bool, typer.Option("--rewrite", help="Run nothing: write the report again from the results in the folder.")
+        bool,
+        typer.Option("--report", "--rewrite", help="Run nothing: write the report again from the results."),
     ] = False,
     workers: Annotated[
         int | None, typer.Option(help="Processes to work in.", max=MOST_WORKERS, show_default="one for each core")
@@ -60,6 +66,11 @@ def reproduce(
             for called, what in declaration.sizes.items():
                 console.print(f"  --size {called:8} trials: {what.trials}" + (f"; {what.note}" if what.note else ""))
         return
+    if everything:
+        if not rewrite or name is not None or out is None:
+            raise ConfigError("--all writes reports again: give --report and --out FOLDER with it, and no experiment")
+        _rewrite_all(out, console)
+        return
     if name is None:
         raise ConfigError("name an experiment; --list shows them all")
     if name not in known:
@@ -80,6 +91,17 @@ def reproduce(
     if interrupted:
         console.print("[yellow]Interrupted: the report covers the finished jobs. The same command continues.[/]")
         raise typer.Exit(130)
+
+
+def _rewrite_all(folder: Path, console: "Console") -> None:
+    """Write all reports in a folder again, and their index."""
+    from coterie.reports.plots import require_matplotlib
+    from coterie.reproduce.index import rewrite_all
+
+    require_matplotlib()
+    with train_extra():
+        for name in rewrite_all(folder):
+            console.print(f"{folder / name}")
 
 
 def _work(run: "Run", workers: int) -> bool:

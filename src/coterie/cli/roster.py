@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli.common import AsJson, new_console, print_json
+from coterie.cli.derive import PlainCommand
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +30,7 @@ Home = Annotated[
 ]
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def show(home: Home = None, as_json: AsJson = False) -> None:
     """Show who is in which circle, who waits for one, how contributions are made, and the digest to pin nodes to.
 
@@ -43,7 +44,7 @@ def show(home: Home = None, as_json: AsJson = False) -> None:
     _show(roster, len(rosters.versions), whole=True)
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def retire(
     names: Annotated[list[str], typer.Argument(help="Nodes that left, by name.", show_default=False)],
     home: Home = None,

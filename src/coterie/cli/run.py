@@ -1,8 +1,6 @@
 """``coterie run``, ``coterie resume`` and ``coterie init``: train a model under secure aggregation."""
 
 import json
-import signal
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,9 +9,6 @@ import typer
 from coterie.cli.common import AsJson, print_json, train_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
-
     from coterie.runs.engine.run import TrainingRun
 
 CONFIG = Path("coterie.toml")
@@ -32,10 +27,10 @@ def run(
         str | None, typer.Option(help="How to learn, such as fedprox: short for --set training.algorithm=NAME.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the run; by default a new one, named after it, in runs.")
+        Path | None, typer.Option(help="Folder of the run; by default a new one in the folder runs.")
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Where data sets are; or set COTERIE_DATA. Nothing is downloaded.")
+        Path | None, typer.Option(help="Folder of the data sets; by default COTERIE_DATA. Nothing is downloaded.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -79,8 +74,8 @@ def resume(
     """Continue a run after Ctrl-C, a crash or kill -9.
 
     Model, metrics and ledger become those of a run that was never interrupted, bit for bit, except times. A run keeps
-    the settings it began with: config.toml must not be edited, and --set changes only what cannot change the rounds
-    that were played. A run that early stopping ended plays no further round, unless --set changes stopping.
+    the settings it began with: do not edit config.toml. --set changes only settings that do not affect the rounds that
+    were played. A run that early stopping ended plays no further round, unless --set changes stopping.
     """
     from rich.console import Console
 
@@ -120,26 +115,11 @@ def init(
 
 
 def _play(training: "TrainingRun", as_json: bool) -> None:
-    with _stoppable(training):
+    from coterie.runs.engine.interrupts import stoppable
+
+    with stoppable(training):
         result = training.play()
     if as_json:
         print_json({"folder": str(result.folder), **result.summary.numbers()})
     if not result.summary.finished:
         raise typer.Exit(INTERRUPTED)
-
-
-@contextmanager
-def _stoppable(training: "TrainingRun") -> "Iterator[None]":
-    """Let the first Ctrl-C interrupt the run after the round in progress, and the second at once."""
-    before = signal.getsignal(signal.SIGINT)
-
-    def ask(_number: int, _frame: "FrameType | None") -> None:
-        signal.signal(signal.SIGINT, before)
-        training.stop()
-        typer.echo("Stopping after this round; Ctrl-C again stops at once (and loses nothing but the round).", err=True)
-
-    signal.signal(signal.SIGINT, ask)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

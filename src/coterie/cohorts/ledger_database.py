@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from sqlalchemy import URL, Engine, Table, create_engine, event, inspect, make_url
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from coterie.cohorts.ledger_inspection import check_plain, copy_file, distrust
 from coterie.errors import ConfigError
@@ -43,6 +43,8 @@ def open_database(
         is_url = isinstance(location, str) and "://" in location
         url = make_url(str(location)) if is_url else URL.create("sqlite", database=os.fspath(location))
         backend = url.get_backend_name()
+    except NoSuchModuleError:
+        raise ConfigError(_not_a_database(str(location))) from None
     except (SQLAlchemyError, ImportError, ValueError) as error:  # ValueError: a port that is not a number
         raise ConfigError(f"this database cannot be used for a ledger: {error}") from error
     shown = url.render_as_string(hide_password=True)
@@ -67,6 +69,14 @@ def open_database(
         return Database(engine, resources.pop_all())
 
 
+def _not_a_database(location: str) -> str:
+    scheme = location.partition("://")[0]
+    return (
+        f"{scheme}:// is not the URL of a database. Of URLs only ledgers in databases are read, such as "
+        "postgresql://HOST/NAME; download a log first, and give the path of the file"
+    )
+
+
 def _make_engine(url: URL, timeout: float, *, inspecting: bool) -> Engine:
     options: dict[str, Any] = {}
     if url.get_backend_name() == "sqlite":
@@ -77,6 +87,8 @@ def _make_engine(url: URL, timeout: float, *, inspecting: bool) -> Engine:
         options["execution_options"] = {"postgresql_readonly": inspecting}
     try:
         engine = create_engine(url, pool_pre_ping=True, **options)
+    except NoSuchModuleError:
+        raise ConfigError(_not_a_database(str(url))) from None
     except (SQLAlchemyError, ImportError) as error:
         raise ConfigError(f"this database cannot be used for a ledger: {error}") from error
     if url.get_backend_name() == "sqlite":

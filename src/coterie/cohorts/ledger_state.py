@@ -2,7 +2,7 @@
 
 A **checkpoint** is an entry that contains all of this, so that a server can start without replaying the history. It is
 an entry of the chain like any other: its content cannot be changed without breaking the chain after it. It is always
-followed by another entry, which is written in the same transaction. Whoever replays the entries computes the content of
+followed by another entry, which is written in the same transaction. A replay of the entries computes the content of
 every checkpoint again and compares: a checkpoint that does not follow from the entries before it is found, even if the
 chain was recomputed.
 

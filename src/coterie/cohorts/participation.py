@@ -104,7 +104,12 @@ class Participation:
         cls, matrix: ArrayLike, clients: Sequence[str] | None = None, rounds: Sequence[Label] | None = None
     ) -> Participation:
         """Make a history from a 0/1 matrix with a row for each round and a column for each client."""
-        values = np.asarray(matrix)
+        try:
+            values = np.asarray(matrix)
+        except (ValueError, TypeError):  # of numpy, if rows differ in length
+            raise InputError(
+                "the rows of a participation matrix must have the same length, with an entry for each client"
+            ) from None
         if values.ndim != 2 or values.dtype.kind not in "biuf" or not np.isin(values, (0, 1)).all():
             raise InputError("a participation matrix has two dimensions and no entries but 0 and 1")
         names = tuple(map(str, range(1, values.shape[1] + 1)) if clients is None else clients)

@@ -116,8 +116,8 @@ class MultiRound:
 
 
 @dataclass(frozen=True)
-class Random:
-    """K available clients uniformly at random. Strong T = 1; every model is exposed after about N rounds."""
+class _FixedSize:
+    """A policy whose selections all have K clients."""
 
     cohort: int
 
@@ -127,6 +127,11 @@ class Random:
         return self.cohort
 
     smallest = largest
+
+
+@dataclass(frozen=True)
+class Random(_FixedSize):
+    """K available clients uniformly at random. Strong T = 1; every model is exposed after about N rounds."""
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
         """Select K available clients; see :class:`Policy`."""
@@ -171,7 +176,7 @@ class Iid:
 
 
 @dataclass(frozen=True)
-class BalancedHalves:
+class BalancedHalves(_FixedSize):
     """WEAK: K/2 clients from each half of the population. Strong T = 1.
 
     The vector with +1 on one half and -1 on the other is orthogonal to every row, so no single model is ever in the row
@@ -180,18 +185,9 @@ class BalancedHalves:
     use it.
     """
 
-    cohort: int
-
     def __post_init__(self) -> None:
         if self.cohort < 2 or self.cohort % 2:
             raise ConfigError(f"balanced halves need an even cohort, not {self.cohort}")
-
-    @property
-    def largest(self) -> int:
-        """The maximum number of clients in a selection."""
-        return self.cohort
-
-    smallest = largest
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
         """Select K/2 available clients of each half; see :class:`Policy`."""
@@ -257,7 +253,7 @@ def compose_circles(settings: PolicySettings, rng: np.random.Generator) -> Circl
 
 
 def compose_singles(settings: PolicySettings, _rng: np.random.Generator) -> Circles:
-    """Keep nobody together."""
+    """Keep no clients together."""
     return single_circles(settings.dropout.size)
 
 

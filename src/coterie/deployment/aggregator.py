@@ -32,7 +32,7 @@ from coterie.graphs.topology import Complete
 from coterie.reports.words import one_line
 from coterie.rounds import Coordinator, Round, RoundResult, SessionSettings
 from coterie.rounds.coordinator import SessionShape
-from coterie.secagg.protocols import SessionProtocol, choose_protocol
+from coterie.secagg.protocols import AUTO, MOST_SHARES, SessionProtocol, choose_protocol
 from coterie.secagg.server import Aggregate, Step
 from coterie.secagg.terms import ThreatMode, default_colluders
 
@@ -81,6 +81,7 @@ class Aggregator:
         self._notice = ""
         self._advice = ""
         self._rounding_logged = False
+        self._protocol_logged = ""
         self._outlook: SessionOutlook | None = None
         self._empty = self._trainings = 0
         self.reasons: dict[str, str] = {}
@@ -155,6 +156,20 @@ class Aggregator:
             session.log()
             self._outlook = session
 
+    def _log_protocol(self, protocol: SessionProtocol, clients: int, circle: int) -> None:
+        """Log which protocol rounds take and why, unless the last line said the same."""
+        said = "the papers' protocol"
+        if protocol is SessionProtocol.TWO_TRIPS:
+            said = "two trips to every node, or three if many leave"
+        reason = f"protocol={self._settings.protocol!r}"
+        if self._settings.protocol == AUTO:
+            shares = f"n^2 / T = {clients**2 / circle:,.0f} for {clients} nodes in circles of {circle}"
+            reason = f"{shares}; two trips are taken up to {MOST_SHARES:,}"
+        line = f"rounds take {said} ({reason})"
+        if line != self._protocol_logged:
+            LOGGER.info("%s", line)
+            self._protocol_logged = line
+
     def count(self, *, empty: bool) -> None:
         """Count rounds of training in a row without a result, and end the run if they are too many."""
         self._trainings += 1
@@ -179,6 +194,7 @@ class Aggregator:
         cohort = self._cohort(circles, available, assignment.share)
         most, smallest = min(cohort, int(circles.sizes.sum())), int(circles.sizes.min())
         protocol = choose_protocol(settings.protocol, most, smallest, Complete())
+        self._log_protocol(protocol, most, smallest)
         prekeys = None
         if protocol is SessionProtocol.TWO_TRIPS:
             prekeys = self._supply.fill(closing.enter_context(self._supply.open_stock()), assignment.function)

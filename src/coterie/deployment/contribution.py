@@ -64,8 +64,7 @@ class NodeContribution:
             self._check_weighing([fixed[weigher].decode()], task)
         weight = int(fixed[weighing])
         if weight != reported:
-            named = one_line(form.recipe.weight)
-            LOGGER.info("%s is %s now, and this node counts for %s, as at first", named, reported, weight)
+            LOGGER.info("%s has changed, and this node counts for as much as at first", one_line(form.recipe.weight))
         vector = form.encode(scaled, weight, self._rounding())
         others = len(terms.clients) - 1
         LOGGER.info("%s: its reply leaves masked, together with %s others", self._node.settings.name, others)
@@ -125,8 +124,8 @@ class NodeContribution:
             )
         if kept is not None and int(kept) != weight:
             raise ConfigError(
-                f"coterie-weight is {self._node.settings.weight}, and this node has counted for {int(kept)} before: a "
-                "weight never changes. Remove the setting, or enrol the node under another name"
+                "coterie-weight is not what this node has counted for before, and a weight never changes: remove the "
+                "setting, or enrol the node under another name"
             )
         return weight
 

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -120,20 +121,14 @@ class Enrolment:
         """
         nodes = {self._node_of[client]: client for client in clients}
         rosters = tuple(roster.to_bytes() for roster in self._rosters.versions)
-        trip = Trip(
-            function,
-            HELLO,
-            dict.fromkeys(nodes, b""),
-            self._patience,
-            hello=True,
-            prekeys=True,
+        question = replace(
+            self._question(function, nodes, prekeys=True),
             renew=renew,
             rosters=dict.fromkeys(nodes, rosters),
             vouchers=self.vouchers,
-            asked=self._asked,
         )
         keys, reasons = self._carrier.authentication_keys(), dict[str, str]()
-        for reply in self._carrier.send(trip):
+        for reply in self._carrier.send(question):
             client, reason = nodes[reply.node], reply.reason
             if not reason:
                 try:
@@ -177,16 +172,8 @@ class Enrolment:
         keys = self._carrier.authentication_keys()
         silent: dict[str, str] = {}
         altered: dict[str, str] = {}
-        trip = Trip(
-            function,
-            HELLO,
-            dict.fromkeys(new, b""),
-            self._patience,
-            hello=True,
-            prekeys=self._settings.protocol != SessionProtocol.PAPERS,
-            asked=self._asked,
-        )
-        for reply in self._carrier.send(trip):
+        prekeys = self._settings.protocol != SessionProtocol.PAPERS
+        for reply in self._carrier.send(self._question(function, new, prekeys=prekeys)):
             self._known[reply.node] = None
             name = f"node {reply.node}"
             if reply.reason:
@@ -206,6 +193,18 @@ class Enrolment:
         for line in grouped(altered):
             LOGGER.warning("%s", line)
         self.unknown |= silent
+
+    def _question(self, function: str, nodes: Collection[int], *, prekeys: bool) -> Trip:
+        """Return the question to these nodes who they are."""
+        return Trip(
+            function,
+            HELLO,
+            dict.fromkeys(nodes, b""),
+            self._patience,
+            hello=True,
+            prekeys=prekeys,
+            asked=self._asked,
+        )
 
     def _read(self, reply: TripReply, keys: Mapping[int, bytes]) -> Introduction:
         key = keys.get(reply.node, b"")

@@ -114,9 +114,8 @@ class Form:
         """Return the numbers of a reply before rounding; an :class:`InputError` says what the reply lacks."""
         reported = number_in(reply.metrics, self.recipe.weight)
         weight = self.clamped_weight(reported)
-        if reported > weight:
-            named = one_line(self.recipe.weight)
-            LOGGER.info("%s is %g, and a node counts for %s at most (most_examples)", named, reported, weight)
+        if reported > weight:  # without the number: an engine may send its log to the server
+            LOGGER.info("%s is more than a node counts for at most (most_examples)", one_line(self.recipe.weight))
         values = [_scaled(number_in(reply.metrics, metric.name), metric) for metric in self.metrics]
         steps: list[tuple[FloatArray, bool]] = []
         size = 0
@@ -264,12 +263,12 @@ class _Part(NamedTuple):
         """Return the share of entries that are clipped; an :class:`InputError` if the array is not as it was sent."""
         if now.shape != self.base.shape or now.dtype.kind not in _KINDS:
             raise InputError(f"array {self.name!r} came back as {now.dtype} of shape {now.shape}")
-        lost = inside = 0
+        inside, lost = 0, False
         for moved in self._differences(now):
-            lost += int(np.count_nonzero(np.isnan(moved)))
+            lost = lost or bool(np.isnan(moved).any())
             inside += int(np.count_nonzero(np.abs(moved) <= self.scale.reach))
-        if lost:
-            LOGGER.warning("%s entries of array %r of this node are NaN, and count as no change", lost, self.name)
+        if lost:  # which, and how many, is known to the node alone: an engine may send its log to the server
+            LOGGER.warning("this node's model has entries that are NaN, which count as no change")
         return 1 - inside / now.size if now.size else 0.0
 
     def _differences(self, now: NDArray[Any]) -> Iterator[NDArray[np.float64]]:

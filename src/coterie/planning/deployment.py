@@ -9,11 +9,14 @@ from coterie.graphs.failures import FEWEST_CLIENTS, part_of
 from coterie.graphs.table import topology_name
 from coterie.planning.collusion import share_of
 from coterie.planning.costs import Costs
+from coterie.planning.notebook import bound_words, plan_html
 from coterie.planning.population import RULE, PopulationPlan, plan_population
 from coterie.planning.seconds import SessionSeconds
 from coterie.planning.session import Plan, recommend
 from coterie.planning.two_trips import ProtocolPlan, plan_protocol
 from coterie.privacy.calibration import DELTA, noise_multiplier
+from coterie.reports.findings import Table
+from coterie.reports.words import size
 from coterie.secagg.protocols import SessionProtocol
 
 if TYPE_CHECKING:
@@ -95,6 +98,25 @@ class DeploymentPlan:
             "aggregation.precision": self.precision,
             **(noise if self.epsilon is not None else {}),
         }
+
+    def _repr_html_(self) -> str:
+        plan, choice, bounds, costs = self.population, self.choice, self.session.guarantee, self.costs
+        noise = "no bound without noise"
+        if self.epsilon is not None:
+            noise = f"{self.epsilon:g} at delta {self.delta:g}, noise {self.multiplier:.4g} times the clipping norm"
+        rows = [
+            ("honest members left in a circle, T - c", f"{choice.honest:,} (c = {choice.colluders:,})"),
+            ("clients aggregated in a round", f"{choice.aggregated:,.4g} of {plan.cohort:,} on average"),
+            ("threshold, neighbours", f"{self.threshold:,}, {bounds.degree:,.0f}"),
+            ("a client sends, receives", f"{size(costs.client_upload_bytes)}, {size(costs.client_download_bytes)}"),
+            ("a session fails", bound_words(bounds.reliability_failure_log2)),
+            ("a partial sum or an input leaks", bound_words(bounds.privacy_failure_log2)),
+            ("epsilon of a client, all rounds", noise),
+        ]
+        headline = f"{plan.population:,} clients in cohorts of {plan.cohort:,}, {self.rounds:,} rounds: "
+        headline += f"T = {choice.privacy:,}, {self.session.graph_title}"
+        table = Table("", ("", ""), rows)
+        return plan_html(headline, self.session.promise, [table], self.session.notes, holds=self.holds)
 
     def as_dict(self, seconds: SessionSeconds | None = None) -> dict[str, Any]:
         """Return plain values for JSON; ``seconds`` are None if nothing was measured."""

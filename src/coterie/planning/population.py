@@ -31,7 +31,9 @@ from coterie.cohorts.theory import KEPT_SHARE, LEAST_HONEST, USEFUL_SHARE, Trade
 from coterie.errors import ConfigError
 from coterie.graphs.table import topology_name
 from coterie.planning.collusion import check_lost, check_session, circle_colluders, count_colluders, withstood
+from coterie.planning.notebook import plan_html
 from coterie.planning.session import Plan, recommend
+from coterie.reports.findings import Table
 from coterie.reports.plots import BLUE, GREEN, HAIRLINE, QUIET, SKY, SLATE, foot_legend, page
 from coterie.secagg.terms import MOST_CLIENTS
 
@@ -148,6 +150,27 @@ class PopulationPlan:
             f"Take a smaller cohort, or divide a round into {math.ceil(clients / MOST_CLIENTS):,} sessions, each of "
             "whole circles; the server then learns a sum for each session. coterie run plays one session in a round.",
         )
+
+    def _repr_html_(self) -> str:
+        best = self.recommended
+        headline = f"{self.population:,} clients in cohorts of {self.cohort:,}: "
+        headline += f"T = {best.privacy:,} is recommended" if best else "no T is recommended"
+        table = Table.of(
+            "",
+            [choice.expected for choice in self.main],
+            [
+                ("T", lambda one: f"{one.privacy:,}{' (recommended)' if one.recommended else ''}"),
+                ("honest in a circle", lambda one: f"{one.honest:,}"),
+                ("selected in a round", lambda one: f"{one.cardinality:,.4g}"),
+                ("aggregated", lambda one: f"{one.aggregated:,.4g}"),
+                ("skipped rounds", lambda one: f"{one.skipped:.1%}"),
+                ("fairness gap F", lambda one: f"{one.fairness_gap:.3f}"),
+            ],
+            f"The rule: {RULE}.",
+        )
+        holds = best.protects if best else None
+        about = f"Colluders in a session: {self.colluders:,} ({self.colluders_reason})."
+        return plan_html(headline, about, [table], self.notes, holds=holds)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; a family size of more than 300 digits is given by its logarithm only."""

@@ -17,6 +17,9 @@ from coterie.graphs.tails import either_log2
 from coterie.graphs.topology import Complete
 from coterie.planning.collusion import Colluders, check_honest, check_lost, check_session, count_colluders
 from coterie.planning.costs import Costs, Price, price_colluders, session_costs
+from coterie.planning.notebook import bound_words, plan_html
+from coterie.reports.findings import Table
+from coterie.reports.words import size
 from coterie.secagg.terms import MOST_CLIENTS
 
 #: With fewer clients the complete graph is so cheap that no other is considered.
@@ -100,6 +103,23 @@ class Plan:
         sparse = not is_complete(self.guarantee.topology, self.clients)
         chance = ", but for the probability above" if sparse else ""
         return f"{sum_only}{whoever}{chance}. {self._over_rounds}"
+
+    def _repr_html_(self) -> str:
+        bounds, costs = self.guarantee, self.costs
+        rows = [
+            ("graph", f"{self.graph_title}, {bounds.degree:,.0f} neighbours each"),
+            ("threshold", f"{bounds.threshold:,}"),
+            ("fewest clients of a sum", f"{self.minimum:,}"),
+            ("colluders withstood", f"{self.colluders:,} ({self.colluders_reason})"),
+            ("a partial sum or an input leaks", bound_words(bounds.privacy_failure_log2)),
+            ("the session fails", bound_words(bounds.reliability_failure_log2)),
+            ("a client sends, receives", f"{size(costs.client_upload_bytes)}, {size(costs.client_download_bytes)}"),
+            ("the server receives, sends", f"{size(costs.server_download_bytes)}, {size(costs.server_upload_bytes)}"),
+        ]
+        server = "a malicious server" if self.active else "an honest-but-curious server"
+        headline = f"A session of {self.clients:,} clients against {server}: {self.graph_title}"
+        holds = self.holds if self.privacy > 1 else None
+        return plan_html(headline, self.promise, [Table("", ("", ""), rows)], self.notes, holds=holds)
 
     @property
     def _over_rounds(self) -> str:

@@ -141,7 +141,7 @@ class PlanSettings(Settings):
             panel=DEPLOYMENT,
         ),
     ] = None
-    delta: Annotated[float, Option("The delta for which epsilon is stated.", panel=DEPLOYMENT)] = DELTA
+    delta: Annotated[float, Option("The delta for which epsilon is stated.", least=0, most=1, panel=DEPLOYMENT)] = DELTA
     calibrate: Annotated[
         bool,
         Option(

@@ -7,7 +7,7 @@ a page of it, and :mod:`coterie.reports.markdown` writes it as Markdown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -60,6 +60,8 @@ class Judgement(StrEnum):
     """Whether a claim holds."""
 
     HOLDS = "holds"
+    BY_CONSTRUCTION = "holds by construction"
+    """It follows from how things are made; a statistic could only show a fault of the code."""
     FAILS = "does not hold"
     OPEN = "cannot be judged at this size"
 
@@ -73,27 +75,27 @@ class Claim:
     judgement: Judgement
     ours: bool = False
     """Whether it is our own check, and not a claim of the paper."""
+    doubt: float | None = None
+    """The p-value of the statistic; None if nothing random decides, or nothing decides at all."""
+    needs: str = ""
+    """What it would take to judge the claim, if it is open."""
 
     @property
     def headline(self) -> str:
         """The claim in a sentence."""
         return f"{'Our check: ' if self.ours else ''}{self.says}: {self.judgement}, {self.statistic}."
 
-    def summary(self) -> dict[str, str]:
+    def summary(self) -> dict[str, str | float]:
         """All of it for JSON."""
         source = "ours" if self.ours else "paper"
-        return {"claim": self.says, "statistic": self.statistic, "judgement": str(self.judgement), "source": source}
-
-
-def judge(interval: tuple[float, float], least: float, most: float) -> Judgement:
-    """Judge the claim that a number lies between ``least`` and ``most``, by a confidence interval for the number.
-
-    The claim holds if the whole interval is in the range, and fails if none of it is. Otherwise it stays open.
-    """
-    low, high = interval
-    if least <= low and high <= most:
-        return Judgement.HOLDS
-    return Judgement.FAILS if high < least or most < low else Judgement.OPEN
+        found: dict[str, str | float] = {
+            "claim": self.says,
+            "statistic": self.statistic,
+            "judgement": str(self.judgement),
+            "source": source,
+        }
+        found |= {} if self.doubt is None else {"p": float(f"{self.doubt:.3g}")}
+        return found | ({"needs": self.needs} if self.needs else {})
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,10 @@ class Findings:
 
     @property
     def claim_tables(self) -> list[Table]:
-        """The claims of the paper, and apart from them our own checks; the note stands below the last table."""
+        """The claims of the paper, apart from them our own checks, and what it would take to judge the open ones.
+
+        The note stands below the verdicts.
+        """
         sources = {False: "What the paper claims", True: "What we checked beside it"}
         tables = [
             Table(
@@ -198,4 +203,17 @@ class Findings:
             for ours, title in sources.items()
         ]
         shown = [table for table in tables if table.rows]
-        return [*shown[:-1], *(replace(last, note=self.claims_note) for last in shown[-1:])]
+        return [*shown[:-1], *(replace(last, note=self.claims_note) for last in shown[-1:]), *self._open_claims()]
+
+    def _open_claims(self) -> Iterator[Table]:
+        """Say what it would take to judge the open claims; those that need the same share a row."""
+        alike: dict[str, list[str]] = {}
+        for claim in self.claims:
+            if claim.needs:
+                alike.setdefault(claim.needs, []).append(claim.says)
+        rows = [
+            (f"{first}; and {len(others)} more" if others else first, needs)
+            for needs, (first, *others) in alike.items()
+        ]
+        if rows:
+            yield Table("What it would take to judge the others", ("claim", "what is missing"), rows)

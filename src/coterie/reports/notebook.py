@@ -20,6 +20,7 @@ _CELL = f"padding: .25em .6em; border-bottom: 1px solid {_FAINT}; text-align: "
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 720, 260, 64, 12, 36  # pixels
 _LABEL, _LETTER = 22, 7.0  # characters and pixels
 _SHOWN = 50  # rows
+_NUMBER = 20  # characters of a number with its unit
 
 
 class Curve(NamedTuple):
@@ -80,21 +81,29 @@ def _add_table(parent: Element, table: Table) -> None:
     if table.lead:
         _add(parent, "div", table.lead)
     around = SubElement(parent, "div", {"style": "overflow-x: auto"})
+    words = _word_columns(table)
     grid = SubElement(around, "table", {"style": "border-collapse: collapse; margin: .5em 0; background: transparent"})
     if any(table.columns):
         head = SubElement(SubElement(grid, "thead"), "tr")
         for number, column in enumerate(table.columns):
-            _add(head, "th", column, f"{_CELL}{'right' if number else 'left'}; font-weight: 600", scope="col")
+            _add(head, "th", column, f"{_CELL}{'left' if words[number] else 'right'}; font-weight: 600", scope="col")
     body = SubElement(grid, "tbody")
     for row in table.rows[:_SHOWN]:
         line = SubElement(body, "tr", {"style": "background: transparent"})
         for number, cell in enumerate(row):
-            words = len(row) <= 2  # a name and a sentence, not numbers
-            _add(line, "td", cell, f"{_CELL}{'right' if number and not words else 'left'}; vertical-align: top")
+            _add(line, "td", cell, f"{_CELL}{'left' if words[number] else 'right'}; vertical-align: top")
     if len(table.rows) > _SHOWN:
         _add(parent, "div", f"{len(table.rows) - _SHOWN:,} more rows are not shown here.", "opacity: .75")
     if table.note:
         _add(parent, "div", table.note, "opacity: .75; font-size: .93em")
+
+
+def _word_columns(table: Table) -> list[bool]:
+    """Return for each column whether it has names or sentences, which are on the left, or numbers."""
+    return [
+        not number or len(table.columns) == 2 or any(len(row[number]) > _NUMBER for row in table.rows)
+        for number in range(len(table.columns))
+    ]
 
 
 def _draw(chart: Chart) -> Element:

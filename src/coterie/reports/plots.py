@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import ConfigError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 TEXT, QUIET, HAIRLINE = "#111827", "#6b7280", "#d1d5db"
 BLUE, RUST, GREEN, OCHRE, SKY, SLATE = "#1d3557", "#c1440e", "#2a7f62", "#d99a2b", "#3f8fc4", "#7a8494"
+PLUM, MOSS = "#8a4f7d", "#8c9a3c"
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
@@ -39,6 +41,8 @@ STYLE: dict[Any, Any] = {
     "lines.solid_capstyle": "round",
 }
 _MARGIN, _HEADER = 0.75, 1.4  # inches: at the sides, and above the panels
+_ENTRY, _LETTER = 0.75, 0.088  # inches: of a legend, what an entry takes beside its letters, and a letter
+_MARKS = 7  # the most along an axis of counts
 
 
 def require_matplotlib() -> None:
@@ -95,10 +99,17 @@ def save_png(figure: Figure, path: Path) -> None:
     write_output(path, file.getbuffer())
 
 
-def draw_band(axes: Axes, xs: Sequence[float], curves: NDArray[np.float64], color: str, label: str) -> None:
+def draw_band(
+    axes: Axes,
+    xs: Sequence[float],
+    curves: NDArray[np.float64],
+    color: str,
+    label: str | None,
+    line: dict[str, Any] | None = None,
+) -> None:
     """Draw the mean of curves, one in each row, over a band from the least to the largest of them."""
-    axes.fill_between(xs, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.1, linewidth=0)
-    axes.plot(xs, curves.mean(axis=0), color=color, linewidth=2, label=label)
+    axes.fill_between(xs, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.12, linewidth=0)
+    axes.plot(xs, curves.mean(axis=0), color=color, label=label, **{"linewidth": 2, **(line or {})})
 
 
 def draw_heights(
@@ -112,7 +123,7 @@ def draw_heights(
     from numpy import geomspace
 
     levels, norm = geomspace(*span, 24), LogNorm(*span)
-    filled = axes.contourf(xs, ys, heights, levels=levels, norm=norm, cmap="Blues", alpha=0.75)
+    filled = axes.contourf(xs, ys, heights, levels=levels, norm=norm, cmap="Greys", alpha=0.75)
     bar = axes.figure.colorbar(filled, ax=axes, fraction=0.045, pad=0.02)
     bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:.2g}")
     bar.ax.set_title("loss", loc="left", fontsize=9, color=QUIET)
@@ -122,14 +133,39 @@ def foot_legend(*panels: Axes) -> None:
     """Draw one legend at the foot of the page, where :func:`page` left room, for the panel with the most lines."""
     axes = max(panels, key=lambda one: len(one.get_legend_handles_labels()[1]))
     handles, labels = axes.get_legend_handles_labels()
-    style: dict[str, Any] = {"ncols": max(1, len(labels)), "bbox_to_anchor": (0.5, 0.01), "markerscale": 1.3}
+    width = float(axes.figure.bbox.width / axes.figure.dpi)
+    columns = legend_columns([len(label) for label in labels], width)
+    style: dict[str, Any] = {"ncols": columns, "bbox_to_anchor": (0.5, 0.01), "markerscale": 1.3}
     axes.figure.legend(handles, labels, loc="lower center", fontsize=10, **style)
 
 
+def legend_columns(lengths: Sequence[int], width: float) -> int:
+    """Return the most columns in which a legend with labels of so many letters fits into a width in inches."""
+
+    def needed(columns: int) -> float:
+        lines, more = divmod(len(lengths), columns)  # the first columns have one line more
+        ends = [lines * column + min(column, more) for column in range(columns + 1)]
+        longest = [max(lengths[first:last]) for first, last in pairwise(ends)]
+        return sum(_ENTRY + _LETTER * letters for letters in longest)
+
+    return next((columns for columns in range(len(lengths), 1, -1) if needed(columns) <= width), 1)
+
+
+def share_height(panels: Sequence[Axes]) -> None:
+    """Give panels that are compared the same scale upwards."""
+    low, high = zip(*(axes.get_ylim() for axes in panels), strict=True)
+    for axes in panels:
+        axes.set_ylim(min(low), max(high))
+
+
 def count_axis(axes: Axes, *, log: bool = False) -> None:
-    """Write counts along these axes in full; ``log`` uses a logarithmic scale."""
+    """Write counts along these axes in full, and only whole ones; ``log`` uses a logarithmic scale."""
+    from matplotlib.ticker import MaxNLocator
+
     if log:
         axes.set_xscale("log")
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(_MARKS, integer=True))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 

@@ -24,20 +24,12 @@ from coterie.attacks.active_membership.tasks import Inferred
 from coterie.attacks.active_membership.trial import MethodTrial, infer_without_targets, play
 from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError
-from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table, judge
-from coterie.reports.intervals import mean_interval, share_interval, write_interval
-from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SLATE, foot_legend, page
-from coterie.reproduce.experiment import (
-    RULE,
-    Experiment,
-    Job,
-    JobContext,
-    Record,
-    Scale,
-    decided,
-    paired_differences,
-    settle,
-)
+from coterie.reports.findings import Claim, Drawing, Findings, Table
+from coterie.reports.intervals import write_interval
+from coterie.reports.plots import SLATE, count_axis, draw_band, foot_legend, page, share_height
+from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, paired_differences
+from coterie.reproduce.palette import ATTACKED
+from coterie.reproduce.verdicts import RULE, Scale, Verdict, correct, decided, judge_mean, settle
 from coterie.settings import read_table
 
 _EXPLANATION = (
@@ -52,12 +44,11 @@ _EXPLANATION = (
     "share of honest participants' decisions not to take a step up, before the attack, watched, and attacked. Ditto's"
     " attackers see what FedAvg's see."
 )
-_COLORS = dict(zip(NAMES, (RUST, SLATE, BLUE, GREEN, OCHRE), strict=True))
 _JUDGED = (
-    "The statistic is an interval with a confidence of 95%: for the share of right answers the exact one over the "
-    "targets of all trials (Clopper and Pearson); for everything else, and for differences between rows with the same "
-    "examples, Student's for the mean over trials. A claim holds if all of the interval is in the range that it names, "
-    f"and does not hold if none of it is. {RULE}"
+    "The statistic is an interval with a confidence of 95% for the mean over trials (Student's): of a number, or of a "
+    "difference between rows with the same examples. Targets of one trial are about the same models, so they do not "
+    "count as independent. A claim holds if all of the interval is in the range that it names, and does not hold if "
+    f"none of it is. {RULE}"
 )
 
 
@@ -192,7 +183,7 @@ class AttackExperiment(Experiment[list[MethodOutcome]], frozen=True, kw_only=Tru
 
     def report(self, outcomes: list[MethodOutcome]) -> Findings:
         """Report every table beside the paper's, and judge its claims."""
-        claims = list(self._claims({(outcome.table, outcome.method): outcome for outcome in outcomes}))
+        claims = correct(self._claims({(outcome.table, outcome.method): outcome for outcome in outcomes}))
         tables = {table.name: [one for one in outcomes if one.table == table.name] for table in self.tables}
         tables = {name: members for name, members in tables.items() if members}
         return Findings(
@@ -225,7 +216,8 @@ class AttackExperiment(Experiment[list[MethodOutcome]], frozen=True, kw_only=Tru
                 if row is not None and other is not None:
                     ours = claim.ours or table not in self.paper_examples
                     missing = [] if ours else self._missing(table)
-                    yield settle(f"{table}: {claim.says}", *_judged(claim, row, other), missing, ours=ours)
+                    says, effort = f"{table}: {claim.says}", self.effort(table)
+                    yield settle(says, *_judged(claim, row, other), missing, ours=ours, effort=effort)
 
     def _missing(self, table: str) -> list[str]:
         """List how a table falls short of the paper's; what is stated there are the examples."""
@@ -234,22 +226,17 @@ class AttackExperiment(Experiment[list[MethodOutcome]], frozen=True, kw_only=Tru
         return ours.shortfalls(Scale(examples=self.paper_examples[table]))
 
 
-def _judged(claim: AttackClaim, row: MethodOutcome, other: MethodOutcome) -> tuple[str, Judgement]:
+def _judged(claim: AttackClaim, row: MethodOutcome, other: MethodOutcome) -> tuple[str, Verdict]:
     """Return the statistic of a claim, and what it says about it."""
     phase = row.summary.passive if claim.watching else row.summary.active
-    if claim.measure == "accuracy" and not claim.against:
-        found = row.inferred(claim, phase).found
-        right, targets = sum(one.right for one in found), sum(one.targets for one in found)
-        low, high = (100 * end for end in share_interval(right, targets))
-        written = f"{low:.1f}% to {high:.1f}%, {targets:,} targets"
-        return written, judge((low, high), claim.least, claim.most)
     values = row.values(claim, phase)
     if claim.against:
         beside = row.summary.passive if claim.against == "watched" else other.summary.active
         values = paired_differences(row.numbers, values, other.numbers, other.values(claim, beside))
-    unit, digits = ("", ".3f") if claim.measure == "auc" else (" points", ".1f")
+    share = "%" if claim.measure == "accuracy" and not claim.against else " points"
+    unit, digits = ("", ".3f") if claim.measure == "auc" else (share, ".1f")
     written = write_interval(values, ("+" if claim.against else "") + digits, unit)
-    return written, judge(mean_interval(values), claim.least, claim.most)
+    return written, judge_mean(values, claim.least, claim.most)
 
 
 def _points(phase: AttackPhase, name: str) -> Reals:
@@ -257,22 +244,31 @@ def _points(phase: AttackPhase, name: str) -> Reals:
     return 100 * np.array([getattr(course.last.utility, name) for course in phase.courses])
 
 
+def _areas(phase: AttackPhase, view: str) -> Reals:
+    """Return the AUC of every trial at every measurement."""
+    return np.array([[look.inferred[view].auc for look in course.looks] for course in phase.courses])
+
+
 def _draw(tables: Mapping[str, Sequence[MethodOutcome]], path: Path) -> None:
     subtitle = (
         "Area under the ROC curve of the loss over the rounds of the attack: common model, or displacement.\n"
-        "Mean over trials; dotted: attackers only watch; a guess has 0.5."
+        "Mean over trials, and from the least to the largest; dotted: attackers only watch; a guess has 0.5."
     )
-    size = (max(9.0, 2.5 + 4.6 * len(tables)), 5.8)
-    with page(path, "What attackers learn", subtitle, list(tables), size, legend=True) as panels:
+    columns = min(3, len(tables))
+    size = (max(9.0, 2.5 + 4.6 * columns), 5.8 + 3.9 * (-(-len(tables) // columns) - 1))
+    with page(path, "What attackers learn", subtitle, list(tables), size, legend=True, columns=columns) as panels:
         for axes, outcomes in zip(panels, tables.values(), strict=True):
             for outcome in outcomes:
                 if outcome.method == "ditto":
                     continue
-                summary, color = outcome.summary, _COLORS[outcome.summary.method]
+                summary, color = outcome.summary, ATTACKED[outcome.summary.method]
                 *_, view = summary.active.views  # of confined descent, the displacement
-                attacked, watched = summary.active.curve(view), summary.passive.curve(view)
-                axes.plot(summary.active.rounds, attacked, "o-", color=color, linewidth=2, label=NAMES[summary.method])
-                axes.plot(summary.passive.rounds, watched, ":", color=color, linewidth=1.5)
+                attacked, watched = _areas(summary.active, view), _areas(summary.passive, view)
+                draw_band(axes, summary.active.rounds, attacked, color, NAMES[summary.method], {"marker": "o"})
+                dotted = {"linestyle": ":", "linewidth": 1.5}
+                draw_band(axes, summary.passive.rounds, watched, color, None, dotted)
             axes.axhline(0.5, color=SLATE, linewidth=1, linestyle="--")
             axes.set(xlabel="round of the attack", ylabel="AUC")
+            count_axis(axes)
+        share_height(panels)
         foot_legend(*panels)

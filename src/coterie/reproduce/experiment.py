@@ -4,15 +4,13 @@ An experiment is a class. Its fields are the settings, as a declaration has them
 one job, and ``report`` turns outcomes into findings. The base does the rest: the progress of a job, resuming a training
 run, what ``results.json`` keeps, and writing a report again from it.
 
-A report judges two kinds of claims (:func:`settle`). The paper's are about runs of the paper's size. A run with fewer
-rounds, examples or participants decides none of them, neither for the paper nor against it. What we checked beside the
-paper is about the runs that were made, and is judged by these.
+How claims are judged is in :mod:`coterie.reproduce.verdicts`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -22,14 +20,11 @@ import numpy as np
 
 from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError
-from coterie.reports.findings import Claim, Findings, Judgement
-from coterie.reports.words import count
+from coterie.reports.findings import Findings
 from coterie.reproduce.training import RUNS, play_run, share_played
 from coterie.settings import MOST_CLIENTS, MOST_TRIALS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from coterie.runs.engine.run import RunResult
     from coterie.runs.settings.config import RunConfig
 
@@ -78,6 +73,8 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
 
     notes: tuple[str, ...] = ()
     """Notes for readers of the report, above all on errors of the paper."""
+    efforts: dict[str, str] = {}
+    """What a run of the paper's size would take, by table or task; "" is for all that are not named."""
 
     kept: ClassVar[str] = ""
     """The key of the outcomes in ``results.json``; empty if it does not keep them."""
@@ -103,6 +100,10 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
     def config(self, job: Job, seed: int, data: Path | None) -> RunConfig | None:
         """Return the settings of the training run of a job; None if the job is no training run."""
         return None
+
+    def effort(self, table: str = "") -> str:
+        """Return what a run of the paper's size would take, as far as it was measured."""
+        return self.efforts.get(table) or self.efforts.get("", "")
 
     def check(self) -> None:
         """Raise :class:`~coterie.errors.ConfigError` if settings contradict each other, before any job runs.
@@ -162,52 +163,3 @@ def paired_differences(trials: Sequence[int], values: Reals, other_trials: Seque
     """Return the differences of two rows, in the trials that both have."""
     theirs = dict(zip(other_trials, others, strict=False))  # a row may lack a value that the other has
     return np.array([value - theirs[t] for t, value in zip(trials, values, strict=False) if t in theirs])
-
-
-def decided(claims: Sequence[Claim], trials: int) -> Iterator[str]:
-    """Yield each judged claim as a sentence, and how many claims are open."""
-    yield from (claim.headline for claim in claims if claim.judgement is not Judgement.OPEN)
-    undecided = sum(claim.judgement is Judgement.OPEN for claim in claims)
-    if undecided:
-        yield f"{undecided} of {len(claims)} claims: {Judgement.OPEN} ({count(trials, 'trial')} each)."
-
-
-RULE = (
-    "A claim of the paper is judged only by runs with as many rounds, examples and participants as the paper's, on its "
-    "data and model. Otherwise the statistic says what is missing, and the claim cannot be judged. What we checked "
-    "beside the paper is judged at the size that was run."
-)
-"""The rule in the words of a report."""
-
-
-class Scale(NamedTuple):
-    """How large a run is. 0 stands for a number that is unknown, or that the paper does not state."""
-
-    rounds: int = 0
-    examples: int = 0
-    participants: int = 0
-
-    def shortfalls(self, paper: Scale, rounds: str = "rounds") -> list[str]:
-        """List what this run has less of than the paper, such as "300 of 2,000 rounds".
-
-        ``rounds`` is the paper's word for them.
-        """
-        names = (rounds, "examples", "participants")
-        return [
-            f"{ours:,} of {theirs:,} {name}"
-            for name, ours, theirs in zip(names, self, paper, strict=True)
-            if 0 < ours < theirs
-        ]
-
-
-def settle(
-    says: str, statistic: str, judgement: Judgement, shortfalls: Iterable[str] = (), *, ours: bool = False
-) -> Claim:
-    """Return the claim with the verdict that the rule allows.
-
-    ``judgement`` is what the statistic alone says, and ``shortfalls`` list how the run falls short of the paper's.
-    """
-    missing = list(dict.fromkeys(shortfalls))
-    if ours or not missing:
-        return Claim(says, statistic, judgement, ours=ours)
-    return Claim(says, ", ".join([statistic, *missing]), Judgement.OPEN)

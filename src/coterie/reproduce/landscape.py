@@ -26,11 +26,13 @@ from coterie.confined.grid import Grid
 from coterie.confined.network import loss_and_gradient, zero_anchor
 from coterie.confined.offsets import Spread, balanced_start
 from coterie.errors import ConfigError
-from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
+from coterie.reports.findings import Claim, Drawing, Findings, Table
 from coterie.reports.intervals import mean_interval
-from coterie.reports.plots import OCHRE, RUST, TEXT, draw_heights, page
+from coterie.reports.plots import OCHRE, TEXT, draw_heights, page
 from coterie.reproduce.confined_table.grid import GridCase, Rows, begin, load_rows, play_iteration
-from coterie.reproduce.experiment import RULE, Experiment, Job, JobContext, Record, settle
+from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
+from coterie.reproduce.palette import METHODS as COLORS
+from coterie.reproduce.verdicts import RULE, correct, judge_mean, settle
 from coterie.training.streams import stream
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 Method = Literal["confined descent", "averaging"]
 METHODS: tuple[Method, ...] = ("confined descent", "averaging")
+_COLORS = {METHODS[0]: COLORS["CGD"], METHODS[1]: COLORS["FedAvg"]}
 _MARGIN = 1.15  # how far the square reaches beyond the outermost model
 _NOTHING = 1e-9  # share of a direction below which a filter counts as not moving
 _EXPLANATION = (
@@ -160,7 +163,7 @@ class Landscape(Experiment[list[Panorama]], frozen=True, kw_only=True):
         panels: dict[str, list[Panorama]] = {}
         for view in sorted(views, key=lambda view: list(self.grids).index(view.grid)):
             panels.setdefault(view.panel, []).append(view)
-        claims = [_judge(name, members) for name, members in panels.items()]
+        claims = correct(_judge(name, members) for name, members in panels.items())
         first = {name: members[0] for name, members in panels.items()}
         return Findings(
             headlines=[claim.headline for claim in claims],
@@ -277,7 +280,7 @@ def _judge(name: str, views: Sequence[Panorama]) -> Claim:
         f"{low:+.3f} to {high:+.3f}, trials: {len(views)}" if len(views) > 1 else f"{barriers[0]:+.3f} in one trial"
     )
     says = f"{name}: participants' models lie in one valley, no higher halfway than at its sides"
-    return settle(says, written, judge((low, high), -np.inf, 0.0), ours=True)
+    return settle(says, written, judge_mean(barriers, -np.inf, 0.0), ours=True)
 
 
 def _table(panels: Mapping[str, Sequence[Panorama]]) -> Table:
@@ -305,18 +308,19 @@ def _draw(views: Mapping[str, Panorama], path: Path) -> None:
     lines = -(-len(views) // len(METHODS))
     size = (13.0, 1.9 + 5.2 * lines)
     line: dict[str, Any] = {"linewidth": 1.4, "zorder": 3}
-    marker: dict[str, Any] = {"marker": "o", "linestyle": "", "color": RUST, "zorder": 4}
     with page(path, "The landscape around the models", subtitle, list(views), size, columns=len(METHODS)) as axes:
         for one, view in zip(axes, views.values(), strict=True):
             compared = np.array([other.losses for other in views.values() if other.grid == view.grid])
             draw_heights(one, view.xs, view.ys, np.array(view.losses), (compared.min(), compared.max()))
-            for places in view.paths:
-                xs, ys = np.array(places).T
-                one.plot(xs, ys, color=RUST, **line)
-                one.plot(xs[0], ys[0], **marker, markersize=12, markerfacecolor="white")
-                one.plot(xs[-1], ys[-1], **marker, markersize=7, markeredgecolor="white")
+            color = _COLORS[view.method]
+            marker: dict[str, Any] = {"marker": "o", "linestyle": "", "color": color}
             xs, ys = np.array(view.public).T
             one.plot(xs, ys, color=OCHRE, **line)
-            one.plot(xs[-1], ys[-1], "x", color=TEXT, markersize=10, markeredgewidth=2.5, zorder=5)
+            one.plot(xs[-1], ys[-1], "x", color=TEXT, markersize=16, markeredgewidth=2.5, zorder=4)
+            for places in view.paths:
+                xs, ys = np.array(places).T
+                one.plot(xs, ys, color=color, **line)
+                one.plot(xs[0], ys[0], **marker, markersize=12, markerfacecolor="white", zorder=3)
+                one.plot(xs[-1], ys[-1], **marker, markersize=7, markeredgecolor="white", zorder=5)
             one.set(xlabel="first component", ylabel="second component", aspect="equal")
             one.grid(visible=False)

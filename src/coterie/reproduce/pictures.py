@@ -16,10 +16,11 @@ import msgspec
 import numpy as np
 
 from coterie.attacks.reconstructions import Reading, Readings, Trial, readings_table
-from coterie.reports.findings import Drawing, Findings, Judgement, judge
+from coterie.reports.findings import Drawing, Findings
 from coterie.reports.intervals import mean_interval
 from coterie.reports.pictures import draw_strip
-from coterie.reproduce.experiment import RULE, Count, Experiment, Job, JobContext, Record, Scale, settle
+from coterie.reproduce.experiment import Count, Experiment, Job, JobContext, Record
+from coterie.reproduce.verdicts import RULE, Scale, Verdict, correct, judge_mean, settle
 from coterie.settings import read_table
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class RowClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     measure: Literal["psnr", "mse", "ssim", "recognised"] = "psnr"
     ours: bool = False
     """Whether it is our own check, and not a claim of the paper."""
+    construction: bool = False
+    """Whether it is true by construction, so that no statistic is needed."""
 
 
 class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
@@ -104,7 +107,17 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
         found = {row: Readings(row, [Reading(**trial["rows"][row]) for trial in trials]) for row in trials[0]["rows"]}
         missing = Scale(self.settings.get("rounds", 0)).shortfalls(Scale(self.paper_rounds))
         missing += [self.fewer] if self.fewer else []
-        claims = [settle(claim.says, *_judge(claim, found), missing, ours=claim.ours) for claim in self.claims]
+        claims = correct(
+            settle(
+                claim.says,
+                *_judge(claim, found),
+                missing,
+                ours=claim.ours,
+                construction=claim.construction,
+                effort=self.effort(),
+            )
+            for claim in self.claims
+        )
         shown = [trial for trial in trials if "pictures" in trial]
         draw = partial(_draw, trials=shown, most=self.shown)
         return Findings(
@@ -131,14 +144,14 @@ def _cut(trial: Record, most: int) -> Record:
     }
 
 
-def _judge(claim: RowClaim, found: Mapping[str, Readings]) -> tuple[str, Judgement]:
+def _judge(claim: RowClaim, found: Mapping[str, Readings]) -> tuple[str, Verdict]:
     """Return the difference between two rows of the same trials, and what it says about a claim."""
     gain = found[claim.row].of(claim.measure) - found[claim.above].of(claim.measure)
     low, high = mean_interval(gain)
     digits = _DIGITS[claim.measure]
     spread = f" ({low:+.{digits}f} to {high:+.{digits}f})" if low > -inf else ""
     statistic = f"{claim.measure} of “{claim.row}” less that of “{claim.above}”: {gain.mean():+.{digits}f}{spread}"
-    return statistic, judge((low, high), 0.0, inf)
+    return statistic, judge_mean(gain, 0.0, inf)
 
 
 def _draw(path: Path, trials: Sequence[Record], most: int) -> None:

@@ -9,7 +9,7 @@ experiment adds the windows, trials, the paper's numbers and claims.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -23,10 +23,12 @@ from coterie.attacks.differencing.measure import Differencing, WindowTrial
 from coterie.attacks.differencing.report import RECOVERED, SelectionResult
 from coterie.attacks.federation import Selection
 from coterie.cohorts.circles import Reals
-from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table, judge
-from coterie.reports.intervals import mean_and_spread, mean_interval
-from coterie.reports.plots import BLUE, GREEN, HAIRLINE, OCHRE, QUIET, RUST, foot_legend, page
-from coterie.reproduce.experiment import RULE, Experiment, Job, JobContext, Record, Scale, settle
+from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table
+from coterie.reports.intervals import mean_interval
+from coterie.reports.plots import HAIRLINE, QUIET, SLATE, foot_legend, page, share_height
+from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
+from coterie.reproduce.palette import METHODS
+from coterie.reproduce.verdicts import RULE, Scale, Verdict, correct, judge_mean, settle
 from coterie.settings import read_table
 
 SMALL, ORDINARY, LOSSY = "small steps", "ordinary steps", "small steps, losses inside rounds"
@@ -39,8 +41,9 @@ _EXPLANATION = (
     "with an error below 0.05. *Guessing*: the median error if the mean of all updates is guessed for every client. "
     "*Bound*: the least mean error of any estimate from sums over whole circles. *Distinguished*: how often two "
     "members of a circle, or of a group drawn like one, are matched with their updates; 50% is guessing. "
-    "*Determined*: clients whose update the sums determine, by exact arithmetic. The median error is the mean of the "
-    "trials' medians, ± their sample deviation; mean, least and recovered are over all clients and trials."
+    "*Determined*: clients whose update the sums determine, by exact arithmetic. The median error is the geometric "
+    "mean of the trials' medians, which is also what claims are judged by; mean, least and recovered are over all "
+    "clients and trials."
 )
 
 
@@ -187,7 +190,7 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
         tasks = {task.name: [trial for trial in trials if trial.task == task.name] for task in self.tasks}
         tasks = {task: own for task, own in tasks.items() if own}
         results = {task: self.results(task, own) for task, own in tasks.items()}
-        claims = [claim for task, found in results.items() for claim in self._claims(task, found)]
+        claims = correct(claim for task, found in results.items() for claim in self._claims(task, found))
         printed = [(one.source, one.random, one.circles) for one in self.printed]
         printed += [row for task, found in results.items() for row in _own_means(task, found)]
         return Findings(
@@ -209,16 +212,17 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
     def _claims(self, task: str, results: Results) -> Iterator[Claim]:
         small, (smallest, *larger) = results[SMALL], self.privacy
         random, circles = small[_RANDOM].medians, small[_CIRCLES].medians
-        claim = partial(settle, shortfalls=self._missing(task), ours=task not in self.paper_rounds)
+        effort = self.effort(task)
+        claim = partial(settle, shortfalls=self._missing(task), ours=task not in self.paper_rounds, effort=effort)
         yield claim(
             f"{task}, small steps: random selection gives updates away, with a median error below 0.05",
             *_below(random),
         )
-        gain = np.log10(circles) - np.log10(random)
+        powers = np.log10(circles / random)
         yield claim(
             f"{task}, small steps: circles of {smallest} raise the median error more than tenfold",
-            f"by a factor of {_range(gain, lambda power: 10.0**power)}",
-            judge(mean_interval(gain), 1.0, inf),
+            f"by a factor of {_range(powers, power=True)}",
+            judge_mean(powers, 1.0, inf),
         )
         errors = small[_CIRCLES].errors
         near = errors[errors < FAR]
@@ -226,7 +230,7 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
             f"{task}, small steps: with circles of {smallest} the error is above {FAR:g} for all clients",
             f"{near.size} of {errors.size} clients are below"
             + (f", the nearest at {near.min():.2g}" if near.size else ""),
-            Judgement.FAILS if near.size else Judgement.OPEN,
+            Verdict(Judgement.FAILS) if near.size else Verdict(Judgement.OPEN, None, "no number of clients proves it"),
         )
         if larger:
             growth = small[f"{_CIRCLES} T={larger[0]}"].means - small[_CIRCLES].means
@@ -234,7 +238,7 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
                 f"{task}, small steps: circles of {larger[0]} protect better than circles of {smallest}, by their mean "
                 "error",
                 f"the difference is {_range(growth)}",
-                judge(mean_interval(growth), 0.0, inf),
+                judge_mean(growth, 0.0, inf),
                 ours=True,
             )
         ordinary = results[ORDINARY][_RANDOM].medians
@@ -254,17 +258,14 @@ def _own_means(task: str, results: Results) -> Iterator[tuple[str, str, str]]:
         yield f"ours, {task}, {window}", random, circles
 
 
-def _below(medians: Reals) -> tuple[str, Judgement]:
+def _below(medians: Reals) -> tuple[str, Verdict]:
     powers = np.log10(medians)
-    return (
-        f"median error {_range(powers, lambda power: 10.0**power)}",
-        judge(mean_interval(powers), -inf, float(np.log10(RECOVERED))),
-    )
+    return f"median error {_range(powers, power=True)}", judge_mean(powers, -inf, float(np.log10(RECOVERED)))
 
 
 def _headline(task: str, results: Results) -> str:
     def median(window: str, name: str) -> str:
-        return f"{results[window][name].medians.mean():.2g}"
+        return f"{_middle(results[window][name].medians):.2g}"
 
     broken, excluded = (results[LOSSY][name].exposed for name in (f"{_CIRCLES} naive", _CIRCLES))
     return (
@@ -276,18 +277,19 @@ def _headline(task: str, results: Results) -> str:
 
 
 def _table(task: str, trials: Sequence[TaskTrial], results: Results) -> Table:
-    headings = ("window", "selection", "median", "mean", "least", "recovered", "guessing", "bound", "distinguished")
+    headings = ("window", "selection", "median", "in trials", "mean", "least", "recovered", "guessing", "bound")
     rows = [
         (window, result.selection.words, *_cells(result))
         for window, found in results.items()
         for result in found.values()
     ]
     lead = f"Accuracy when the windows begin: {np.mean([trial.accuracy for trial in trials]):.1%}."
-    return Table(task, (*headings, "determined"), rows, lead=lead)
+    return Table(task, (*headings, "distinguished", "determined"), rows, lead=lead)
 
 
 def _cells(result: SelectionResult) -> Iterator[str]:
-    yield mean_and_spread(result.medians, ".3g", ".2g")
+    yield f"{_middle(result.medians):.3g}"
+    yield f"{result.medians.min():.2g} to {result.medians.max():.2g}"
     yield f"{result.errors.mean():.3g}"
     yield f"{result.errors.min():.2g}"
     yield f"{result.recovered:.0%}"
@@ -297,12 +299,16 @@ def _cells(result: SelectionResult) -> Iterator[str]:
     yield f"{result.exposed:.3g}"
 
 
-def _range(values: Reals, shown: Callable[[float], float] = float) -> str:
-    """Write the confidence interval for the mean of values; a single value has none."""
-    if values.size < 2:
-        return f"{shown(float(values[0])):.2g} in the one trial there is"
-    low, high = mean_interval(values)
-    return f"between {shown(low):.2g} and {shown(high):.2g}"
+def _range(values: Reals, *, power: bool = False) -> str:
+    """Write the confidence interval for the mean of values, or for ten to the power of it; a single value has none."""
+    ends = [float(values[0])] if values.size < 2 else list(mean_interval(values))
+    shown = [f"{10.0**end if power else end:.2g}" for end in ends]
+    return f"between {' and '.join(shown)}" if len(shown) > 1 else f"{shown[0]} in the one trial there is"
+
+
+def _middle(medians: Reals) -> float:
+    """Return the geometric mean, which is what claims about medians are judged by."""
+    return float(10 ** np.log10(medians).mean())
 
 
 def _slug(task: str) -> str:
@@ -322,6 +328,7 @@ def _draw(task: str, results: Results, path: Path) -> None:
             axes.axvline(1.0, color=HAIRLINE, linewidth=1)
             axes.set(xscale="log", xlabel="error", ylim=(0, None))
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        share_height(panels)
         panels[0].set_ylabel("share of clients", color=QUIET)
         shown = [result.selection for found in results.values() for result in found.values()]
         for words, selection in {selection.words: selection for selection in shown}.items():
@@ -331,7 +338,6 @@ def _draw(task: str, results: Results, path: Path) -> None:
 
 def _style(selection: Selection) -> dict[str, Any]:
     if not selection.circles:
-        return {"color": RUST, "linestyle": "-"}
-    if not selection.aligned:
-        return {"color": OCHRE, "linestyle": "--"}
-    return {"color": BLUE if "T=" in selection.name else GREEN, "linestyle": "-"}
+        return {"color": METHODS["random"], "linestyle": "-"}
+    color = METHODS.get(f"T={selection.mates.privacy}", SLATE)
+    return {"color": color, "linestyle": "-" if selection.aligned else "--"}

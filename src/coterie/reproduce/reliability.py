@@ -21,9 +21,10 @@ from coterie.crypto.context import bind, digest
 from coterie.errors import ConfigError, RoundAborted
 from coterie.graphs.guarantees import step_dropout
 from coterie.graphs.topology import ErdosRenyi, Graph
-from coterie.reports.findings import Claim, Findings, Table, judge
+from coterie.reports.findings import Claim, Findings, Table
 from coterie.reports.intervals import share_interval
-from coterie.reproduce.experiment import RARE, Clients, Count, Experiment, Job, JobContext, Probability, Record, settle
+from coterie.reproduce.experiment import RARE, Clients, Count, Experiment, Job, JobContext, Probability, Record
+from coterie.reproduce.verdicts import RULE, correct, judge_share, settle
 from coterie.rounds import one_off
 from coterie.secagg import rules
 from coterie.secagg.server import Step
@@ -140,22 +141,23 @@ class Reliability(Experiment[list[Counts]], frozen=True, kw_only=True):
 
     def report(self, counts: list[Counts]) -> Findings:
         """Report both rules on the same graphs."""
-        claims = [
+        claims = correct(
             settle(
                 f"{claim.says} ({one.setting.name})",
                 f"{_lost(one.unreliable, one.graphs)} unreliable",
-                judge(share_interval(one.unreliable, one.graphs), 0.0, RARE),
+                judge_share(one.unreliable, one.graphs, 0.0, RARE, tried="graphs"),
                 ours=claim.ours,
             )
             for claim in self.claims
             for one in counts
             if claim.setting == one.setting.name
-        ]
+        )
         return Findings(
             headlines=list(_headlines(counts, claims)),
             about=_EXPLANATION,
             tables=[_table(counts)],
             claims=claims,
+            claims_note=RULE,
             claims_last=True,
         )
 

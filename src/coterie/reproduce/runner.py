@@ -23,7 +23,7 @@ from typing import Any, TextIO
 import msgspec
 
 from coterie.errors import ConfigError, Remedy
-from coterie.files import write_output
+from coterie.files import explain, write_output
 from coterie.host import cores
 from coterie.locks import locked
 from coterie.reports import markdown
@@ -169,8 +169,10 @@ class Run:
         """Write the report again from ``results.json``, with the texts of this version; run nothing."""
         try:
             stored = msgspec.json.decode((self.folder / RESULTS).read_bytes(), type=Results)
-        except (OSError, msgspec.DecodeError) as error:
-            raise ConfigError(f"cannot read the results in {self.folder}: {error}") from None
+        except OSError as error:
+            raise ConfigError(f"cannot read {self.folder / RESULTS}: {explain(error)}") from None
+        except msgspec.DecodeError as error:
+            raise ConfigError(f"cannot read {self.folder / RESULTS}: {error}") from None
         ours = (self.name, self.size, self.seed, self._trials, self.declaration.settings_for(self.size))
         if ours != (stored.experiment, stored.size, stored.seed, stored.trials, stored.settings):
             raise ConfigError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,22 +18,14 @@ import msgspec
 import numpy as np
 
 from coterie.cohorts.circles import Reals
-from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table, judge
+from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table
 from coterie.reports.intervals import mean_and_spread, mean_interval, share_interval
-from coterie.reports.plots import BLUE, GREEN, OCHRE, RUST, SKY, SLATE, draw_band, foot_legend, page
+from coterie.reports.plots import count_axis, draw_band, foot_legend, page, share_height
 from coterie.reports.words import count
-from coterie.reproduce.experiment import (
-    RARE,
-    RULE,
-    Experiment,
-    Job,
-    JobContext,
-    Record,
-    Scale,
-    paired_differences,
-    settle,
-)
+from coterie.reproduce.experiment import RARE, Experiment, Job, JobContext, Record, paired_differences
+from coterie.reproduce.palette import looks
 from coterie.reproduce.training import make_run_config
+from coterie.reproduce.verdicts import RULE, Scale, Verdict, correct, judge_mean, judge_share, settle
 
 if TYPE_CHECKING:
     from coterie.runs.engine.run import RunResult
@@ -40,7 +33,6 @@ if TYPE_CHECKING:
 
 CURVES = "accuracy.png"
 SAME = 2.0  # points of accuracy: differences this close count as equal
-_COLORS = (RUST, OCHRE, SLATE, BLUE, SKY, GREEN)
 _MEANS = ("exposed", "cardinality", "fairness_gap", "skipped", "aborted", "clipped", "upload_bytes")
 _JUDGED = (
     "The statistic is the difference to the baseline over runs with the same seed, in points: an interval for its mean "
@@ -189,11 +181,14 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
     def report(self, rows: list[Row]) -> Findings:
         """Report every table with the paper's values, and judge its claims."""
         tables = {name: [row for row in rows if row.table == name] for name in dict.fromkeys(row.table for row in rows)}
-        claims = {name: list(self._claims(members)) for name, members in tables.items()}
+        found = {name: list(self._claims(members)) for name, members in tables.items()}
+        claims = correct(claim for some in found.values() for claim in some)
+        corrected = iter(claims)
+        judged = {name: list(islice(corrected, len(some))) for name, some in found.items()}
         return Findings(
-            headlines=[line for name, members in tables.items() for line in self._headlines(members, claims[name])],
+            headlines=[line for name, members in tables.items() for line in self._headlines(members, judged[name])],
             about=_explanation(rows),
-            claims=[claim for some in claims.values() for claim in some],
+            claims=claims,
             claims_note=_JUDGED,
             tables=[self._table(name, members) for name, members in tables.items()],
             drawings=[Drawing(CURVES, partial(_draw, tables))],
@@ -246,7 +241,9 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
                 if (claim.table, claim.scheme) == (row.table, row.scheme):
                     says = f"{row.table}, {row.scheme}: {claim.says}"
                     if claim.measure == "rounds":
-                        yield settle(says, *_judged_rounds(row), self._shortfalls(row), ours=claim.ours)
+                        yield settle(
+                            says, *_judged_rounds(row), self._shortfalls(row), ours=claim.ours, effort=self.effort()
+                        )
                     else:
                         yield self._judged(says, row, baseline, 0.0, ours=claim.ours)
 
@@ -254,8 +251,8 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
         gain = row.gain(baseline)
         low, high = mean_interval(gain)
         statistic = f"{low:+.2f} to {high:+.2f}, {count(gain.size, 'run')}" if gain.size > 1 else "one run"
-        judgement = judge((low, high), difference - SAME, difference + SAME)
-        return settle(says, statistic, judgement, self._shortfalls(row), ours=ours)
+        verdict = judge_mean(gain, difference - SAME, difference + SAME)
+        return settle(says, statistic, verdict, self._shortfalls(row), ours=ours, effort=self.effort(row.table))
 
     def _headlines(self, rows: Sequence[Row], claims: Sequence[Claim]) -> Iterator[str]:
         """Say what was judged about a table, or that nothing could be."""
@@ -302,12 +299,13 @@ def _named(variants: tuple[Variant, ...], name: str) -> Variant:
     return next(variant for variant in variants if variant.name == name)
 
 
-def _judged_rounds(row: Row) -> tuple[str, Judgement]:
+def _judged_rounds(row: Row) -> tuple[str, Verdict]:
     """Return how many rounds were aborted, and what that says about the claim that next to none is."""
     tries = round((row.rounds - row.skipped) * len(row.trials))
     lost = round(row.aborted * len(row.trials))
     low, high = share_interval(lost, tries)
-    return f"{lost} of {tries} rounds aborted ({low:.1%} to {high:.1%})", judge((low, high), 0.0, RARE)
+    verdict = judge_share(lost, tries, 0.0, RARE, tried="rounds")
+    return f"{lost} of {tries} rounds aborted ({low:.1%} to {high:.1%})", verdict
 
 
 def _explanation(rows: Sequence[Row]) -> str:
@@ -324,14 +322,17 @@ def _explanation(rows: Sequence[Row]) -> str:
 
 def _draw(tables: Mapping[str, Sequence[Row]], path: Path) -> None:
     subtitle = "Accuracy on the test examples, in percent: mean over the runs, and from the worst to the best of them."
-    width = 2.5 + 5.2 * len(tables)
-    with page(path, "What the models learn", subtitle, list(tables), (max(9.0, width), 5.8), legend=True) as panels:
-        names = dict.fromkeys(row.scheme for rows in tables.values() for row in rows)
-        colors = {name: _COLORS[number % len(_COLORS)] for number, name in enumerate(names)}
+    columns = min(3, len(tables))
+    size = (max(9.0, 2.5 + 5.2 * columns), 5.8 + 4.0 * (-(-len(tables) // columns) - 1))
+    with page(path, "What the models learn", subtitle, list(tables), size, legend=True, columns=columns) as panels:
+        styles = looks(row.scheme for rows in tables.values() for row in rows)
         for axes, rows in zip(panels, tables.values(), strict=True):
             for row in rows:
-                draw_band(axes, row.curves.rounds, np.array(row.curves.accuracy), colors[row.scheme], row.scheme)
+                style, curves = styles[row.scheme], np.array(row.curves.accuracy)
+                draw_band(axes, row.curves.rounds, curves, style.color, row.scheme, style.line)
             axes.set(xlabel="round")
+            count_axis(axes)
+        share_height(panels)
         foot_legend(*panels)
 
 

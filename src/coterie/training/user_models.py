@@ -1,6 +1,7 @@
 """Models supplied by the user: creation, digest and the state to store."""
 
 import hashlib
+import inspect
 import json
 from collections.abc import Callable
 from typing import TypeAlias
@@ -23,12 +24,29 @@ def instantiate(model: Module | Callable[[], Module], seed: int) -> Module:
     """
     if isinstance(model, nn.Module):
         return model
+    _check_callable(model)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed accelerators as well
         made = model()
     if not isinstance(made, nn.Module):
         raise ConfigError(f"the model must be a torch module, or a function that makes one, not {type(made).__name__}")
     return made
+
+
+def _check_callable(model: object) -> None:
+    """Refuse what cannot be called without arguments, such as the name of a model or a class."""
+    wanted = "the model must be a torch module, or a function without arguments that makes one"
+    if isinstance(model, str):
+        raise ConfigError(f"{wanted}, not the text {model!r}; models have names in the settings of coterie run only")
+    if not callable(model):
+        raise ConfigError(f"{wanted}, not {type(model).__name__}")
+    try:
+        inspect.signature(model).bind()
+    except TypeError as error:
+        name = getattr(model, "__name__", type(model).__name__)
+        raise ConfigError(f"{wanted}; {name} needs arguments ({error}): give lambda: {name}(...)") from None
+    except ValueError:  # it has no signature that can be read, as some functions in C
+        return
 
 
 def structure_digest(model: Module) -> str:

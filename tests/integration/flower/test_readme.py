@@ -1,6 +1,7 @@
-"""What the README of the Flower examples tells its reader to type, typed."""
+"""What the README of the Flower examples and the guide to Flower tell their readers to type, typed."""
 
 import re
+import shutil
 import time
 from pathlib import Path
 from statistics import fmean
@@ -11,13 +12,15 @@ from tests.support.loopback import ROOT
 from coterie.bench.loopback import LocalProcess, environment, free_port
 
 README = (ROOT / "examples" / "flower" / "README.md").read_text()
+GUIDE = (ROOT / "docs" / "flower.md").read_text()
 PORTS = ("8000", "9091", "9092", "9093")
 LONGEST = 1800.0
 
 
-def commands() -> str:
-    """The README's commands, on ports that are free here."""
-    text = "".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL)).replace("--port 909$n", "--port $(port 909$n)")
+def commands(document: str) -> str:
+    """The commands of a document but for installing, on ports that are free here."""
+    text = "".join(re.findall(r"```sh\n(.*?)```", document, re.DOTALL)).replace("--port 909$n", "--port $(port 909$n)")
+    text = re.sub(r"^pip install .*\n", "", text, flags=re.MULTILINE)
     free = {port: str(free_port()) for port in PORTS}
     cases = "".join(f"{port}) echo {chosen};; " for port, chosen in free.items())
     return f"port() {{ case $1 in {cases}esac; }}\n{text.replace('8000', free['8000'])}"
@@ -44,19 +47,33 @@ def gone_after(reader: LocalProcess, seconds: float) -> list[int]:
     return reader.left
 
 
-@pytest.mark.slow
-def test_commands(tmp_path: Path) -> None:
+def type_commands(document: str, folder: Path, start: Path) -> str:
+    """Type all commands of a document in one shell, and return everything that it prints."""
     pytest.importorskip("ray", reason="needs coterie[simulation]")
-    env = {name: value for name, value in environment(tmp_path).items() if not name.startswith(("FLWR_", "COTERIE_"))}
-    script = tmp_path / "commands"
-    script.write_text(commands())
-    reader = LocalProcess(["bash", "-eux", str(script)], env, ROOT / "examples" / "flower", tmp_path / "log")
+    env = {name: value for name, value in environment(folder).items() if not name.startswith(("FLWR_", "COTERIE_"))}
+    script = folder / "commands"
+    script.write_text(commands(document))
+    reader = LocalProcess(["bash", "-eux", str(script)], env, start, folder / "log")
     try:
         assert reader.wait(LONGEST) == 0, reader.log[-6000:]
-        assert not gone_after(reader, 60.0), "the README leaves processes behind"
+        assert not gone_after(reader, 60.0), "the commands leave processes behind"
     finally:
         reader.kill()
-    log = reader.log
+    return reader.log
+
+
+@pytest.mark.slow
+def test_the_simulation_of_the_guide_is_run_and_its_audit_holds(tmp_path: Path) -> None:
+    """The last command, coterie audit, finds that T holds."""
+    shutil.copytree(ROOT / "examples" / "flower", tmp_path / "examples" / "flower")
+    log = type_commands(GUIDE, tmp_path, tmp_path)
+    assert "Coterie: round 3: one sum over 10 clients" in log
+    assert log.count("It holds: T is") == 1
+
+
+@pytest.mark.slow
+def test_commands(tmp_path: Path) -> None:
+    log = type_commands(README, tmp_path, ROOT / "examples" / "flower")
     assert log.count("Coterie: round 3: one sum over 3 clients") == 1
     assert log.count("Coterie: no round is asked for") == 1
     assert "Roster version 0 of 1: 3 nodes, T = 2" in log

@@ -1,4 +1,4 @@
-"""The example for NVFlare, in its simulator: two jobs of one population, and one that the sites refuse."""
+"""The example for NVFlare, a PrivateFedAvgRecipe in its simulator: jobs of one population, and one that is refused."""
 
 import os
 import re
@@ -49,6 +49,9 @@ def test_jobs_of_one_population(tmp_path: Path) -> None:
     refused = run(tmp_path, "--rounds", "1")
     assert refused.returncode != 0
     assert "was configured differently the first time" in refused.stdout
+    for words in (["roster", "show"], ["audit", "coterie/server/ledger.sqlite", "--require", "2"]):
+        env = {**os.environ, "COTERIE_HOME": str(tmp_path / "coterie")}
+        subprocess.run([sys.executable, "-m", "coterie", *words], cwd=tmp_path, env=env, check=True)
     with Ledger.open(tmp_path / "coterie" / "server" / "ledger.sqlite") as ledger:
         sums = [set(ledger.revealed(number)) for number in range(1, ledger.latest() + 1)]
     assert sums == [SITES] * 5 + [set()]

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.auditing.auditor import audit
 from coterie.auditing.logs import Participation, read_log
+from coterie.auditing.logs.ambiguity import check_names
 from coterie.errors import InputError, Remedy
 
 DROPPED = [
@@ -68,3 +69,33 @@ def test_rows_in_any_order_are_no_second_run(rows: list[tuple[int, str]]) -> Non
 def test_ordinary_names_are_taken(name: str) -> None:
     log = read(f'round,client\n1,"{name}"\n1,other\n2,"{name}"\n')
     assert set(log.clients) == {name, "other"}
+
+
+INVISIBLE = (  # Unicode's Default_Ignorable_Code_Point, as DerivedCoreProperties.txt lists it, and three blanks
+    "00AD 034F 061C 115F-1160 17B4-17B5 180B-180F 200B-200F 202A-202E 2060-206F 3164 FE00-FE0F FEFF FFA0 FFF0-FFF8 "
+    "1BCA0-1BCA3 1D173-1D17A E0000-E0FFF 2800 16FE4 1D159"
+)
+RANGES = [[int(end, 16) for end in part.split("-")] for part in INVISIBLE.split()]
+HIDDEN_CHARACTERS = st.sampled_from(RANGES).flatmap(lambda ends: st.integers(ends[0], ends[-1])).map(chr)
+
+
+@settings(max_examples=300)
+@given(
+    st.text("ann\u0301e 7\uac00\u1100", min_size=1).filter(str.strip),
+    st.lists(st.tuples(st.integers(0, 9), HIDDEN_CHARACTERS), min_size=1, max_size=3),
+)
+def test_names_that_differ_in_characters_that_are_not_drawn_are_refused(
+    name: str, inserted: list[tuple[int, str]]
+) -> None:
+    other = name
+    for place, character in inserted:
+        other = other[:place] + character + other[place:]
+    with pytest.raises(InputError, match="may be one"):
+        check_names([name, other])
+
+
+def test_every_character_that_is_not_drawn_is_known() -> None:
+    for ends in RANGES:
+        for code in range(ends[0], ends[-1] + 1):
+            with pytest.raises(InputError, match="may be one"):
+                check_names(["ann", f"an{chr(code)}n"])

@@ -93,7 +93,7 @@ def test_colluders_are_told_in_words() -> None:
         }
     }
     assert Questions.parse(["any 1"]).answer(log, report).words() == [
-        ("Any colluders", "Some 1 client could compute the update of another client together with the server.")
+        ("Any colluders", "One client together with the server could compute another client's update.")
     ]
     assert not Questions.parse(["any:1"]).answer(log, report).holds(1)
     assert "still hides among 2 or more" in NamedColluders(("a",), 2, (), 0).words()

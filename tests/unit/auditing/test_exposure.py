@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.support.rationals import Matrix, matrices
+from tests.support.rationals import rank as rational_rank
 
 from coterie.auditing import auditor
 from coterie.auditing.auditor import audit
 from coterie.auditing.elimination import FIRST_PRIME, eliminate, multiply, reduce
 from coterie.auditing.exposure import find_exposures
+from coterie.auditing.kernel import prove_kernel
 from coterie.auditing.row_space import RowSpace
 from coterie.cohorts.participation import Participation
 
@@ -76,6 +78,82 @@ def test_a_kernel_of_whole_numbers_proves_many_exposures_at_once(monkeypatch: py
     monkeypatch.setattr("coterie.auditing.exposure.lift", None)  # not needed
     found, _ = find_exposures(sp.csr_matrix(matrix.astype(float)), np.ones(34, dtype=np.bool_))
     assert {one.column for one in found} == set(range(30))
+
+
+def late_clients(clients: int, late: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return a log in which everybody else is exposed before the last clients first take part, one after the other."""
+    matrix = (rng.random((2 * clients, clients)) < 0.4).astype(np.int64)
+    for number in range(late):
+        matrix[: 2 * clients - 3 * (late - number), clients - late + number] = 0
+    return without_zeros(matrix)
+
+
+@pytest.mark.parametrize("prime", PRIMES)
+def test_clients_that_join_late(prime: int) -> None:
+    rng = np.random.default_rng(prime)
+    for late in (1, 2, 5):
+        assert check(late_clients(20, late, rng), prime) >= 15
+
+
+def test_clients_that_join_late_do_not_make_the_others_expensive(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = late_clients(60, 6, np.random.default_rng(5))
+    expected, space = round_by_round(matrix)
+    assert len({row for row, _ in expected}) > 3, "clients are exposed at different times"
+    monkeypatch.setattr("coterie.auditing.exposure.lift", None)  # no client and no row is proved alone
+    found, rank = find_exposures(sp.csr_matrix(matrix.astype(float)), np.ones(60, dtype=np.bool_))
+    assert [(one.row, one.column) for one in found] == expected
+    assert rank == space.rank
+
+
+def broken_circles(clients: int, rounds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return a log of circles of four, in which members are missing now and then."""
+    circles = np.repeat(rng.random((rounds, clients // 4)) < 0.4, 4, axis=1)
+    return without_zeros((circles & (rng.random((rounds, clients)) < 0.97)).astype(np.int64))
+
+
+def test_broken_circles_are_proved_on_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = broken_circles(60, 120, np.random.default_rng(8))
+    expected, space = round_by_round(matrix)
+    assert len({row for row, _ in expected}) > 10, "clients are exposed at different times"
+    monkeypatch.setattr("coterie.auditing.exposure.lift", None)  # no client and no row is proved alone
+    monkeypatch.setattr("coterie.auditing.stages.prove_kernel", None)  # and no stage
+    found, rank = find_exposures(sp.csr_matrix(matrix.astype(float)), np.ones(matrix.shape[1], dtype=np.bool_))
+    assert [(one.row, one.column) for one in found] == expected
+    assert rank == space.rank
+
+
+@pytest.mark.parametrize("walk_prime", [2, 3, 11, 2**31 - 1])
+@pytest.mark.parametrize("prime", PRIMES)
+def test_a_walk_never_changes_the_result(prime: int, walk_prime: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coterie.auditing.stages._WALK_PRIME", walk_prime)
+    monkeypatch.setattr("coterie.auditing.stages._FEW", 1 << 20)  # every part is walked through
+    monkeypatch.setattr("coterie.auditing.exposure._FEW_ROWS", 0)
+    rng = np.random.default_rng(prime)
+    for matrix in (late_clients(12, 3, rng), broken_circles(16, 24, rng), broken_circles(24, 16, rng)):
+        check(matrix, prime)
+
+
+@settings(deadline=None)
+@given(matrices(7, 9), st.sampled_from(PRIMES), st.sampled_from([0.0, np.inf]))
+def test_a_kernel_is_proved_only_if_it_is_that_large(matrix: Matrix, prime: int, effort: float) -> None:
+    array = np.array(matrix)
+    nullity = array.shape[1] - rational_rank(matrix)
+    rows, rng = sp.csc_matrix(array.astype(float)), np.random.default_rng(0)
+    proved = [size for size in range(array.shape[1] + 1) if prove_kernel(rows, size, prime, effort, rng)]
+    assert max(proved, default=0) <= nullity
+    if effort and prime == FIRST_PRIME:
+        assert nullity in proved
+
+
+def test_a_kernel_of_large_numbers_is_lifted_if_that_is_worth_it() -> None:
+    rng = np.random.default_rng(6)
+    square = (rng.random((40, 41)) < 0.5).astype(float)
+    rows = sp.csc_matrix(np.vstack([square, square[:5]]))
+    assert prove_kernel(rows, 1, FIRST_PRIME, 40**3, rng)
+    assert not prove_kernel(rows, 1, FIRST_PRIME, 40**3 - 1, rng)
+    extended = sp.csc_matrix(np.vstack([square, rng.random(41) < 0.5]).astype(float))
+    assert not prove_kernel(extended, 1, FIRST_PRIME, np.inf, rng), "it has no kernel"
+    assert prove_kernel(sp.csc_matrix(np.hstack([square, square])), 42, FIRST_PRIME, 40**3, rng), "41 are differences"
 
 
 def wide_log(clients: int, rounds: int, cohort: int) -> sp.csr_matrix:

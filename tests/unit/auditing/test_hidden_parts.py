@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from coterie.auditing.auditor import audit
 from coterie.auditing.logs import read_log
 from coterie.auditing.logs.pairs import split_list
-from coterie.errors import InputError
+from coterie.auditing.verdict import judge
+from coterie.errors import InputError, Remedy
+from coterie.reports.words import Level
 
 SAFE, EXPOSING = np.array([[1, 1, 0], [1, 1, 0]], np.int8), np.array([[1, 1, 1], [1, 1, 0]], np.int8)
 
@@ -165,3 +168,43 @@ def test_a_number_and_the_same_number_as_a_text_in_one_list_are_refused(tmp_path
     log = read_log(tmp_path / "log.jsonl")
     assert [problem.line for problem in log.problems] == [1]
     assert log.problems[0].reason.startswith("not clear whether a number and the same number as a text")
+
+
+MIXED = [
+    '{"round": 1, "clients": ["a", "b", "c", "d"], "aggregated": ["a", "b", "c", "d"]}',
+    '{"round": 2, "clients": ["a", "b", "c", "d"], "run": 2}',
+    '{"round": 3, "clients": ["a", "b", "c", "d"], "aggregated": ["a", "b"]}',
+]
+
+
+@pytest.mark.parametrize("text", ["\n".join(MIXED), f"[{', '.join(MIXED)}]"])
+def test_records_of_which_only_some_say_who_was_aggregated_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match='in "aggregated", others have only "clients"') as error:
+        read_log(io.BytesIO(text.encode()))
+    assert Remedy("client_column") in error.value.remedies
+    chosen = read_log(io.BytesIO(text.encode()), client_column="clients", where={"aggregated": ["*"]})
+    assert chosen.rounds == (1, 2, 3)
+    assert read_log(io.BytesIO(text.encode()), client_column="aggregated").unread == 1
+
+
+def test_a_list_of_lost_clients_that_names_nobody_is_not_ignored() -> None:
+    record = '{"round": 1, "aggregated": ["a", "b"], "dropped": [%s]}\n{"round": 2, "aggregated": ["a", "b"]}\n'
+    named = read_log(io.BytesIO((record % '"a"').encode()))
+    assert named.reading is not None
+    assert named.reading.contradictions.count == 1
+    assert read_log(io.BytesIO((record % '{"id": "a"}').encode())).unread == 1
+
+
+@pytest.mark.parametrize("clients", ["null", '["a", null]'])
+def test_the_headline_says_that_lines_were_not_read(clients: str) -> None:
+    text = f'{{"round": 1, "clients": ["a", "b"]}}\n{{"round": 2, "clients": {clients}}}\n'
+    log = read_log(io.BytesIO(text.encode()))
+    report = audit(log)
+    assert report.unread == log.unread == 1
+    verdict = judge(report)
+    assert verdict.level is Level.CAUTION
+    assert verdict.headline.startswith("1 line of the log could not be read. Of the rest: No client can be singled out")
+    exposing = '{"round": 3, "clients": ["a"]}\n'
+    verdict = judge(audit(read_log(io.BytesIO((text + exposing).encode()))))
+    assert verdict.level is Level.DANGER
+    assert verdict.headline.endswith("; 1 line of the log could not be read")

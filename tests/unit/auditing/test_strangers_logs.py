@@ -366,6 +366,11 @@ def test_options_that_do_not_apply_are_refused(tmp_path: Path) -> None:
         read("1,0\n1,1\n", format="matrix", where={"a": {"1"}})
     with pytest.raises(InputError, match="a ledger has no columns"):
         read_log(tmp_path / "ledger.sqlite", "ledger", round_column="1")
+    for option in ({"where": {"x": {"1"}}}, {"round_column": "x"}, {"client_column": "x"}):
+        with pytest.raises(InputError, match="a list for each round has no columns to choose from"):
+            read('{"1": ["a", "b"], "2": ["c", "d"]}', **option)
+        with pytest.raises(InputError, match="rows of 0 and 1 have no columns to choose from"):
+            read("[[1, 0], [0, 1]]", **option)
     with pytest.raises(InputError, match="cannot be in one column"):
         read("round,client\n1,a\n", client_column="round")
     with pytest.raises(InputError, match="there is no column x: the columns are round, client"):
@@ -420,6 +425,20 @@ def test_parquet_tables_and_lists() -> None:
     assert history_of(read_log(pairs)) == {1: {"a"}, 2: {"a"}}
     assert history_of(read_log(parquet(round=[1, 2], clients=[["a", "b"], ["b"]]))) == {1: {"a", "b"}, 2: {"b"}}
     assert history_of(read_log(parquet(round=[1, 2], a=[True, False], b=[True, True]))) == {1: {"a", "b"}, 2: {"b"}}
+
+
+def test_parquet_columns_of_structures_are_refused_if_they_are_used() -> None:
+    plain, structures = [["a", "b"], ["c", "d"]], [[{"id": "a"}, {"id": "b"}], [{"id": "c"}]]
+    for columns in (
+        {"clients": structures},
+        {"aggregated": plain, "dropped": structures},
+    ):
+        with pytest.raises(InputError, match=r"column (clients|dropped) holds structures"):
+            read_log(parquet(round=[1, 2], **columns))
+    assert history_of(read_log(parquet(round=[1, 2], clients=plain, metrics=structures))) == {
+        1: {"a", "b"},
+        2: {"c", "d"},
+    }
 
 
 def test_parquet_is_refused_by_what_its_metadata_claims() -> None:

@@ -45,3 +45,11 @@ def test_names_are_escaped_and_shortened_and_lists_are_cut() -> None:
     assert "and 24 more" in page
     assert "1 line of the log could not be read" in page
     assert "x" * 60 not in page
+
+
+def test_a_log_with_lines_that_could_not_be_read_is_not_called_safe() -> None:
+    log = Participation.from_matrix([[1, 1, 0, 0], [0, 0, 1, 1]])
+    assert "Nobody can be singled out</h1>" in summary_page(audit(log), log, "log", None, Answers(), {})
+    log = Participation(log.clients, log.rounds, log.members, (UnusedLine(3, "?", "what"),))
+    page = summary_page(audit(log), log, "log", None, Answers(), {})
+    assert "A part of the log could not be read. Nobody can be singled out in the rest</h1>" in page

@@ -151,3 +151,10 @@ def test_only_as_many_witnesses_as_are_quick_are_computed() -> None:
     assert affordable(report.exposed, digits=1) == 1
     assert affordable(report.exposed, 3, digits=1) == 3
     assert affordable(report.exposed, 9) == 4
+
+
+def test_an_interrupted_audit_does_not_say_that_nobody_is_exposed() -> None:
+    report = examine([[1, 1, 0], [0, 1, 1]])
+    assert not report.exposed
+    assert measures(report)[2].note == "no client's own update can be computed"
+    assert measures(replace(report, complete=False))[2].note == "found before the audit was interrupted"

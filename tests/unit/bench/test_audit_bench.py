@@ -2,12 +2,15 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from coterie.bench import audit
+from coterie.bench import ledger as ledger_bench
 from coterie.bench.audit import (
     CIRCLE,
     TARGETS,
@@ -55,8 +58,10 @@ def test_generated_rounds_have_different_clients_within_bounds(kind: LogKind) ->
     for row in rounds:
         assert len(np.unique(row)) == len(row) <= case.cohort
         assert 0 <= row.min() <= row.max() < case.clients
-    if kind is not LogKind.PAIRS:
+    if kind not in (LogKind.PAIRS, LogKind.BROKEN):
         assert {len(row) for row in rounds} == {case.cohort}
+    if kind is LogKind.BROKEN:
+        assert 0.97 < sum(map(len, rounds)) / (case.rounds * case.cohort) < 1
 
 
 @pytest.mark.parametrize("log_format", ["csv", "jsonl", "parquet"])
@@ -71,8 +76,6 @@ def test_the_cost_of_an_audit_comes_with_what_it_found(log_format: str) -> None:
 
 
 def test_80_columns_are_enough_for_every_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    from coterie.bench import audit
-
     def measure(case: AuditCase, *_: object) -> AuditCost:
         return AuditCost(case, 10**8, 11.2, 1.34, 13.4, 504_000_000, 10, 1_000)
 
@@ -87,15 +90,20 @@ def test_80_columns_are_enough_for_every_number(monkeypatch: pytest.MonkeyPatch)
     assert "memory of 1,000,000 x 2,000 x 1,000, in GB │ 0.50 │ 3.00 │ 0.17x" in targets
 
 
-@pytest.mark.parametrize("as_json", [False, True])
-def test_the_command_for_audits(as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from coterie.bench import audit
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure in this process: other processes take most of the time at these sizes."""
 
-    def here(work: object, *args: object) -> object:
-        assert callable(work)
+    def here(work: Callable[..., object], *args: object) -> object:
         return work(*args)
 
-    monkeypatch.setattr(audit, "run_alone", here)  # processes take most of the time at these sizes
+    for module in (audit, ledger_bench):
+        monkeypatch.setattr(module, "run_alone", here)
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_command_for_audits(as_json: bool) -> None:
     result = CliRunner().invoke(app, ["bench", "audit", "--quick", *(["--json"] if as_json else [])])
     assert result.exit_code == 0, result.output
     if not as_json:
@@ -103,8 +111,13 @@ def test_the_command_for_audits(as_json: bool, monkeypatch: pytest.MonkeyPatch) 
         assert "/ reading" in result.output
         return
     found = json.loads(result.stdout)
-    assert [row["case"]["kind"] for row in found["targets"]] == ["random"] * 2 + ["whole circles"] * 2
-    assert all(row["strong_privacy"] >= CIRCLE for row in found["targets"][2:])
+    assert [row["case"]["kind"] for row in found["targets"]] == [
+        *["random"] * 2,
+        *["whole circles"] * 2,
+        "broken circles",
+    ]
+    assert all(row["strong_privacy"] >= CIRCLE for row in found["targets"][2:4])
+    assert found["targets"][4]["strong_privacy"] < CIRCLE
     assert list(found["growth"]) == ["clients", "rounds", "cohort", "exposures"]
     assert [row["exposed"] for row in found["growth"]["exposures"]] == [1, 2, 4]
 
@@ -128,6 +141,7 @@ def test_a_cohort_that_does_not_fit_is_refused(tmp_path: Path) -> None:
             measure_ledger(wrong, str(tmp_path / "ledger.db"))
 
 
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("as_json", [False, True])
 def test_the_command_for_ledgers(as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -141,6 +155,7 @@ def test_the_command_for_ledgers(as_json: bool, tmp_path: Path, monkeypatch: pyt
         assert "open the ledger again" in result.output
 
 
+@pytest.mark.usefixtures("in_process")
 def test_recorded_rows_are_whole_circles(tmp_path: Path) -> None:
     measure_ledger(LedgerSettings(clients=50, rounds=3, cohort=20, circle=10), str(tmp_path / "ledger.db"))
     with Ledger.inspect(tmp_path / "ledger.db") as ledger:

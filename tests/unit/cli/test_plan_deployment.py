@@ -1,39 +1,26 @@
 """``coterie plan --population --rounds``: one command from the numbers of a deployment to settings that run."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support import plans
+from tests.support.plans import refusal
 from typer.testing import CliRunner
 
 from coterie.bench import machine, operations
 from coterie.cli import app
-from coterie.cli.audit_input import spell
-from coterie.errors import ConfigError
 from coterie.planning.session import recommend
 
 RUNNER = CliRunner()
+shown = partial(plans.shown, columns=200)
 SMALL = ("--population", "40", "--cohort", "8", "--absent", "0.1", "--lost", "0.01", "--rounds", "2")
 
 
-def shown(*arguments: str) -> str:
-    result = RUNNER.invoke(app, ["plan", *arguments], env={"COLUMNS": "200"})
-    assert result.exit_code == 0, result.output
-    return " ".join(result.output.split())
-
-
 def as_json(*arguments: str) -> dict[str, Any]:
-    result = RUNNER.invoke(app, ["plan", *arguments, "--json", "--no-calibrate"])
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
-
-
-def refusal(*arguments: str) -> str:
-    result = RUNNER.invoke(app, ["plan", *arguments])
-    assert isinstance(result.exception, ConfigError), result.output
-    return spell(result.exception)
+    return plans.as_json(*arguments, "--no-calibrate")
 
 
 @pytest.mark.parametrize("more", [(), ("--epsilon", "8", "--over-select"), ("--active", "--epsilon", "8")])

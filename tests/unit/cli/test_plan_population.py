@@ -1,8 +1,6 @@
 """``coterie plan --population``: what is shown is what theory and simulation say."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +8,10 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.image import imread
+from tests.support.plans import as_json, refusal, shown
 from typer.testing import CliRunner
 
 from coterie.cli import app
-from coterie.cli.audit_input import spell
 from coterie.cohorts.theory import KEPT_SHARE, USEFUL_SHARE
 from coterie.errors import ConfigError
 from coterie.planning.population import plan_population
@@ -23,25 +21,6 @@ from coterie.runs.settings.toml import load_config
 RUNNER = CliRunner()
 PAPER = ("--population", "120", "--cohort", "12")
 SMALL = ("--population", "24", "--cohort", "6")
-
-
-def shown(*arguments: str, columns: int = 120) -> str:
-    result = RUNNER.invoke(app, ["plan", *arguments], env={"COLUMNS": str(columns)})
-    assert result.exit_code == 0, result.output
-    return " ".join(result.output.split())
-
-
-def as_json(*arguments: str) -> dict[str, Any]:
-    result = RUNNER.invoke(app, ["plan", *arguments, "--json"])
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
-
-
-def refusal(*arguments: str) -> str:
-    result = RUNNER.invoke(app, ["plan", *arguments])
-    assert isinstance(result.exception, ConfigError), result.output
-    return spell(result.exception)
 
 
 def test_the_papers_population() -> None:

@@ -46,7 +46,7 @@ def test_pages_of_a_site_are_improved_unless_the_build_failed(tmp_path: Path) ->
     page.parent.mkdir()
     page.write_text("<pre>1</pre>", encoding="utf-8")
     app = SimpleNamespace(builder=SimpleNamespace(format="html"), outdir=tmp_path)
-    improve_pages(app, RuntimeError("failed"))  # type: ignore[arg-type]
+    improve_pages(app, RuntimeError("failed"))
     assert page.read_text(encoding="utf-8") == "<pre>1</pre>"
-    improve_pages(app, None)  # type: ignore[arg-type]
+    improve_pages(app, None)
     assert page.read_text(encoding="utf-8") == '<pre tabindex="0">1</pre>'

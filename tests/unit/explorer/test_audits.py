@@ -112,7 +112,30 @@ def test_lines_that_cannot_be_read_are_shown() -> None:
     assert found["unreadable"]["lines"][0]["line"] == 9
 
 
-def test_a_log_that_is_too_long_to_read_in_time_is_refused() -> None:
-    content = gzip.compress(b"round,client\n" + b"1,a\n" * 100_000)
+def wide_records() -> list[dict[str, object]]:
+    """Return a few records with many fields, in each record others."""
+    return [
+        {"round": number, "clients": ["a", "b"], **{f"q{number}-{field}": 0 for field in range(2000)}}
+        for number in range(20)
+    ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"round,client\n" + b"1,a\n" * 100_000,
+        b"\n".join(json.dumps(record).encode() for record in wide_records()),
+        json.dumps(wide_records()).encode(),
+        json.dumps({f"first {number}": ["a", "b"] for number in range(20)}).encode(),
+    ],
+    ids=["many lines", "long lines", "a document", "lists"],
+)
+def test_a_log_that_is_too_long_to_read_in_time_is_refused(content: bytes) -> None:
     with pytest.raises(LogTooLarge, match="reading this log takes more than"):
-        audit_content(AuditSettings(), content, seconds=-1)
+        audit_content(AuditSettings(), gzip.compress(content), seconds=-1)
+
+
+def test_one_record_does_not_have_any_number_of_fields() -> None:
+    record = {"round": 1, "clients": ["a", "b"], **{f"q{field}": 0 for field in range(100_000)}}
+    with pytest.raises(LogTooLarge, match="more than 100,000 different fields"):
+        audit_content(AuditSettings(), json.dumps(record).encode())

@@ -84,9 +84,14 @@ def test_a_strength_must_be_declared() -> None:
 
 @pytest.mark.parametrize(
     ("accuracies", "judgement"),
-    [((0.8, 0.82), Judgement.HOLDS), ((0.5, 0.51), Judgement.FAILS), ((0.54, 0.55), Judgement.OPEN)],
+    [
+        ((0.8, 0.82, 0.81), Judgement.HOLDS),
+        ((0.5, 0.51, 0.49), Judgement.FAILS),
+        ((0.54, 0.55, 0.53), Judgement.OPEN),
+        ((0.8, 0.9), Judgement.OPEN),  # two trials, however many targets they have
+    ],
 )
-def test_success_is_judged_by_the_targets_of_all_trials(accuracies: tuple[float, ...], judgement: Judgement) -> None:
+def test_success_is_judged_by_the_mean_over_trials(accuracies: tuple[float, ...], judgement: Judgement) -> None:
     claim = AttackClaim(says="works", method="fedavg", least=54.0)
     rows = {"fedavg": [trial("fedavg", share, 0.6) for share in accuracies]}
     assert told(claim, rows) is judgement
@@ -98,7 +103,7 @@ def test_success_is_judged_by_the_targets_of_all_trials(accuracies: tuple[float,
 def test_areas_and_accuracies_are_compared_trial_by_trial() -> None:
     rows = {
         "fedavg": [trial("fedavg", 0.8, auc, utility=0.5) for auc in (0.9, 0.8, 0.7)],
-        "confined": [trial("confined", 0.5, auc, utility=0.6) for auc in (0.7, 0.61, 0.5)],
+        "confined": [trial("confined", 0.5, auc, utility=0.5 + auc / 6) for auc in (0.7, 0.61, 0.5)],
     }
     less = AttackClaim(says="less", method="confined", against="fedavg", measure="auc", most=0.0)
     assert told(less, rows) is Judgement.HOLDS

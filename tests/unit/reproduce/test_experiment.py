@@ -17,7 +17,8 @@ from coterie.cli import app
 from coterie.errors import ConfigError
 from coterie.reports.findings import Claim, Findings, Judgement, Table
 from coterie.reproduce import declarations
-from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, decided, paired_differences
+from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, paired_differences
+from coterie.reproduce.verdicts import decided
 
 CONTEXT = JobContext(Path("unused"), None, lambda: False)
 DECLARED = """
@@ -133,7 +134,7 @@ RECONSTRUCTION = "multi-round-reconstruction"
         (MEMBERSHIP, ("totals", 0), 301, "301 examples cannot be dealt evenly to 10 clients"),
         (MEMBERSHIP, ("game", "rounds"), 0, "settings of the game: rounds must be a whole number"),
         ("cgd-active", ("attack", "malicious"), 0, "malicious must be a whole number"),
-        ("multi-round-mnist", ("common", "cohort.size"), 0, "cohort.size: should be greater than or equal to"),
+        ("multi-round-mnist", ("common", "cohort.size"), 0, "cohort.size: should be at least"),
     ],
 )
 def test_a_setting_out_of_bounds_is_refused_by_its_name(

@@ -1,5 +1,6 @@
 """The table of membership inference: dealt, judged, drawn, and told again."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ from coterie.errors import ConfigError
 from coterie.reports.findings import Judgement
 from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
 from coterie.reproduce.experiment import Job
-from coterie.reproduce.membership import MembershipTable
+from coterie.reproduce.membership import MembershipTable, PrintedRates
 from coterie.reproduce.runner import REPORT, Run
 
 
@@ -54,24 +55,43 @@ def test_claims_are_judged_by_the_trials() -> None:
     experiment = shipped().experiment(QUICK)
     assert isinstance(experiment, MembershipTable)
     members = np.array([[True, False] * 50])
-    right, blind = (
-        dict.fromkeys(("loss", "shadow", "lira", "rmia"), Measured.of(scores, members, 0.5))
-        for scores in (members.astype(float), np.zeros((1, 100)))
-    )
-    hidden = dict.fromkeys((NOTHING, SECURE, SPARSE, "sum-4", "sum-10", "noisy-sum-10"), blind)
+
+    def measured(right: int) -> dict[str, Measured]:
+        """Return an attack that is right about so many of the first candidates, and calls no other a member."""
+        scores = members & (np.arange(100) < right)
+        return dict.fromkeys(("loss", "shadow", "lira", "rmia"), Measured.of(scores.astype(float), members, 0.5))
+
+    right, blind = (100, 99, 98), (0, 2, 0)
+    hidden = dict.fromkeys((NOTHING, SECURE, SPARSE, "sum-4", "sum-10", "noisy-sum-10"), measured(0))
     budget = {CLIENT: {"lira": [(2, 0.5)], "rmia": [(2, 0.5)]}}
 
-    def judged(client: dict[str, Measured], experiment: MembershipTable = experiment) -> list[str]:
-        record = msgspec.to_builtins(PassiveTrial({**hidden, CLIENT: client}, {}, budget))
-        report = experiment.findings({Job("membership", "300", trial): record for trial in range(3)})
-        return [claim["judgement"] for claim in report.numbers["claims"]]
+    def judged(client: Sequence[int], experiment: MembershipTable = experiment) -> list[str]:
+        records = {
+            Job("membership", "300", trial): msgspec.to_builtins(
+                PassiveTrial({**hidden, CLIENT: measured(share)}, {}, budget)
+            )
+            for trial, share in enumerate(client)
+        }
+        return [claim["judgement"] for claim in experiment.findings(records).numbers["claims"]]
 
-    assert judged(right) == [Judgement.HOLDS] * 4
-    assert judged(blind) == [Judgement.FAILS, Judgement.HOLDS, Judgement.HOLDS, Judgement.FAILS]
-    # On the paper's data, fewer examples and another model judge only what is so by construction.
+    masks = [Judgement.BY_CONSTRUCTION, Judgement.BY_CONSTRUCTION]
+    assert judged(right) == [Judgement.HOLDS, *masks, Judgement.HOLDS]
+    assert judged(blind) == [Judgement.FAILS, *masks, Judgement.FAILS]
+    # On the paper's data, fewer examples and another model judge only what is so by construction. What the paper says
+    # of recall is judged by its own numbers.
     papers = msgspec.structs.replace(experiment, game={**experiment.game, "data": "cifar10"})
-    assert judged(right, papers) == [Judgement.OPEN, Judgement.HOLDS, Judgement.HOLDS, Judgement.OPEN]
-    assert judged(blind, papers) == [Judgement.OPEN, Judgement.HOLDS, Judgement.HOLDS, Judgement.OPEN]
+    assert judged(right, papers) == judged(blind, papers) == [Judgement.OPEN, *masks, Judgement.FAILS]
+
+
+def test_accuracy_and_precision_determine_recall() -> None:
+    experiment = shipped().experiment(QUICK)
+    assert isinstance(experiment, MembershipTable)
+    assert [round(one.recall, 2) for one in experiment.paper] == [0.78, 0.86, 0.95, 0.94]
+    found, missed, alarms, quiet = 30, 10, 20, 20  # members found and missed, others taken for members or not
+    rates = PrintedRates(
+        examples=80, accuracy=(100 * (found + quiet) / 80, 0, 0), precision=(100 * found / (found + alarms), 0, 0)
+    )
+    assert rates.recall == pytest.approx(found / (found + missed))
 
 
 def test_reports_judge_draw_and_can_be_retold(tmp_path: Path) -> None:

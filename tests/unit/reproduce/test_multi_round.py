@@ -20,12 +20,14 @@ from coterie.cohorts.circles import Mask
 from coterie.cohorts.policies import Random, simulate
 from coterie.errors import ConfigError
 from coterie.locks import locked
+from coterie.reports.findings import Judgement
 from coterie.reports.markdown import write_findings
 from coterie.reproduce.declarations import FULL, Declaration, Size, declared, read_declaration
 from coterie.reproduce.experiment import Job, JobContext, Record
 from coterie.reproduce.multi_round.experiment import MultiRoundMetrics
 from coterie.reproduce.multi_round.measure import weak_bounds
-from coterie.reproduce.multi_round.settings import LEAKS, METRICS
+from coterie.reproduce.multi_round.outcomes import EqualHistory, Histories
+from coterie.reproduce.multi_round.settings import EQUAL, LEAKS, METRICS
 from coterie.reproduce.runner import JOURNAL, REPORT, RESULTS, Run
 
 SMALL = """
@@ -43,6 +45,9 @@ schemes = [
   { name = "weighted random", policy = "weighted-random" },
   { name = "pairs", policy = "multi-round", privacy = 2, mode = "fairest" },
 ]
+[settings.equal]
+dropout = 0.2
+privacy = [2]
 [settings.leaks]
 dropout = 0.1
 survival = [0.8]
@@ -111,7 +116,7 @@ def test_the_shipped_experiment_is_the_papers() -> None:
     assert isinstance(experiment, MultiRoundMetrics)
     assert (experiment.population, experiment.cohort, experiment.rounds) == (120, 12, 200)
     assert declaration.size(FULL).trials == 200
-    assert len(experiment.jobs(3)) == 3 * (9 + 6)
+    assert len(experiment.jobs(3)) == 3 * (9 + 3 + 6)
     record = experiment.measure(Job(METRICS, "T=6", 0), 0, CONTEXT)
     assert record["strong"][-1] == record["weak_at_least"][-1] == record["weak_at_most"][-1] == 6
     assert record["first_exposed"] is None
@@ -145,7 +150,7 @@ def test_results_do_not_depend_on_workers_or_interruptions(declaration: Declarat
     seen: list[float] = []
     whole = Run("small", declaration, tmp_path / "whole", trials=2, seed=7)
     whole.work(workers=2, watch=seen.append)
-    assert (seen[0], seen[-1]) == (0, 8)
+    assert (seen[0], seen[-1]) == (0, 10)
     assert seen == sorted(seen)
     report = whole.write_report()
 
@@ -163,7 +168,7 @@ def test_results_do_not_depend_on_workers_or_interruptions(declaration: Declarat
     journal.write_bytes(journal.read_bytes()[:-10])  # the power went while the third job was written down
     seen.clear()
     parts.work(watch=seen.append)
-    assert seen == [2, 3, 4, 5, 6, 7, 8]
+    assert seen == [2, 3, 4, 5, 6, 7, 8, 9, 10]
     parts.write_report()
     assert results(parts.folder) == results(whole.folder)
     assert (parts.folder / REPORT).read_text() == (whole.folder / REPORT).read_text()
@@ -171,13 +176,13 @@ def test_results_do_not_depend_on_workers_or_interruptions(declaration: Declarat
     again = Run("small", declaration, tmp_path / "parts", trials=2, seed=7)
     seen.clear()
     again.work(watch=seen.append)
-    assert seen == [8]
+    assert seen == [10]
     text = (whole.folder / REPORT).read_text()
     assert "`coterie reproduce small --trials 2 --seed 7`" in text
     assert all(headline in text for headline in report.headlines)
     assert "494 cohorts are printed, but C(12, 4) = 495" in text
     assert "| Table 1, random: 494 cohorts | exactly 495 | does not hold |" in text
-    assert "| Theorem 1: strong T holds for any number of rounds | fell below T in 0 of 2 histories | holds |" in text
+    assert "| fell below T in 0 of 2 histories | holds by construction |" in text
     for name in FIGURES:
         assert imread(whole.folder / name).ndim == 3
 
@@ -232,6 +237,8 @@ def test_a_size_changes_settings_and_the_report_says_which_it_is(declaration: De
     tiny, full = changed.experiment("tiny"), changed.experiment(FULL)
     assert isinstance(tiny, MultiRoundMetrics)
     assert isinstance(full, MultiRoundMetrics)
+    assert tiny.leaks
+    assert full.leaks
     assert (tiny.leaks.rounds, full.leaks.rounds) == (9, 60)
     assert msgspec.structs.replace(tiny, leaks=full.leaks) == full
     run = Run("small", changed, tmp_path, "tiny")
@@ -250,7 +257,7 @@ def test_a_report_is_possible_after_the_first_job(declaration: Declaration) -> N
     experiment = declaration.experiment(FULL)
     for job in experiment.jobs(1):
         report = experiment.findings({job: experiment.measure(job, 0, CONTEXT) or {}})
-        assert len(report.drawings) == (3 if job.part == METRICS else 2)
+        assert len(report.drawings) == {METRICS: 3, LEAKS: 2, EQUAL: 1}[job.part]
         assert "## Where the authors and this report differ" in write_findings(report)
 
 
@@ -292,12 +299,34 @@ def test_command(cli: typer.Typer, tmp_path: Path) -> None:
     assert results(tmp_path / "coterie-results" / "small")["trials"] == 2
 
 
-def test_a_report_that_shows_every_trial_is_not_written_from_a_summary(cli: typer.Typer, tmp_path: Path) -> None:
+def test_a_report_is_written_again_from_its_results(cli: typer.Typer, tmp_path: Path) -> None:
     arguments = ["small", "--quick", "--workers", "1", "--out", str(tmp_path / "out")]
     assert CliRunner().invoke(cli, arguments).exit_code == 0
-    refused = CliRunner().invoke(cli, [*arguments, "--rewrite"])
-    assert isinstance(refused.exception, ConfigError)
-    assert "run it again" in str(refused.exception)
+    files = [tmp_path / "out" / name for name in (REPORT, RESULTS, *FIGURES)]
+    before = [file.read_bytes() for file in files]
+    (tmp_path / "out" / JOURNAL).unlink()
+    for option in ("--report", "--rewrite"):
+        files[0].unlink()
+        assert CliRunner().invoke(cli, [*arguments, option]).exit_code == 0
+        assert [file.read_bytes() for file in files] == before
+
+
+def test_equal_dropout_is_fair_and_what_is_not_would_be_seen(declaration: Declaration) -> None:
+    """F = 0 of Theorem 1: uniform selection passes; a selection that prefers one circle does not."""
+    experiment = declaration.experiment(FULL)
+    job = next(job for job in experiment.jobs(1) if job.part == EQUAL)
+    records = [experiment.measure(job._replace(trial=trial), 0, CONTEXT) or {} for trial in range(40)]
+    fair = EqualHistory.of(2, records)
+    assert fair.interval[0] == 0 <= fair.gap <= fair.interval[1]
+    rates = [[rate + 0.2 * (not place) for place, rate in enumerate(record["rates"])] for record in records]
+    unfair = EqualHistory.of(2, [{**record, "rates": row} for record, row in zip(records, rates, strict=True)])
+    assert unfair.interval[0] > 0.02
+
+    def judged(history: EqualHistory) -> str:
+        found = experiment.report(Histories(schemes=[], losses=[], equal=[history]))
+        return next(str(claim.judgement) for claim in found.claims if "F = 0" in claim.says)
+
+    assert (judged(fair), judged(unfair)) == (Judgement.BY_CONSTRUCTION, Judgement.FAILS)
 
 
 def test_an_interrupted_command_reports_on_what_is_there(
@@ -315,8 +344,8 @@ def test_an_interrupted_command_reports_on_what_is_there(
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 130
     assert "The same command continues" in result.output
-    assert results(tmp_path / "out")["finished"] == 4
-    assert "Interrupted: 4 of 12 jobs" in (tmp_path / "out" / REPORT).read_text()
+    assert results(tmp_path / "out")["finished"] == 5
+    assert "Interrupted: 5 of 15 jobs" in (tmp_path / "out" / REPORT).read_text()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Reconstruction errors over windows of rounds: a small run of it, its claims, and the report told again."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -61,10 +62,10 @@ def judged(*records: Record, experiment: Reconstruction = EXPERIMENT) -> list[st
 
 def test_claims_are_judged_by_the_numbers() -> None:
     holds, fails, unclear = map(str, (Judgement.HOLDS, Judgement.FAILS, Judgement.OPEN))
-    good = [made_up(0.010, 0.5), made_up(0.011, 0.52), made_up(0.012, 0.51)]
+    good = [made_up(0.010, 0.5), made_up(0.011, 0.52, 2.1), made_up(0.012, 0.51, 1.9)]
     assert judged(*good) == [holds, holds, unclear, holds, fails]
     assert judged(good[0]) == [unclear, unclear, unclear, unclear, unclear]
-    weak = [made_up(0.6, 0.2), made_up(0.61, 0.19), made_up(0.62, 0.21)]
+    weak = [made_up(0.6, 0.2), made_up(0.61, 0.19, 2.1), made_up(0.62, 0.21, 1.9)]
     assert judged(*weak) == [fails, fails, fails, holds, fails]
     longer = msgspec.structs.replace(EXPERIMENT, paper_rounds={"digits": 10**6})
     assert judged(*good, experiment=longer) == [unclear, unclear, unclear, holds, fails]  # the last two are our own
@@ -88,12 +89,20 @@ def test_a_report_is_told_again_from_its_summary(tmp_path: Path) -> None:
 def test_headline_and_table_have_one_median_and_our_means_stand_beside_the_published() -> None:
     medians = (0.01, 0.02, 0.09)
     findings = EXPERIMENT.findings({Job("windows", "digits", one): made_up(m, 0.5) for one, m in enumerate(medians)})
-    assert "the median error is 0.04 with random selection" in findings.headlines[0]
-    assert "| small steps | random selection | 0.04 ± 0.044 | 0.04 |" in write_findings(findings)
+    assert "the median error is 0.026 with random selection" in findings.headlines[0]
+    assert "| small steps | random selection | 0.0262 | 0.01 to 0.09 | 0.04 |" in write_findings(findings)
     assert "| ours, digits, small steps | 0.04 | 0.5 |" in write_findings(findings)
     assert "| ours, digits, ordinary steps | 2 | 0.5 |" in write_findings(findings)
     alone = EXPERIMENT.findings({Job("windows", "digits", 0): made_up(0.01, 0.5)})
-    assert "| small steps | random selection | 0.01 | 0.01 |" in write_findings(alone)
+    assert "| small steps | random selection | 0.01 | 0.01 to 0.01 | 0.01 |" in write_findings(alone)
+
+
+def test_the_mean_that_is_printed_is_the_mean_that_is_judged() -> None:
+    """Both are geometric: the mean of these is 0.04, but what is judged and printed is 0.026."""
+    medians = (0.01, 0.02, 0.09)
+    findings = EXPERIMENT.findings({Job("windows", "digits", one): made_up(m, 0.5) for one, m in enumerate(medians)})
+    low, high = re.findall(r"median error between ([0-9.]+) and ([0-9.]+)", findings.claims[0].statistic)[0]
+    assert float(low) * float(high) == pytest.approx(0.0262**2, rel=0.1)
 
 
 def test_the_declaration_has_its_sizes() -> None:

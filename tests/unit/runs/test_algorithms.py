@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 from rich.console import Console
+from tests.support.interruptions import Interrupt
 
 import coterie
 from coterie.arithmetic.quantize import Layout
@@ -32,7 +33,6 @@ from coterie.runs.records.promise import Promise
 from coterie.runs.records.record import CLOCKS, RoundCosts, RoundRecord, own_columns
 from coterie.runs.records.summary import Summary
 from coterie.runs.report.console import Watcher
-from coterie.runs.report.observers import Observer
 from coterie.runs.sections import checks
 from coterie.runs.sections.base import Contradiction, Section
 from coterie.runs.sections.common import ClientSettings, CohortSettings, CommonSettings
@@ -129,18 +129,6 @@ def config(*overrides: str) -> RunConfig:
     return load_config(None, [*SMALL, "training.algorithm=committee", *overrides])
 
 
-class StopAfter(Observer):
-    """Stops a run after some round."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.run: TrainingRun | None = None
-
-    def after_round(self, record: RoundRecord) -> None:
-        if record.round == self.number and self.run:
-            self.run.stop()
-
-
 def without_times(records: list[RoundRecord]) -> list[dict[str, object]]:
     names = [name for name in records[0].__struct_fields__ if name not in CLOCKS]
     return [{name: getattr(record, name) for name in names} for record in records]
@@ -190,7 +178,7 @@ def test_a_column_that_is_not_declared_public_is_withheld_beside_noise(
 
 def test_its_columns_and_models_survive_an_interruption(committee: type[Committee], tmp_path: Path) -> None:
     whole = TrainingRun.begin(tmp_path / "whole", config()).play()
-    stopper = StopAfter(1)
+    stopper = Interrupt(1)
     stopper.run = TrainingRun.begin(tmp_path / "stopped", config(), observers=[stopper])
     assert len(stopper.run.play().records) == 1
     resumed = TrainingRun.open(RunFolder.open(tmp_path / "stopped")).play()
@@ -324,7 +312,7 @@ def test_all_of_the_table_go_on_after_an_interruption_bit_for_bit(name: str, tmp
     RunFolder.create(whole, load_config(None, [*SMALL, f"training.algorithm={name}", "rounds=3"]))
     shutil.copytree(whole, stopped)  # with the same secret
     expected = TrainingRun.open(RunFolder.open(whole)).play()
-    stopper = StopAfter(1)
+    stopper = Interrupt(1)
     stopper.run = TrainingRun.open(RunFolder.open(stopped), observers=[stopper])
     assert len(stopper.run.play().records) == 1
     resumed = TrainingRun.open(RunFolder.open(stopped)).play()

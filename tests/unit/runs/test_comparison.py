@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from coterie.runs.comparison.baselines import read_baseline
 from coterie.runs.comparison.comparison import compare
 from coterie.runs.engine.run import RunResult, TrainingRun
 from coterie.runs.settings.toml import make_config
+from coterie.training import Metric
 
 HOSTILE = '<script>alert(1)<\\script> "&amp;[red]'
 SIZES = {"clients.count": 12, "cohort.size": 6, "cohort.privacy": 3, "rounds": 3, "training.epochs": 1}
@@ -47,6 +49,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunResult]:
 @pytest.fixture(scope="module")
 def folder(runs: dict[str, RunResult]) -> Path:
     return runs["fedavg"].folder.parent
+
+
+def count_misses(outputs: Any, labels: Any) -> float:  # noqa: ANN401
+    return float((outputs.argmax(axis=1) != labels).sum())
 
 
 def write_csv(path: Path, text: str) -> Path:
@@ -130,7 +136,15 @@ def test_data_of_programs_is_the_same_if_its_digest_is(tmp_path: Path) -> None:
 
     def run(name: str, shift: float) -> RunResult:
         return coterie.train(
-            nn.Linear(3, 2), (x + shift, y), (x, y), clients=6, cohort=6, rounds=1, out=tmp_path / name, progress=False
+            nn.Linear(3, 2),
+            (x + shift, y),
+            (x, y),
+            clients=6,
+            cohort=6,
+            rounds=1,
+            metric={"misses": Metric(count_misses, larger=False)},
+            out=tmp_path / name,
+            progress=False,
         )
 
     first, same, other = run("first", 0.0), run("same", 0.0), run("other", 1.0)
@@ -139,6 +153,10 @@ def test_data_of_programs_is_the_same_if_its_digest_is(tmp_path: Path) -> None:
     assert [len(group.entries) for group in apart.groups] == [2, 1]
     assert "on different data" in apart.findings.about
     assert len(coterie.compare([first, other], same_data=True).groups) == 1
+    (group,) = coterie.compare([first], metric="misses").groups
+    assert (group.score.column, group.score.larger, group.score.share) == ("misses", False, False)
+    (entry,) = group.entries
+    assert entry.points == tuple((one.round, msgspec.structs.asdict(one)["misses"]) for one in first.records)
 
 
 def test_sources_are_folders_results_files_and_folders_of_runs(runs: dict[str, RunResult], folder: Path) -> None:
@@ -212,8 +230,13 @@ def test_what_cannot_be_compared_is_said(folder: Path, tmp_path: Path) -> None:
         (InputError, "is not the folder of a run, and has none in it", [tmp_path], {}),
         (InputError, "it is not known what its column 'flower' measures", [odd], {}),
         (InputError, "it is not known what its column 'flower' measures", [folder / "fedavg", losses, odd], {}),
-        (ConfigError, "metric is one of accuracy, test_loss", [folder / "fedavg"], {"metric": "f1"}),
-        (ConfigError, "did not record top3_accuracy", [folder / "fedavg"], {"metric": "top3_accuracy"}),
+        (ConfigError, "metric is one of accuracy, test_loss", [losses], {"metric": "f1"}),
+        (
+            ConfigError,
+            "did not record 'top3_accuracy'",
+            [folder / "fedavg"],
+            {"metric": "top3_accuracy"},
+        ),
         (ConfigError, "target is a score such as 0.9, not nan", [folder / "fedavg"], {"target": float("nan")}),
         (ConfigError, "target is a share from 0 to 1 for accuracy", [folder / "fedavg"], {"target": 90}),
         (ConfigError, "not int", [3], {}),

@@ -213,9 +213,9 @@ def test_every_mistake_is_reported_with_its_place(file: Path) -> None:
     found = complaints(file, "model.name=resnet", "rounds=0")
     assert sorted(found) == sorted(
         [
-            f"{file}:1: seed: should be greater than or equal to 0, not -1",
+            f"{file}:1: seed: should be at least 0, not -1",
             f"{file}:2: nam: there is no such setting; did you mean name?",
-            f'{file}:4: cohort.size: should be a valid integer, not "8"',
+            f'{file}:4: cohort.size: should be a whole number, not "8"',
             f"{file}:5: cohort.privcy: there is no such setting; did you mean privacy?",
             f"{file}:7: availability.low: must not be above high, 0.5",
             f"{file}:9: faults.steps.1: should be 'advertise', 'share', 'mask', 'confirm' or 'reveal', not \"sleep\"",
@@ -223,7 +223,7 @@ def test_every_mistake_is_reported_with_its_place(file: Path) -> None:
             'not "steep"',
             "set model.name: should be 'softmax-regression', 'mlp', 'fcn', 'mnist-cnn', 'mnist-cnn-small', 'lenet', "
             "'vgg11', 'lstm', 'own' or module:name, not \"resnet\"; did you mean lenet?",
-            "set rounds: should be greater than or equal to 1, not 0",
+            "set rounds: should be at least 1, not 0",
         ]
     )
 
@@ -289,8 +289,8 @@ def test_contradictions_are_reported_beside_other_mistakes_unless_these_may_be_t
         (["name=../elsewhere"], "should match pattern"),
         (["training.learning_rate=nan"], "finite"),
         (["nowhere.size=3"], "there is no such setting; known are name, seed"),
-        (["seed.size=3"], "should be a valid integer, not {"),
-        (["cohort=3"], "should be a valid dictionary"),
+        (["seed.size=3"], "should be a whole number, not {"),
+        (["cohort=3"], "is a section and has keys of its own, such as cohort.policy"),
         (["cohort=3", "cohort.size=3"], "give either cohort or cohort"),
         (["cohort.size"], "takes section.key=value"),
         (["cohort size=3"], "takes section.key=value"),

@@ -17,7 +17,8 @@ from coterie.cohorts.policies import POLICIES, PolicySettings
 from coterie.runs.records.record import RoundRecord, extend
 from coterie.runs.records.summary import Summary
 from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
-from coterie.runs.report.console import Watcher, curve, line
+from coterie.runs.report.console import Watcher, line
+from coterie.runs.report.curves import curve
 from coterie.runs.report.figures import cohorts
 from coterie.runs.report.forecasts import draw_forecasts, shown
 from coterie.runs.report.observers import RunStart

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 from rich.console import Console
+from tests.support.interruptions import Interrupt
 from torch import nn
 from typer.testing import CliRunner
 
@@ -111,18 +112,6 @@ def test_a_loss_improves_by_falling() -> None:
 def without_times(result: RunResult) -> list[dict[str, object]]:
     names = [name for name in RoundRecord.__struct_fields__ if name not in CLOCKS]
     return [{name: getattr(record, name) for name in names} for record in result.records]
-
-
-class Interrupt(Observer):
-    """Interrupts a run, as Ctrl-C does."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.run: TrainingRun | None = None
-
-    def after_round(self, record: RoundRecord) -> None:
-        if record.round == self.number and self.run:
-            self.run.stop()
 
 
 @pytest.mark.parametrize("interrupted", [1, 2, 3])

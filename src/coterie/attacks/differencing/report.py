@@ -154,9 +154,9 @@ def _setting(attack: Differencing) -> str:
 
 def _headline(attack: Differencing, results: Sequence[SelectionResult]) -> str:
     """Return a sentence for each policy, with circles of the first T; protected ones come first."""
-    told = [result for result in results if result.selection.mates.privacy == results[0].selection.mates.privacy]
-    told.sort(key=lambda result: not result.protected)
-    return f"With {'. With '.join(_verdict(attack, result) for result in told)}."
+    first = [result for result in results if result.selection.mates.privacy == results[0].selection.mates.privacy]
+    first.sort(key=lambda result: not result.protected)
+    return f"With {'. With '.join(_verdict(attack, result) for result in first)}."
 
 
 def _verdict(attack: Differencing, result: SelectionResult) -> str:
@@ -264,5 +264,5 @@ def draw_errors(results: Sequence[SelectionResult]) -> Figure:
         xaxis={"type": "log", "dtick": 1, "tickformat": "~g"},
         yaxis={"tickformat": ".0%", "rangemode": "tozero"},
     )
-    told = "; ".join(f"{result.selection.words}: median {result.median:.2g}" for result in results)
-    return Figure(traces, layout, 340, f"Histograms of reconstruction errors. {told}.")
+    medians = "; ".join(f"{result.selection.words}: median {result.median:.2g}" for result in results)
+    return Figure(traces, layout, 340, f"Histograms of reconstruction errors. {medians}.")

@@ -198,6 +198,6 @@ def draw_log(selection: Selection, trial: HiddenLogTrial) -> Figure:
             }
         )
     layout["yaxis"]["title"] = {"text": "rounds"}
-    told = "; ".join(heading for heading, _ in panels)
-    alt = f"Maps of who of {clients} clients took part in which of {rounds} rounds, {selection.words}: {told}."
+    headings = "; ".join(heading for heading, _ in panels)
+    alt = f"Maps of who of {clients} clients took part in which of {rounds} rounds, {selection.words}: {headings}."
     return Figure(traces, layout, min(max(240, 100 + 8 * rounds), 560), alt)

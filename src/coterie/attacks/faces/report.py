@@ -69,10 +69,10 @@ def _card(found: dict[str, Readings]) -> list[CardLine]:
     guess = found[GUESS]
 
     def line(against: str, row: str, hidden: str, shown: str, *, proven: bool = False) -> CardLine:
-        told = _beats(found[row], guess)
+        works = _beats(found[row], guess)
         spared = Effect.ELIMINATED if proven else Effect.REDUCED
-        why = f"{_share(found[row])} recognised; {shown if told else hidden}"
-        return CardLine("model inversion", against, Effect.NOT_ELIMINATED if told else spared, why)
+        why = f"{_share(found[row])} recognised; {shown if works else hidden}"
+        return CardLine("model inversion", against, Effect.NOT_ELIMINATED if works else spared, why)
 
     masked, wrong = "a masked vector is uniformly random, whatever it hides", "this is a bug in Coterie"
     little = "this model has learned too little to invert"

@@ -42,7 +42,7 @@ class Imprinter:
         direction = rng.standard_normal(flat.shape[1]) / np.sqrt(flat.shape[1])
         values = flat @ direction
         ends = np.quantile(values, np.arange(bins) / bins)
-        ends[0] -= np.ptp(values)  # whoever is below all public examples is in the first bin
+        ends[0] -= np.ptp(values)  # a value below all public examples is in the first bin
         ends += np.arange(bins) * 1e-9 * np.ptp(values)  # distinct, even where public examples coincide
         outward = rng.standard_normal(outputs) / (_SHRINK * bins * float(values.std()))
         return cls(direction, ends, outward)

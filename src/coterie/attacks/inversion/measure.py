@@ -163,8 +163,8 @@ class Inversion(InversionSettings):
         """Invert the update of another client in every trial: its own, and those of its circles."""
         trials = []
         for number in range(self.trials):
-            told = partial(watch, f"inverting the updates of client {number + 1} of {self.trials}")
-            trials.append(self.trial(number, within(told, number / self.trials, 1 / self.trials)))
+            progress = partial(watch, f"inverting the updates of client {number + 1} of {self.trials}")
+            trials.append(self.trial(number, within(progress, number / self.trials, 1 / self.trials)))
         return trials
 
     @property
@@ -179,6 +179,6 @@ class Inversion(InversionSettings):
         updates = {privacy: target.update(target.circle(privacy)) for privacy in (1, *self.privacy)}
         drawn: dict[Origin, Pictures] = {}
         for done, row in enumerate(self.rows):
-            told = within(watch, done / len(self.rows), 1 / len(self.rows))
-            drawn[row] = target.recover(row, updates[row.privacy], self.budget, told)
+            progress = within(watch, done / len(self.rows), 1 / len(self.rows))
+            drawn[row] = target.recover(row, updates[row.privacy], self.budget, progress)
         return target.trial(drawn)

@@ -32,7 +32,7 @@ Combinations: TypeAlias = npt.NDArray[np.int64]
 Book: TypeAlias = frozenset[tuple[int, bytes, bytes]]
 """A key book by its content: who advertises which keys."""
 
-# The points of order 1, 2, 4 and 8 on the curve and its twist: whoever agrees with one of them gets zero.
+# The points of order 1, 2, 4 and 8 on the curve and its twist: agreement with one of them gives zero.
 LOW_ORDER = frozenset(
     {
         0,
@@ -92,7 +92,7 @@ def recovered(server: LyingServer, *earlier: LyingServer) -> list[tuple[Combinat
 
 
 def _derive(servers: Sequence[LyingServer]) -> tuple[Combinations, Combinations]:
-    """Return how the server combines masked inputs, and the combinations of inputs that come of it."""
+    """Return how the server combines masked inputs, and the combinations of inputs that result."""
     known, modulus = held_secrets(servers), _modulus(servers[0])
     columns = {person: place for place, person in enumerate(_persons(servers))}
     maskings = [masking for server in servers for masking in server.witness.maskings]

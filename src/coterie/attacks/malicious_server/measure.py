@@ -90,7 +90,7 @@ class MaliciousServer(MaliciousServerSettings):
         )
 
     def _vary(self, lie: Lie, trial: int) -> Sequence[Variation]:
-        """Tell a lie in one varied version, with and without the rule; nothing if it is not told within a session."""
+        """Play a varied lie with and without the rule; return nothing if the lie is not part of a session."""
         sides = []
         for defended in False, True:
             rng = stream(self.seed, "variation", lie.name, trial)

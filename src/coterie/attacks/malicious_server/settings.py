@@ -13,7 +13,7 @@ FEWEST = 4
 class MaliciousServerSettings(Settings):
     """Lie to real clients of secure aggregation: each lie without the rule against it, and with the rule.
 
-    The server asks for both kinds of share, tells clients different things, breaks and splits circles, distributes keys
+    The server asks for both kinds of share, sends clients different lists, breaks and splits circles, distributes keys
     of its own, surrounds a client with puppets, and sends clients different models. What it then computes is shown as a
     picture: the client's input without the rule, noise or nothing with it. Under honest-but-curious terms
     (--mode honest) some lies work in spite of all rules; the privacy card says which.

@@ -62,7 +62,7 @@ class OneSum(OneSumSettings):
         """Audit sums without noise and with it."""
         audits, gap = [], 0.0
         for trial in range(self.trials):
-            told = within(partial(watch, f"trial {trial + 1}"), trial / self.trials, 1 / self.trials)
+            progress = within(partial(watch, f"trial {trial + 1}"), trial / self.trials, 1 / self.trials)
             seed = torch_seed(self.seed, "one sum", trial)
             people = Population.gather(
                 self.data,
@@ -72,11 +72,11 @@ class OneSum(OneSumSettings):
                 LocalSGD(self.learning_rate, self.epochs, self.batch_size),
                 seed,
                 self.data_dir,
-                watch=within(told, 0.0, 0.5),
+                watch=within(progress, 0.0, 0.5),
             )
             if not trial:
                 gap = max(self._session_gap(people, clients, seed) for clients in self.cohorts)
-            audits.append(self.audit(people, seed, within(told, 0.5, 0.5)))
+            audits.append(self.audit(people, seed, within(progress, 0.5, 0.5)))
         return Audits(audits, gap)
 
     def limit(self, multiplier: float) -> float:

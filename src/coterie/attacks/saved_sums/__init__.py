@@ -1,1 +1,5 @@
-"""Differencing on saved sums: the clients whose updates a server's own records determine."""
+"""Differencing on saved sums: the clients whose updates a server's own records determine.
+
+:mod:`~coterie.attacks.saved_sums.measure` reads the sums and the log with limits on memory, because the files may come
+from anyone, and solves for updates as :mod:`coterie.attacks.differencing` does.
+"""

@@ -14,7 +14,11 @@ from coterie.reports.words import printable
 
 _SEPARATORS = re.compile(r"[,;|]")
 _NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?(e[+-]?\d{1,2})?", re.IGNORECASE)
-_INVISIBLE = re.compile("[\u034f\u115f\u1160\u2800\u3164\ufe00-\ufe0f\uffa0]")  # beside controls and formats
+_INVISIBLE = re.compile(
+    # Unicode's property Default_Ignorable_Code_Point, and three characters that are drawn as blanks
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0"
+    "\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff\u2800\U00016fe4\U0001d159]"
+)
 
 
 def check_names(clients: Iterable[str]) -> None:
@@ -45,10 +49,15 @@ def check_names(clients: Iterable[str]) -> None:
 
 def _plain_form(name: str) -> str:
     """Return a name without invisible characters; a number is written in one way of many."""
-    shown = _INVISIBLE.sub("", unicodedata.normalize("NFKC", _INVISIBLE.sub("", name)))
-    visible = "".join(char for char in shown if unicodedata.category(char) not in ("Cc", "Cf") or char.isspace())
+    visible = _visible(unicodedata.normalize("NFKC", _visible(name)))
     visible = " ".join(visible.split())
     return str(Fraction(visible)) if visible.isascii() and _NUMBER.fullmatch(visible) else visible
+
+
+def _visible(name: str) -> str:
+    """Return a name without characters that are not drawn; of the controls, white space is kept."""
+    shown = _INVISIBLE.sub("", name)
+    return "".join(char for char in shown if unicodedata.category(char) not in ("Cc", "Cf") or char.isspace())
 
 
 def _difference(one: str, other: str) -> str:

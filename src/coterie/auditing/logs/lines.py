@@ -9,6 +9,7 @@ from typing import Self, cast
 from coterie.errors import InputError
 
 _BETWEEN = 1 << 14  # lines between two reports of progress
+_LETTERS = 1 << 16  # characters between two of them: few lines may be long
 
 
 class Lines:
@@ -39,8 +40,11 @@ class Lines:
     def _filled(self) -> Iterator[tuple[int, str]]:
         with self._open() as file:
             consumed = cast("io.BytesIO", file.buffer).tell
+            lines = letters = 0  # since the last report
             for number, line in enumerate(file, start=1):
-                if number % _BETWEEN == 0:
+                lines, letters = lines + 1, letters + len(line)
+                if lines >= _BETWEEN or letters >= _LETTERS:
+                    lines = letters = 0
                     self._progress(consumed() / len(self._content))
                 filled = line.removesuffix("\n")
                 if number == 1:

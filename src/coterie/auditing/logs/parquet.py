@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from coterie.auditing.logs.collector import Collector
-from coterie.auditing.logs.columns import list_columns
+from coterie.auditing.logs.columns import list_columns, loses
 from coterie.auditing.logs.parquet_pages import check_pages
 from coterie.auditing.logs.raw_log import RawLog
 from coterie.auditing.logs.records import RecordLog
@@ -54,7 +54,7 @@ def read_parquet(log: RawLog) -> Participation:
         history = collect_table(Table(rows.lines, lambda cells: cells), options, found)
     ignored = history.reading.ignored if history.reading else ()
     for name in rows.structures:
-        if printable(name) not in ignored:
+        if printable(name) not in ignored or loses(name):
             raise InputError(f"column {printable(name)} holds structures: write rounds and clients as plain values")
     return history
 
@@ -79,7 +79,7 @@ class _ParquetRows(NamedTuple):
     nested: bool
     """Whether a column holds lists."""
     structures: tuple[str, ...]
-    """The columns that hold something else than values and lists; they may be there, but not be used."""
+    """The columns that hold, by themselves or in lists, more than values; they may be there, but not be used."""
     progress: Callable[[float], None]
 
     @classmethod
@@ -102,7 +102,7 @@ class _ParquetRows(NamedTuple):
         if len(set(schema.names)) < len(schema.names):
             raise InputError(f"two columns have the same name: {list_columns(schema.names)}")
         nested = {field.name for field in schema if _is_list(arrow.types, field.type)}
-        structures = [field.name for field in schema if arrow.types.is_nested(field.type) and field.name not in nested]
+        structures = [field.name for field in schema if _has_structures(arrow.types, field.type)]
         return cls(arrow, file, tuple(schema.names), bool(nested), tuple(structures), progress)
 
     def lines(self) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -147,6 +147,13 @@ class _ParquetRows(NamedTuple):
 
 def _is_list(types: Any, kind: Any) -> bool:  # noqa: ANN401  (pyarrow's)
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _has_structures(types: Any, kind: Any) -> bool:  # noqa: ANN401  (pyarrow's)
+    """Return whether a column holds structures, or lists of them."""
+    while _is_list(types, kind):
+        kind = kind.value_type
+    return bool(types.is_nested(kind))
 
 
 def _portion(group: Any) -> int:  # noqa: ANN401 - pyarrow has no types

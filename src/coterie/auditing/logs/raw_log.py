@@ -21,10 +21,13 @@ from coterie.auditing.logs.run_folders import find_ledger
 from coterie.auditing.logs.text import LogText
 from coterie.cohorts.log_size import check_size
 from coterie.errors import InputError, Remedy
+from coterie.files import explain
+from coterie.reports.words import printable
 
 _GZIP = b"\x1f\x8b"
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _PIECE = 1 << 20  # bytes read at once
+_NAME = 100  # characters of a path in an error
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 
 
@@ -45,7 +48,7 @@ class RawLog:
         elif isinstance(source, str | PathLike):
             self._file = None
             self.location = fspath(source)
-            if Path(source).is_dir():
+            if _is_folder(self.location):
                 if options.format not in (None, "ledger"):
                     raise InputError("the folder of a run is read by its ledger: leave out ", Remedy("format"))
                 found = find_ledger(Path(source))
@@ -107,7 +110,20 @@ class RawLog:
                 return _read_pieces(self._file, self.options.limit)
             return _read_file(str(self.location), self.options.limit)
         except OSError as error:
-            raise InputError(f"cannot read the log: {error}") from error
+            raise InputError(f"cannot read the log{self._where}: {explain(error)}") from error
+
+    @property
+    def _where(self) -> str:
+        return "" if self.location is None else f" {printable(self.location, _NAME)}"
+
+
+def _is_folder(location: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(location).st_mode)
+    except FileNotFoundError:
+        return False  # it may be the URL of a database
+    except (OSError, ValueError) as error:  # ValueError: a character that no path has
+        raise InputError(f"cannot read the log {printable(location, _NAME)}: {explain(error)}") from error
 
 
 def _read_file(location: str, limit: int) -> bytes:

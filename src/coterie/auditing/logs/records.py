@@ -7,9 +7,9 @@ If there are several lists, the one of aggregated clients counts. The records of
 such a list. Their outcome does not matter: what was revealed stays revealed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from coterie.auditing.logs.collector import Collector
 from coterie.auditing.logs.columns import (
@@ -21,6 +21,7 @@ from coterie.auditing.logs.columns import (
     list_columns,
     loses,
     meaning_of,
+    remedy_for,
 )
 from coterie.auditing.logs.options import LogOptions
 from coterie.auditing.logs.raw_log import RawLog
@@ -30,8 +31,12 @@ from coterie.cohorts.participation import LogReading, Participation
 from coterie.errors import InputError, LogTooLarge, Remedy
 from coterie.reports.words import printable
 
+Value = TypeVar("Value")
+
 _OWN = {"round", "outcome", "aggregated", "stranded"}  # fields that identify the metrics of a Coterie run
 _MOST_LAYOUTS = 10_000
+_MOST_FIELDS = 100_000
+_BETWEEN = 256  # records or rounds of a document between two reports of progress
 
 
 def is_jsonl(log: RawLog) -> bool:
@@ -75,25 +80,48 @@ def read_json(log: RawLog) -> Participation:
         if log.options.format is None and _is_object(log.text.sample[0], log.options.limit):
             return read_jsonl(log)  # records with unusual fields, one on each line
         raise InputError(f"nothing in the log is readable: not JSON: {error}") from error
-    found = log.text.collector()
+    found, options = log.text.collector(), log.options
     match document:
         case [*records] if _is_records(records):
-            return RecordLog(log.options, found).read_records(records, "json")
+            return RecordLog(options, found).read_document(records)
         case [[*first], *_] if all(isinstance(row, list) and len(row) == len(first) for row in document):
             if all(isinstance(bit, int) and bit in (0, 1) for row in document for bit in row):
+                _check_no_choice(options, "rows of 0 and 1 have")
                 return replace(Participation.from_matrix(document), reading=LogReading("json", "rows", "columns"))
         case {**rounds} if rounds and all(isinstance(clients, list) for clients in rounds.values()):
-            if all(meaning_of(str(label)) is Meaning.OTHER for label in rounds):
-                lists = ({"round": label, "clients": clients} for label, clients in rounds.items())
-                return RecordLog(LogOptions(), found).read_records(lists, "json")
+            if all(meaning_of(str(label)) is Meaning.OTHER for label in _reporting(list(rounds), options)):
+                _check_no_choice(options, "an object with a list for each round has")
+                lists = [{"round": label, "clients": clients} for label, clients in rounds.items()]
+                return RecordLog(options, found).read_document(lists)
     if isinstance(document, dict) and len(inner := [name for name in document if _is_records(document[name])]) == 1:
         found.note(f"only what is under {printable(inner[0])} was read")
-        return RecordLog(log.options, found).read_records(document[inner[0]], "json")
+        return RecordLog(options, found).read_document(document[inner[0]])
     raise InputError(
         'nothing in the log is readable: a JSON document is a list of objects with "round" and "clients" or '
         '"client", an object that contains one, an object with a list of clients for each round, or a list of rows '
         "of 0 and 1"
     )
+
+
+def _reporting(values: Sequence[Value], options: LogOptions) -> Iterator[Value]:
+    """Yield the values of a document, and report progress now and then."""
+    for number, value in enumerate(values):
+        if number % _BETWEEN == 0:
+            options.progress(number / len(values))
+        yield value
+
+
+def _check_no_choice(options: LogOptions, words: str) -> None:
+    """Refuse options that choose among columns or rows by them: without columns they would have no effect."""
+    if options.choose:
+        raise InputError(
+            f"{words} no columns to choose from: leave out ",
+            Remedy("where"),
+            ", ",
+            Remedy("round_column"),
+            " and ",
+            Remedy("client_column"),
+        )
 
 
 def _is_object(line: str, limit: int) -> bool:
@@ -125,6 +153,7 @@ class RecordLog:
         self._rows = RowFilter(options.where)
         self._layouts: dict[tuple[object, ...], _Layout] = {}
         self._fields: dict[str, None] = {}
+        self._lists: set[str] = set()  # the fields of the clients in records that count
         self._own = False  # whether some records are those of one of our runs
 
     def read_lines(self, lines: Iterable[tuple[int, str]]) -> Participation:
@@ -143,6 +172,10 @@ class RecordLog:
 
         self._found.each(lines, use)
         return self._finish("jsonl")
+
+    def read_document(self, records: Sequence[object]) -> Participation:
+        """Read the records of a JSON document."""
+        return self.read_records(_reporting(records, self._options), "json")
 
     def read_records(self, records: Iterable[object], format_name: str) -> Participation:
         """Read records that are in memory, numbered from 1."""
@@ -167,6 +200,8 @@ class RecordLog:
             return
         label = self._found.label(_name(record[layout.round]))
         names = [_name(client) for client in (clients if many else [clients])]
+        lost = [_name(client) for field in layout.lost for client in record[field]]
+        self._lists.add(layout.client)
         if many and len(distinct := set(names)) < len(names) and len(set(clients)) > len(distinct):
             raise InputError("not clear whether a number and the same number as a text are one client")
         if many:
@@ -175,16 +210,15 @@ class RecordLog:
             self._found.add(label, names[0])
         else:
             self._found.open_round(label)
-        lost = (
-            names if fate is Fate.LOST and not many else [str(name) for field in layout.lost for name in record[field]]
-        )
-        for name in lost:
+        for name in names if fate is Fate.LOST and not many else lost:
             self._found.lose(label, name)
 
     def _lay_out(self, record: dict[str, Any]) -> _Layout:
         """Find the relevant fields of records like this one."""
         names = list(record)
         self._fields.update(dict.fromkeys(names))
+        if len(self._fields) > _MOST_FIELDS:
+            raise LogTooLarge(f"the records have more than {_MOST_FIELDS:,} different fields")
         round_at = find_column(names, self._options.round_column, ROUND, "rounds")
         client = self._find_clients(record)
         if round_at < 0 or not client:
@@ -224,6 +258,7 @@ class RecordLog:
         return many[0] if many else names[one]
 
     def _finish(self, format_name: str) -> Participation:
+        self._check_lists()
         if self._own:
             self._found.note(
                 "these are metrics of one of Coterie's runs: no ledger verifies them, and they do not say whether sums "
@@ -236,6 +271,18 @@ class RecordLog:
         return self._found.finish(
             LogReading(format_name, _fields(rounds), _fields(clients), ignored=ignored), self._rows
         )
+
+    def _check_lists(self) -> None:
+        """Refuse records of which some say who was aggregated, and others only name clients."""
+        if self._options.client_column is not None:
+            return
+        kept = sorted(name for name in self._lists if meaning_of(name) is Meaning.KEPT)
+        if kept and (others := sorted(self._lists.difference(kept))):
+            raise InputError(
+                f'some records have the aggregated clients in "{printable(kept[0])}", others have only '
+                f'"{printable(others[0])}", who may not all have been aggregated: choose one with ',
+                remedy_for("clients"),
+            )
 
 
 def _fields(names: Iterable[str]) -> str:

@@ -101,7 +101,7 @@ def measure_rivals(
         workers: processes that train, on each side; the rivals need at least one.
         folder: where both runs keep their files, and the rivals what they print.
         names: of the systems to compare with, from :data:`SYSTEMS`.
-        watch: told how many rounds all have played.
+        watch: called with the number of rounds that all systems have played.
 
     """
     systems = {name: SYSTEMS[name] for name in dict.fromkeys(names)}

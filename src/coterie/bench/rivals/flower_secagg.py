@@ -3,7 +3,7 @@
 What runs is the code users of flwr 1.41.0 get: ``SecAggPlusWorkflow`` on the server and
 ``secaggplus_mod`` in every client. Only what is not secure aggregation is stood in for: the network
 (each request crosses Flower's protobuf encoding and nothing else) and local training (a random vector,
-its time excluded). Encoding and delivery are charged to nobody, which favours Flower.
+its time excluded). Encoding and delivery are not counted, which favours Flower.
 
 A client's time is processor time, as in our own sessions; it is taken from the whole process, because
 Flower deals shares in threads of its own, so run nothing beside it. The server's is wall-clock time.

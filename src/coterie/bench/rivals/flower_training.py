@@ -68,7 +68,7 @@ def _strategy(orders: Orders) -> _Flwr:
     from flwr.serverapp.strategy import FedAvg
 
     class Timed(FedAvg):
-        """FedAvg that plays a round when it is told to, with the clients it is told."""
+        """FedAvg that waits for an order before each round; the order names the clients."""
 
         def configure_train(
             self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: _Flwr

@@ -7,20 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.reports.plots import (
-    BLUE,
-    GREEN,
-    OCHRE,
-    QUIET,
-    RUST,
-    SKY,
-    SLATE,
-    TEXT,
-    count_axis,
-    draw_band,
-    foot_legend,
-    page,
-)
+from coterie.reports.plots import HAIRLINE, QUIET, count_axis, draw_band, foot_legend, page, share_height
+from coterie.reproduce.palette import METHODS, Look, looks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -32,7 +20,9 @@ if TYPE_CHECKING:
 
 Printed = dict[str, dict[str, float]]
 """What the paper printed: by row, then by table."""
-_COLORS = (RUST, BLUE, OCHRE, SLATE, GREEN, SKY, TEXT)
+PASSES = "passes over the examples"
+"""What iterations and epochs have in common: a gradient over all examples, or an epoch of small batches."""
+_EPSILONS, _NONE = (1, 10, 100, 1000), 5000  # the marks of an axis of epsilon, and the place of what has none
 # Inches: a panel, a row's place in the legend, the page, and what panels below others add to it.
 _PANEL, _ROW, _HEIGHT, _BELOW = 4.6, 2.0, 5.8, 3.9
 
@@ -47,40 +37,51 @@ def _table_panels(
         foot_legend(*panels)
 
 
-def draw_curves(tables: Mapping[str, Sequence[Learnt]], errors: Collection[str], path: Path) -> None:
-    """Draw how models get better, with the public displacement as a dashed line."""
-    subtitle = "Test examples: mean over participants, and from the worst to the best trial. Dashed: the displacement."
-    colors = row_colors(tables)
+def draw_curves(tables: Mapping[str, Sequence[Learnt]], errors: Collection[str], along: str, path: Path) -> None:
+    """Draw how models get better, with the public displacement as a dotted line; ``along`` is what is counted."""
+    subtitle = "Test examples: mean over participants, and from the worst to the best trial. Dotted: the displacement."
+    styles = row_looks(tables)
     with _table_panels(path, "What participants learn", subtitle, tables) as panels:
+        compared = []
         for axes, name, outcomes in panels:
             scale = 1 if name in errors else 100
             for outcome in outcomes:
-                xs, curves, color = _steps(outcome), scale * _curve(outcome, "score"), colors[outcome.row]
-                draw_band(axes, xs, curves, color, outcome.row)
+                xs, curves, style = _steps(outcome), scale * _curve(outcome, "score"), styles[outcome.row]
+                draw_band(axes, xs, curves, style.color, outcome.row, style.line)
                 public = scale * _curve(outcome, "displacement")
                 if not np.isnan(public).any():
-                    axes.plot(xs, public.mean(axis=0), color=color, linewidth=1.2, linestyle="--")
-            axes.set(xlabel="iteration", ylabel=_unit(name, errors))
+                    draw_band(axes, xs, public, style.color, None, {"linewidth": 1.2, "linestyle": ":"})
+            axes.set(xlabel=along, ylabel=_unit(name, errors))
             count_axis(axes, log=_uneven(outcomes))
+            compared += [] if name in errors else [axes]
+        _compare(compared)
 
 
-def draw_spreads(tables: Mapping[str, Sequence[Learnt]], errors: Collection[str], path: Path) -> None:
+def draw_spreads(tables: Mapping[str, Sequence[Learnt]], errors: Collection[str], along: str, path: Path) -> None:
     """Draw the standard deviation over participants' models."""
     subtitle = (
-        "Standard deviation over the participants' models on the test examples, mean over trials: the less, the fairer."
+        "Standard deviation over the participants' models on the test examples: mean over trials, and from the least\n"
+        "to the largest. The less, the fairer."
     )
-    colors = row_colors(tables)
+    styles = row_looks(tables)
     with _table_panels(path, "How far apart participants are", subtitle, tables) as panels:
+        compared = []
         for axes, name, outcomes in panels:
             scale = 1 if name in errors else 100
             for outcome in outcomes:
-                spreads = scale * _curve(outcome, "spread")
+                spreads, style = scale * _curve(outcome, "spread"), styles[outcome.row]
                 if not np.isnan(spreads).any():
-                    color = colors[outcome.row]
-                    axes.plot(_steps(outcome), spreads.mean(axis=0), color=color, linewidth=2, label=outcome.row)
-            axes.set(xlabel="iteration", ylabel=_unit(name, errors, "points"))
+                    draw_band(axes, _steps(outcome), spreads, style.color, outcome.row, style.line)
+            axes.set(xlabel=along, ylabel=_unit(name, errors, "points"))
             axes.set_ylim(bottom=0)
             count_axis(axes, log=_uneven(outcomes))
+            compared += [] if name in errors else [axes]
+        _compare(compared)
+
+
+def _compare(panels: Sequence[Any]) -> None:
+    if panels:
+        share_height(panels)
 
 
 def draw_growth(outcomes: Sequence[Learnt], paper: Mapping[str, Mapping[str, float]], path: Path) -> None:
@@ -94,18 +95,18 @@ def draw_growth(outcomes: Sequence[Learnt], paper: Mapping[str, Mapping[str, flo
     subtitle += " Dotted: the paper's, with all examples and iterations." if learnt else ""
     layout = page_layout(dict.fromkeys(panels, outcomes))
     with page(path, "What more participants cost", subtitle, panels, **layout) as axes:
-        colors = row_colors({"": outcomes})
+        styles = row_looks({"": outcomes})
         for row, members in rows.items():
             ordered = sorted(members, key=lambda outcome: outcome.findings[0].participants)
             xs = [outcome.findings[0].participants for outcome in ordered]
             seconds = [outcome.each("seconds") for outcome in ordered]
+            line = {"color": styles[row].color, "linewidth": styles[row].linewidth}
             if _is_confined(ordered[0]) and all(each.size for each in seconds):
-                axes[0].plot(xs, [each.mean() for each in seconds], "o-", color=colors[row], label=row)
+                _draw_reach(axes[0], xs, seconds, fmt="o-", label=row, **line)
             if learnt:
-                scores = [100 * outcome.last("score").mean() for outcome in ordered]
-                axes[1].plot(xs, scores, "o-", color=colors[row], label=row)
+                _draw_reach(axes[1], xs, [100 * one.last("score") for one in ordered], fmt="o-", label=row, **line)
                 printed = [paper.get(row, {}).get(outcome.table, np.nan) for outcome in ordered]
-                axes[1].plot(xs, printed, "o:", color=colors[row], markerfacecolor="white", linewidth=1.2)
+                axes[1].plot(xs, printed, "o:", color=styles[row].color, markerfacecolor="white", linewidth=1.2)
         for one in axes:
             one.set(xlabel="participants")
             count_axis(one, log=True)
@@ -118,10 +119,15 @@ def _is_confined(outcome: Learnt) -> bool:
     return outcome.last("displacement").size > 0
 
 
-def row_colors(tables: Mapping[str, Sequence[Learnt]]) -> dict[str, str]:
-    """Return a colour for each row, the same in all tables."""
-    names = dict.fromkeys(outcome.row for outcomes in tables.values() for outcome in outcomes)
-    return {name: _COLORS[number % len(_COLORS)] for number, name in enumerate(names)}
+def _draw_reach(axes: Any, xs: Sequence[float], trials: Sequence[Reals], **line: Any) -> None:  # noqa: ANN401
+    """Draw means over trials, with whiskers from the least to the largest."""
+    means, lows, highs = (np.array([getattr(values, name)() for values in trials]) for name in ("mean", "min", "max"))
+    axes.errorbar(xs, means, (means - lows, highs - means), capsize=3, **line)
+
+
+def row_looks(tables: Mapping[str, Sequence[Learnt]]) -> dict[str, Look]:
+    """Return a look for each row, the same in all tables."""
+    return looks(outcome.row for outcomes in tables.values() for outcome in outcomes)
 
 
 def _uneven(outcomes: Sequence[Learnt]) -> bool:
@@ -141,9 +147,9 @@ def _curve(outcome: Learnt, name: str) -> Reals:
 
 def page_layout(tables: Mapping[str, Sequence[Learnt]]) -> dict[str, Any]:
     """Return how a page with a panel for each table and a legend of all rows is laid out."""
-    columns = 2 if len(tables) == 4 else len(tables)
+    columns = 2 if len(tables) == 4 else min(3, len(tables))
     lines = -(-len(tables) // columns)
-    width = max(9.0, 2.5 + _PANEL * columns, _ROW * len(row_colors(tables)))
+    width = max(9.0, 2.5 + _PANEL * columns, _ROW * len(row_looks(tables)))
     return {"size": (width, _HEIGHT + _BELOW * (lines - 1)), "legend": True, "columns": columns}
 
 
@@ -152,28 +158,29 @@ def draw_epsilons(
 ) -> None:
     """Draw what is learnt against the epsilon that it is learnt with, beside the values of the paper (its Table 2)."""
     subtitle = (
-        "Lines: learnt without noise, so without any epsilon. Points: DP-SGD, whose epsilon holds. Diamonds: what\n"
+        "Points: DP-SGD, whose epsilon holds; at the right, under none, what is learnt without noise. Diamonds: what\n"
         "Theorem 1 would have for CGD; it is not sound. Grey: printed in the paper, for other notions of epsilon."
     )
-    colors = row_colors(tables)
+    styles = row_looks(tables)
     with _table_panels(path, "What is learnt, and with which epsilon", subtitle, tables) as panels:
         for axes, name, outcomes in panels:
             scale = 1 if name in errors else 100
-            for outcome in outcomes:
-                color, score = colors[outcome.row], scale * outcome.last("score").mean()
+            for number, outcome in enumerate(outcomes):
+                color, scores = styles[outcome.row].color, scale * outcome.last("score")
                 sound, claimed = outcome.each("epsilon"), outcome.each("claimed")
-                if sound.size:
-                    axes.plot(sound.mean(), score, "o", color=color, markersize=8, label=outcome.row)
-                else:
-                    axes.axhline(score, color=color, linewidth=2, label=outcome.row)
+                beside = 1.25 ** (number - len(outcomes) / 2)  # or points would hide each other
+                place = float(sound.mean()) if sound.size else _NONE * beside
+                _draw_reach(axes, [place], [scores], fmt="o", color=color, markersize=8, label=outcome.row)
                 if claimed.size:
-                    axes.plot(claimed.mean(), score, "D", color=color, markerfacecolor="white", markersize=7)
+                    axes.plot(claimed.mean(), scores.mean(), "D", color=color, markerfacecolor="white", markersize=7)
             for row, marker in (("CGD", "^"), ("sdp", "v")):
                 printed, epsilon = paper.get(row, {}).get(name), epsilons.get(row, {}).get(name)
                 if printed is not None and epsilon is not None and name not in errors:
                     axes.plot(epsilon, printed, marker, color=QUIET, markersize=8, label=f"{row}, printed")
-            axes.set(xscale="log", xlim=(0.2, 1000), xlabel="epsilon (delta = 1e-5)", ylabel=_unit(name, errors))
-            axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+            axes.set(xscale="log", xlim=(0.2, 3 * _NONE), xlabel="epsilon (delta = 1e-5)", ylabel=_unit(name, errors))
+            axes.set_xticks([*_EPSILONS, _NONE], [*(f"{epsilon:g}" for epsilon in _EPSILONS), "none"])
+            axes.axvline(_NONE / 2.5, color=HAIRLINE, linewidth=1)
+            axes.minorticks_off()
             if name in errors:
                 axes.set_ylim(bottom=0)
 
@@ -183,66 +190,65 @@ def draw_lambdas(
 ) -> None:
     """Draw accuracy against lambda; a row with lambdas from a range is a line over that range."""
     subtitle = (
-        "Accuracy at the end. Bands reach down to the worst participant. Lines across: lambda drawn from that range."
+        "Accuracy at the end; whiskers from the worst to the best trial. Bands reach down to the worst participant.\n"
+        "Lines across: lambda drawn from that range. Dashed: the public displacement."
     )
+    color = METHODS["CGD"]
     with page(path, "How much randomness a start can bear", subtitle, list(tables), **page_layout(tables)) as panels:
         for axes, (name, outcomes) in zip(panels, tables.items(), strict=True):
             fixed = [outcome for outcome in outcomes if len(set(spreads[outcome.row])) == 1]
             fixed.sort(key=lambda outcome: spreads[outcome.row])
             xs = [spreads[outcome.row][0] for outcome in fixed]
-            means, worst, public = (
-                np.array([100 * outcome.last(field).mean() for outcome in fixed])
-                for field in ("score", "worst", "displacement")
+            scores, worst, public = (
+                [100 * outcome.last(field) for outcome in fixed] for field in ("score", "worst", "displacement")
             )
-            axes.fill_between(xs, worst, means, color=RUST, alpha=0.12, linewidth=0)
-            axes.plot(xs, means, "o-", color=RUST, linewidth=2, label="participants")
-            axes.plot(xs, public, "o--", color=BLUE, linewidth=1.4, markersize=4, label="public displacement")
+            lowest, means = ([values.mean() for values in some] for some in (worst, scores))
+            axes.fill_between(xs, lowest, means, color=color, alpha=0.12, linewidth=0)
+            _draw_reach(axes, xs, scores, fmt="o-", color=color, linewidth=2, label="participants")
+            line = {"color": color, "linewidth": 1.4, "markersize": 4}
+            _draw_reach(axes, xs, public, fmt="o--", label="public displacement", **line)
             printed = [paper[outcome.row][name] for outcome in fixed if name in paper.get(outcome.row, {})]
             if len(printed) == len(xs):
                 axes.plot(xs, printed, "^:", color=QUIET, label="participants, printed")
             for outcome in outcomes:
                 ends = spreads[outcome.row]
                 if len(set(ends)) > 1:
-                    axes.hlines(100 * outcome.last("score").mean(), *ends, color=RUST, linewidth=1.2)
-                    axes.hlines(
-                        100 * outcome.last("displacement").mean(), *ends, color=BLUE, linewidth=1.2, linestyle="--"
-                    )
+                    for field, style in (("score", "-"), ("displacement", "--")):
+                        level = 100 * outcome.last(field).mean()
+                        axes.hlines(level, *ends, color=color, linewidth=1.2, linestyle=style)
             axes.set(xscale="log", xlabel="lambda", ylabel="accuracy, %")
             axes.set_xticks(xs, [f"{spread:g}" for spread in xs])
             axes.minorticks_off()
+        _compare(panels)
         foot_legend(panels[0])
 
 
 def draw_steps(tables: Mapping[str, Sequence[Learnt]], steps: Mapping[str, StepSize], path: Path) -> None:
     """Draw how far falling steps can lead, and what accuracy gains by them."""
-    colors = dict(zip(steps, (GREEN, RUST, BLUE, OCHRE), strict=False))
+    styles = looks(steps)
     headings = ("Sum of all steps so far, in constant steps", *(f"{name}: accuracy, %" for name in tables))
-    subtitle = "Falling steps start at the constant one. All of them together are below 2 + mu T constant steps."
+    subtitle = (
+        "Falling steps start at the constant one. All of them together are below 2 + mu T constant steps.\n"
+        "Accuracy: mean over trials, and from the worst to the best of them; wide lines lie under thin ones."
+    )
     with page(
         path, "How far falling steps lead", subtitle, headings, **page_layout(dict.fromkeys(headings, ()))
     ) as panels:
         longest = max(outcome.iterations for outcomes in tables.values() for outcome in outcomes)
         numbers = np.arange(1, longest + 1)
-        for order, (row, step) in enumerate(steps.items()):
-            lengths = np.array([step(number) for number in numbers.tolist()])
-            panels[0].plot(
-                numbers, np.cumsum(lengths) / lengths[0], color=colors[row], linewidth=_nested(order), label=row
-            )
+        for row, step in steps.items():
+            lengths, style = np.array([step(number) for number in numbers.tolist()]), styles[row]
+            panels[0].plot(numbers, np.cumsum(lengths) / lengths[0], color=style.color, label=row, **style.line)
         for axes, outcomes in zip(panels[1:], tables.values(), strict=True):
-            for order, outcome in enumerate(outcomes):
-                xs = [evaluation.iteration for evaluation in outcome.findings[0].curve]
-                curves = np.array([[100 * one.score for one in finding.curve] for finding in outcome.findings])
-                axes.plot(xs, curves.mean(axis=0), color=colors[outcome.row], linewidth=_nested(order))
+            for outcome in outcomes:
+                style = styles[outcome.row]
+                draw_band(axes, _steps(outcome), 100 * _curve(outcome, "score"), style.color, None, style.line)
+        _compare(panels[1:])
         for axes in panels:
             axes.set(xlabel="iteration")
             count_axis(axes)
         panels[0].yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         foot_legend(panels[0])
-
-
-def _nested(order: int) -> float:
-    """Return the width of a line: what lies on top of each other is drawn thinner and thinner."""
-    return max(1.0, 5 - 1.4 * order)
 
 
 def _unit(name: str, errors: Collection[str], otherwise: str = "accuracy, %") -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coterie.cohorts.circles import Reals
-from coterie.reports.findings import Claim, Drawing, Findings, Table, judge
-from coterie.reports.intervals import mean_and_spread, mean_interval, write_interval
+from coterie.confined.claims import Theorem1
+from coterie.reports.findings import Claim, Drawing, Findings, Table
+from coterie.reports.intervals import mean_and_spread, write_interval
 from coterie.reports.words import size
 from coterie.reproduce.confined_table.drops import drop_table
 from coterie.reproduce.confined_table.figures import (
+    PASSES,
     draw_curves,
     draw_epsilons,
     draw_growth,
@@ -21,7 +22,7 @@ from coterie.reproduce.confined_table.figures import (
     draw_spreads,
     draw_steps,
 )
-from coterie.reproduce.experiment import RULE, decided, settle
+from coterie.reproduce.verdicts import LEAST_TRIALS, RULE, Verdict, correct, decided, judge_mean, settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +42,10 @@ _EXPLANATION = (
 _COSTS = (
     " Seconds are processor time of the median iteration, on one core and without evaluation; for rows that learn "
     "alone, of the evaluated participants together."
+)
+_PASSES = (
+    " *Iterations* are gradients over all examples; for rows trained in epochs of small batches, rounds of one epoch. "
+    "Either is one pass over the examples, which is what figures count."
 )
 _NOISE = (
     " *Epsilon of one example* counts the noise alone, for one example replaced by another, all groups honest, at "
@@ -69,7 +74,7 @@ def report(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> Findings:
     """Report all tables."""
     tables = {table.name: [one for one in outcomes if one.table == table.name] for table in settings.tables}
     tables = {name: members for name, members in tables.items() if members}
-    claims = list(learner_claims(settings, outcomes))
+    claims = correct(learner_claims(settings, outcomes))
     return Findings(
         headlines=list(_headlines(settings, claims, outcomes)),
         about=_explain(settings, outcomes),
@@ -87,6 +92,7 @@ def _explain(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> str:
     """Explain the columns that there are."""
     parts = [_EXPLANATION] if _shows_learning(settings) else []
     parts += [_COSTS] if settings.growth else []
+    parts += [_PASSES] if settings.counts_epochs else []
     parts += [_LOSSES] if settings.fairness or any(outcome.last("loss_spread").size for outcome in outcomes) else []
     parts += [_NOISE] if any(outcome.each("example_epsilon").size for outcome in outcomes) else []
     parts += [_VICTIMS] if any(outcome.last("victims").size for outcome in outcomes) else []
@@ -105,9 +111,10 @@ def _figures(
     if settings.steps:
         yield Drawing(STEPS, partial(draw_steps, tables, settings.steps))
     elif any(len(outcome.findings[0].curve) > 1 for outcome in outcomes):
-        yield Drawing(CURVES, partial(draw_curves, tables, errors))
+        along = PASSES if settings.counts_epochs else "iteration"
+        yield Drawing(CURVES, partial(draw_curves, tables, errors, along))
         if any(outcome.last("spread").size for outcome in outcomes):
-            yield Drawing(SPREADS, partial(draw_spreads, tables, errors))
+            yield Drawing(SPREADS, partial(draw_spreads, tables, errors, along))
     if settings.growth:
         yield Drawing(GROWTH, partial(draw_growth, outcomes, settings.paper))
 
@@ -255,18 +262,44 @@ def _judged(settings: ConfinedSettings, claim: LearnerClaim, row: Learnt, other:
     values = _values(claim, row, other) * (1 if plain else 100)
     unit = "" if plain else " points" if claim.against or claim.measure == "spread" else "%"
     written = write_interval(values, ("+" if claim.against else "") + (".2g" if plain else ".2f"), unit)
-    judgement = judge(mean_interval(values), claim.least, claim.most)
-    return settle(f"{claim.table}: {claim.says}", written, judgement, settings.shortfalls(row), ours=claim.ours)
+    return settle(
+        f"{claim.table}: {claim.says}",
+        written,
+        judge_mean(values, claim.least, claim.most, margin=claim.margin),
+        settings.shortfalls(row),
+        ours=claim.ours,
+        construction=claim.construction,
+        effort=settings.effort(claim.table) or _effort(settings, row, other),
+    )
+
+
+def _effort(settings: ConfinedSettings, *rows: Learnt) -> str:
+    """Estimate what a trial of the paper's size would take, from the seconds of an iteration here.
+
+    The time of an iteration grows with the examples and hardly with the participants (see ``growth.png`` of cgd-scale).
+    """
+    parts = []
+    for row in {one.row: one for one in rows}.values():
+        paper, ours = settings.paper_scale(row), settings.scale(row)
+        measured = row.each("seconds")
+        if measured.size and paper.rounds:
+            seconds = float(measured.mean()) * max(1.0, paper.examples / max(1, ours.examples))
+            hours = seconds * paper.rounds / 3600
+            parts.append(f"{row.row}: {paper.rounds:,} iterations x {seconds:.2g} s = {hours:.1f} h a trial")
+    scaled = "seconds of one core measured here, times the examples"
+    return f"{'; '.join(parts)} ({scaled}), and {LEAST_TRIALS} trials at least" if parts else ""
 
 
 def _of_epsilon(settings: ConfinedSettings, claim: LearnerClaim, row: Learnt) -> Claim:
-    """Judge a printed epsilon by the theorem that it should come from; no trial and no example changes that."""
-    claimed = row.each("claimed")
-    low, high = (float(claimed.min()), float(claimed.max())) if claimed.size else (-inf, inf)
-    written = f"{high:.3g} by that theorem with a = 1/2; it is not sound" if claimed.size else "not computed"
-    judgement = judge((low, high), claim.least, claim.most)
-    missing = settings.scale(row)._replace(examples=0).shortfalls(settings.paper_scale(row), "iterations")
-    return settle(f"{claim.table}: {claim.says}", written, judgement, missing, ours=claim.ours)
+    """Judge a printed epsilon by the theorem that it should come from, with the paper's parameters: nothing is run."""
+    paper = settings.paper_scale(row)
+    epsilon = Theorem1(paper.participants, settings.paper_lambda, 0.0, paper.rounds).printed(settings.paper_delta)
+    written = (
+        f"{epsilon:.3g} by that theorem with a = 1/2 for {paper.participants:,} participants and {paper.rounds:,} "
+        "iterations; it is not sound"
+    )
+    verdict = Verdict.exact(claim.least <= epsilon <= claim.most)
+    return settle(f"{claim.table}: {claim.says}", written, verdict, ours=claim.ours)
 
 
 def _values(claim: LearnerClaim, row: Learnt, other: Learnt) -> Reals:

@@ -16,8 +16,9 @@ from coterie.errors import ConfigError
 from coterie.reproduce.confined_table.drops import DropCase
 from coterie.reproduce.confined_table.grid import GridCase
 from coterie.reproduce.confined_table.outcomes import Learnt
-from coterie.reproduce.experiment import Experiment, Job, Scale
+from coterie.reproduce.experiment import Experiment, Job
 from coterie.reproduce.training import make_run_config
+from coterie.reproduce.verdicts import Scale
 
 if TYPE_CHECKING:
     from coterie.confined import StepSize
@@ -62,8 +63,12 @@ class LearnerClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     measure: Literal["score", "spread", "loss_spread", "victims", "epsilon"] = "score"
     least: float = float("-inf")
     most: float = float("inf")
+    margin: float = 0.0
+    """The difference that counts as none: a claim fails if the mean is surely within it of its bound, or beyond."""
     ours: bool = False
     """Whether it is our own check, and not a claim of the paper."""
+    construction: bool = False
+    """Whether it is true by construction, so that no statistic is needed."""
 
 
 class ConfinedSettings(Experiment[list[Learnt]], frozen=True, kw_only=True):
@@ -82,6 +87,9 @@ class ConfinedSettings(Experiment[list[Learnt]], frozen=True, kw_only=True):
     paper_epsilon: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
     """The same for epsilon, whatever it stands for there."""
     paper_iterations: int = 0
+    paper_lambda: float = 0.1
+    """Its default, and that of its tables of epsilon."""
+    paper_delta: float = 1e-5
     paper_examples: dict[str, int] = msgspec.field(default_factory=dict)
     """The training examples of the paper, by table."""
     paper_participants: dict[str, int] = msgspec.field(default_factory=dict)
@@ -113,6 +121,12 @@ class ConfinedSettings(Experiment[list[Learnt]], frozen=True, kw_only=True):
         if not any("mu" in row.settings for row in self.rows):
             return {}
         return {row.name: self.case(Job(self.tables[0].name, row.name, 0)).step_size for row in self.rows}
+
+    @property
+    def counts_epochs(self) -> bool:
+        """Whether some rows are trained in rounds of one epoch of small batches, beside single gradients."""
+        rows = [*self.rows, *(row for table in self.tables for row in table.rows)]
+        return any(row.settings.get("training.epochs") for row in rows)
 
     def cases(self) -> list[tuple[str, str]]:
         """Each row of each table."""

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coterie.cohorts.theory import trade_off
-from coterie.reports.plots import BLUE, GREEN, HAIRLINE, OCHRE, QUIET, RUST, SKY, SLATE, TEXT, foot_legend, page
+from coterie.reports.plots import BLUE, GREEN, HAIRLINE, OCHRE, QUIET, RUST, SLATE, TEXT, count_axis, foot_legend, page
+from coterie.reproduce.palette import METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from coterie.cohorts.circles import Reals
     from coterie.reproduce.multi_round.outcomes import Curves, Losses
     from coterie.reproduce.multi_round.settings import MultiRoundSettings
 
 _WIDE = (13.0, 5.4)
-_COLORS = (RUST, OCHRE, SLATE, BLUE, SKY, GREEN)
 
 
 def draw_theory(experiment: MultiRoundSettings, curves: Sequence[Curves], path: Path) -> None:
@@ -40,7 +38,7 @@ def draw_theory(experiment: MultiRoundSettings, curves: Sequence[Curves], path: 
             axes.text(len(levels) - 0.92, height, f"p = {p:g}", color=BLUE, alpha=shade, va="center")
         for one in curves:
             if one.printed and one.scheme.privacy in levels and one.scheme.policy != "weighted-random":
-                place, last = levels.index(one.scheme.privacy), one.cardinality[:, -1]
+                place, last = levels.index(one.scheme.privacy), one.history.cardinality.ends
                 axes.errorbar(place, last.mean(), last.std(), fmt="o", color=RUST, markersize=7, capsize=4, zorder=3)
         axes.set_xticks(range(len(levels)), [str(level) for level in levels])
         axes.set(xlabel="T", ylabel="average cardinality C")
@@ -49,18 +47,26 @@ def draw_theory(experiment: MultiRoundSettings, curves: Sequence[Curves], path: 
 
 def draw_privacy(curves: Sequence[Curves], path: Path) -> None:
     """Draw weak and strong T over the rounds (Figure 4 a)."""
-    subtitle = "Mean over the trials. Where T is not known exactly, a band spans what is proved and what is attained."
+    subtitle = (
+        "Mean over the trials, and the band of 80% of them. Where weak T is not known exactly, its band spans what is "
+        "proved and what is attained."
+    )
     headings = ("Weak T: the fewest clients any combination is about", "Strong T: the smallest group with one weight")
     with page(path, "What the server can single out", subtitle, headings, _WIDE, legend=True) as (weak, strong):
         for number, (one, color, _) in enumerate(entry for entry in _all(curves) if entry[2]):
             style = (0, (3, 1.5)) if number == 1 else "-"  # the first two run on top of each other
-            rounds = np.arange(1, one.strong.shape[1] + 1)
-            low, high = _mean(one.weak_at_least), _mean(one.weak_at_most)
-            weak.fill_between(rounds, low, high, color=color, alpha=0.08, linewidth=0)
-            weak.plot(rounds, high, color=color, linewidth=2.2, linestyle=style, label=one.scheme.name)
-            strong.plot(rounds, _mean(one.strong), color=color, linewidth=2.2, linestyle=style)
+            found, rounds = one.history, np.arange(1, len(one.history.strong.mean) + 1)
+            low, high = found.weak_at_least.curve("low"), found.weak_at_most.curve("high")
+            weak.fill_between(rounds, low, high, color=color, alpha=0.1, linewidth=0)
+            line: dict[str, Any] = {"color": color, "linewidth": 2.2, "linestyle": style}
+            weak.plot(rounds, found.weak_at_most.curve("mean"), label=one.scheme.name, **line)
+            strong.fill_between(
+                rounds, found.strong.curve("low"), found.strong.curve("high"), color=color, alpha=0.1, linewidth=0
+            )
+            strong.plot(rounds, found.strong.curve("mean"), **line)
         for axes in (weak, strong):
             axes.set(xlabel="round", ylim=(0, None))
+            count_axis(axes)
             axes.axhline(1, color=QUIET, linewidth=0.8, linestyle=(0, (2, 3)))
         weak.text(2, 1.12, "T = 1: somebody is exposed", color=QUIET, fontsize=8.5)
         foot_legend(weak)
@@ -69,21 +75,24 @@ def draw_privacy(curves: Sequence[Curves], path: Path) -> None:
 def draw_cost(curves: Sequence[Curves], path: Path) -> None:
     """Draw C and F over the rounds (Figure 4 b and c)."""
     subtitle = (
-        "Mean over the trials; from round 10 on the band of C holds 80% of them. Solid: the least-used circles, as the "
+        "Mean over the trials; from round 10 on the bands hold 80% of them. Solid: the least-used circles, as the "
         "authors' code selects. Dashed: Algorithm 2."
     )
     headings = ("C: clients in a round", "F per round, as defined", "F per played round")
     with page(path, "What it costs", subtitle, headings, _WIDE, legend=True) as panels:
         for one, color, solid in _all(curves):
             style, width, label = ("-", 2.0, one.scheme.name) if solid else ((0, (4, 2)), 1.4, None)
-            rounds = np.arange(1, one.gap.shape[1] + 1)
-            for axes, values in zip(panels, (one.cardinality, one.gap, one.gap_played), strict=True):
+            found = one.history
+            rounds = np.arange(1, len(found.gap.mean) + 1)
+            for axes, course in zip(panels, (found.cardinality, found.gap, found.gap_played), strict=True):
                 if solid or axes is not panels[0]:
-                    axes.plot(rounds, _mean(values), color=color, linewidth=width, linestyle=style, label=label)
-            if solid:
-                low, high = np.quantile(one.cardinality, (0.1, 0.9), axis=0)
-                panels[0].fill_between(rounds[9:], low[9:], high[9:], color=color, alpha=0.12, linewidth=0)
+                    mean = course.curve("mean")
+                    axes.plot(rounds, mean, color=color, linewidth=width, linestyle=style, label=label)
+                if solid:
+                    low, high = course.curve("low")[9:], course.curve("high")[9:]
+                    axes.fill_between(rounds[9:], low, high, color=color, alpha=0.1, linewidth=0)
         for axes in panels:
+            count_axis(axes)
             axes.set(xlabel="round", ylim=(0, None if axes is panels[0] else 0.5))
         foot_legend(panels[0])
 
@@ -99,11 +108,11 @@ def draw_losses(losses: Sequence[Losses], path: Path) -> None:
     with page(path, "One dropout at the wrong moment", subtitle, size=size, margin=2.1, legend=True) as (axes,):
         for place, one in enumerate(losses):
             across, along = np.random.default_rng(0).uniform(
-                -1, 1, (2, len(one.broken))
+                -1, 1, (2, len(one.naive))
             )  # or dots would hide each other
             for values, lift, color, label in (
-                (one.broken, -0.24, OCHRE, "strong T falls below the promise"),
-                (one.exposed, 0.0, RUST, "a client's contribution is exposed exactly"),
+                (one.values("broken"), -0.24, OCHRE, "strong T falls below the promise"),
+                (one.values("exposed"), 0.0, RUST, "a client's contribution is exposed exactly"),
             ):
                 xs, ys = values + 0.4 * along, place + lift + 0.1 * across
                 axes.scatter(xs, ys, s=11, color=color, alpha=0.3, linewidth=0, label="" if place else label)
@@ -132,15 +141,8 @@ def draw_losses(losses: Sequence[Losses], path: Path) -> None:
 def _all(curves: Sequence[Curves]) -> Iterator[tuple[Curves, str, bool]]:
     """Return all schemes; a variant that the paper does not have has the colour of the scheme with the same T."""
     main = [one for one in curves if one.printed]
-    colors = {one.scheme.name: _COLORS[number % len(_COLORS)] for number, one in enumerate(main)}
+    colors = {one.scheme.name: METHODS.get(one.scheme.name, SLATE) for one in main}
     by_privacy = {one.scheme.privacy: colors[one.scheme.name] for one in main}
     for one in curves:
         solid = bool(one.printed)
         yield one, colors[one.scheme.name] if solid else by_privacy.get(one.scheme.privacy, SLATE), solid
-
-
-def _mean(values: Reals) -> Reals:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # in the first rounds some schemes have nothing in any trial
-        mean: Reals = np.nanmean(values, axis=0)
-    return mean

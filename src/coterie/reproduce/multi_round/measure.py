@@ -12,7 +12,7 @@ from coterie.auditing.weak import weak_privacy
 from coterie.cohorts.availability import mixed_dropout
 from coterie.cohorts.circles import Indices, Mask, random_circles
 from coterie.cohorts.policies import MultiRound, PolicySettings, make_policy, simulate
-from coterie.reproduce.multi_round.settings import LEAKS, Leaks, MultiRoundSettings, Setting
+from coterie.reproduce.multi_round.settings import EQUAL, LEAKS, Leaks, MultiRoundSettings, Setting
 from coterie.secagg.circles import whole_circles
 
 if TYPE_CHECKING:
@@ -24,14 +24,28 @@ _EASY = 4  # sets of so many classes are searched quickly: 8 million sets of 4 a
 def measure(settings: MultiRoundSettings, job: Job, seed: int) -> Record:
     """Simulate one history, and measure it."""
     rng = np.random.default_rng([seed, job.trial, *job.case.encode()])
-    if job.part == LEAKS:
-        return _leak(*settings.leaks.by_name()[job.case], settings.leaks, rng)
+    if job.part == LEAKS and settings.leaks:
+        return _leak(*settings.losses[job.case], settings.leaks, rng)
+    if job.part == EQUAL and settings.equal:
+        return _equal(settings, settings.levels[job.case], settings.equal.dropout, rng)
     # All schemes of a trial have the same clients.
     dropout = mixed_dropout(settings.population, np.random.default_rng([seed, job.trial]), settings.dropout)
     scheme = next(scheme for scheme in settings.schemes if scheme.name == job.case)
     chosen = PolicySettings(dropout, settings.cohort, scheme.privacy, scheme.mode)
     policy = make_policy(scheme.policy, chosen, rng)
     return _measure(simulate(policy, dropout, settings.rounds, rng))
+
+
+def _equal(settings: MultiRoundSettings, privacy: int, chance: float, rng: np.random.Generator) -> Record:
+    """Measure how often each circle takes part if everybody drops out equally often (Theorem 1)."""
+    circles = random_circles(settings.population, privacy, np.random.default_rng(privacy))  # the same in all trials
+    policy = MultiRound(circles, settings.cohort, "uniform")
+    dropout = np.full(settings.population, chance)
+    participation = simulate(policy, dropout, settings.rounds, rng)
+    return {
+        "rates": [round(float(participation[:, circle[0]].mean()), 6) for circle in circles],
+        "cardinality": float(participation.sum(axis=1).mean()),
+    }
 
 
 def _measure(participation: Mask) -> Record:

@@ -157,7 +157,7 @@ class Comparison:
         groups = [
             {
                 "metric": group.score.column,
-                "larger_is_better": group.score.share,
+                "larger_is_better": group.score.larger,
                 "data": group.data or None,
                 "runs": [_values(entry, self.target) for entry in group.entries],
             }
@@ -201,8 +201,6 @@ def compare(
     """
     if target is not None and not abs(target) < float("inf"):
         raise ConfigError(f"target is a score such as 0.9, not {target!r}")
-    if metric is not None and metric not in SCORES:
-        raise ConfigError(f"metric is one of {', '.join(SCORES)}, not {metric!r}")
     named = _named(sources)
     runs: list[Entry] = []
     baselines: list[tuple[str, Path, Baseline]] = []
@@ -211,9 +209,12 @@ def compare(
             runs.append(read_run(path, name, metric))
         else:
             baselines.append((name, path, read_baseline(path, metric)))
+    wanted = runs[0].score if runs else SCORES.get(metric or "")
+    if metric is not None and wanted is None:
+        raise ConfigError(f"metric is one of {', '.join(SCORES)}, not {metric!r}")
     groups = _grouped(runs, same_data=same_data)
     for name, path, baseline in baselines:
-        groups = _with_baseline(groups, name, path, baseline, SCORES[metric] if metric else None)
+        groups = _with_baseline(groups, name, path, baseline, wanted if metric else None)
     if target is not None and target > 1 and all(group.score.share for group in groups):
         raise ConfigError(f"target is a share from 0 to 1 for {groups[0].score.name}, such as 0.9, not {target:g}")
     return Comparison(tuple(groups), target)
@@ -316,7 +317,7 @@ def _headline(group: Group) -> str:
     ranked = sorted(
         ((entry, final) for entry, final in scored if final is not None),
         key=lambda pair: pair[1],
-        reverse=group.score.share,
+        reverse=group.score.larger,
     )
     if not ranked:
         return f"{group.title}: no scores yet."
@@ -340,7 +341,7 @@ def _alt(group: Group) -> str:
 
 def _caption(group: Group) -> str:
     dashed = " Dashed: baselines." if any(entry.summary is None for entry in group.entries) else ""
-    better = "Higher" if group.score.share else "Lower"
+    better = "Higher" if group.score.larger else "Lower"
     return (
         f"The {group.score.name} on the test examples after each round that was evaluated. {better} is better.{dashed}"
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from coterie.errors import ConfigError, InputError
 from coterie.runs.algorithms import algorithm_of
-from coterie.runs.comparison.scores import SCORES, Score
+from coterie.runs.comparison.scores import SCORES, Score, metric_score
 from coterie.runs.engine.promise import read_promise
 from coterie.runs.records.promise import NO_PROMISE
 from coterie.runs.records.record import RoundRecord
@@ -122,23 +122,24 @@ def _choose_score(path: Path, config: RunConfig, records: Sequence[RoundRecord],
         labelled = any(record.accuracy is not None for record in records)
         scored = any(record.test_loss is not None for record in records)
         return SCORES["test_loss" if scored and not labelled else "accuracy"]
-    if column not in SCORES:
-        raise ConfigError(f"metric is one of {', '.join(SCORES)}, not {column!r}")
-    recorded = ["accuracy", "test_loss", "error", *config.training.metrics]
+    recorded = {name: SCORES[name] for name in ("accuracy", "test_loss", "error")}
+    recorded |= {score.column: score for score in map(metric_score, config.training.metrics)}
     if column not in recorded:
         raise ConfigError(
-            f"the run in {path} did not record {column}. It recorded {', '.join(recorded)}; a new run records more by "
-            f'the setting training.metrics = ["{column}"]'
+            f"the run in {path} did not record {column!r}. It recorded {', '.join(recorded)}; the setting "
+            "training.metrics of a new run records more"
         )
-    return SCORES[column]
+    return recorded[column]
 
 
 def _identify_data(config: RunConfig, digest: str) -> DataIdentity:
     own = config.data.name == OWN and not config.data.features
     named = config.data.model_dump(exclude={"folder"})
     division = config.partition.model_dump() | {"clients": config.clients.count, "seed": config.seed}
+    if config.clients.holdout:  # then test examples are some of each client
+        named |= division | {"holdout": config.clients.holdout}
     return DataIdentity(
-        title="data of a program" if own else config.data.title,
+        title="your data" if own else config.data.title,
         source=digest if own else json.dumps(named, sort_keys=True, default=str),
         division=json.dumps(division, sort_keys=True, default=str),
         digest=digest,

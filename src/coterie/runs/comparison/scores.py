@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from coterie.training.metrics import METRICS
+from coterie.training.metrics import METRICS, metric_form
 
 
 @dataclass(frozen=True)
@@ -12,7 +12,9 @@ class Score:
     column: str
     name: str
     share: bool
-    """Whether it is a share of the examples, which is better if it is larger; otherwise smaller is better."""
+    """Whether it is a share of the examples, which is written in per cent."""
+    larger: bool
+    """Whether larger values are better."""
 
     def write(self, value: float) -> str:
         """Return a value as text."""
@@ -20,20 +22,26 @@ class Score:
 
     def best(self, values: list[float]) -> float:
         """Return the best of some values."""
-        return max(values) if self.share else min(values)
+        return max(values) if self.larger else min(values)
 
     def reaches(self, value: float, target: float) -> bool:
         """Return whether a value is as good as the target, or better."""
-        return value >= target if self.share else value <= target
+        return value >= target if self.larger else value <= target
+
+
+def metric_score(setting: str) -> Score:
+    """Return the score of a metric that ``training.metrics`` names."""
+    form = metric_form(setting)
+    return Score(form.column, form.title, form.share, form.larger)
 
 
 SCORES = {
-    "accuracy": Score("accuracy", "accuracy", share=True),
-    "test_loss": Score("test_loss", "test loss", share=False),
-    "error": Score("error", "absolute error", share=False),
-    **{name: Score(name, name.replace("_", " "), share=metric.share) for name, metric in METRICS.items()},
+    "accuracy": Score("accuracy", "accuracy", share=True, larger=True),
+    "test_loss": Score("test_loss", "test loss", share=False, larger=False),
+    "error": Score("error", "absolute error", share=False, larger=False),
+    **{name: metric_score(name) for name in METRICS},
 }
-"""The scores by their columns."""
+"""The scores of the tables, by their columns; runs may have recorded metrics of the user as well."""
 OTHER_NAMES = {"loss": "test_loss", "test_accuracy": "accuracy", "acc": "accuracy"}
 """Other headings under which a baseline may have them."""
 

@@ -37,6 +37,7 @@ from coterie.runs.engine.stopping import early_stopping
 from coterie.runs.records.record import RoundRecord, Stop
 from coterie.runs.records.summary import Summary
 from coterie.runs.report.forecasts import draw_forecasts
+from coterie.runs.report.notebook import run_html
 from coterie.runs.report.observers import Observer, ObserverGroup, RunStart
 from coterie.runs.report.page import run_page
 from coterie.runs.report.trackers import make_trackers
@@ -74,6 +75,9 @@ class RunResult:
     def privacy(self) -> int:
         """T: sums of any number of rounds are about at least so many clients; 1 promises nothing."""
         return self.summary.promised
+
+    def _repr_html_(self) -> str:
+        return run_html(self.summary, self.records, self.folder)
 
 
 class TrainingRun:
@@ -148,6 +152,11 @@ class TrainingRun:
     def config(self) -> RunConfig:
         """The settings of the run."""
         return self._built.config
+
+    @property
+    def played(self) -> int:
+        """The number of rounds that are over."""
+        return len(self._records)
 
     def stop(self) -> None:
         """Interrupt the run after the round in progress; a resumed run continues."""

@@ -17,12 +17,12 @@ from coterie.runs.algorithms import algorithm_of
 from coterie.runs.records.record import RoundRecord, own_columns
 from coterie.runs.records.summary import Summary
 from coterie.runs.records.yardstick import ACCURACY, Yardstick
+from coterie.runs.report.curves import CURVE, curve
+from coterie.runs.report.notebook import NotebookWatcher
 from coterie.runs.report.observers import ClippingWatch, Observer, RunStart
-from coterie.runs.report.words import in_words, named
+from coterie.runs.report.words import how_to_continue, in_words, named
+from coterie.runs.sections.common import OWN
 
-_BLOCKS = "▁▂▃▄▅▆▇█"
-CURVE = 40
-"""The width of a curve, in characters."""
 _SPLIT = 30
 
 
@@ -38,7 +38,7 @@ class Watcher(Observer):
 
     def begin(self, start: RunStart) -> None:
         """Show what is run, and open the view."""
-        self._rounds, self._folder = start.config.rounds, escape(str(start.folder))
+        self._rounds, self._folder = start.config.rounds, str(start.folder)
         self._yardstick = start.yardstick
         self._clipping = ClippingWatch(start.config.aggregation.clip, start.records)
         self._console.print(*_introduction(start), sep="\n", soft_wrap=True)
@@ -66,12 +66,12 @@ class Watcher(Observer):
         self.close()
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True, style="bold")
-        grid.add_column()
+        grid.add_column(overflow="fold")  # a path is shown as a whole
         for about, words in in_words(summary):
             grid.add_row(about, Text(words))
-        grid.add_row("Report", f"{self._folder}/report.html")
+        grid.add_row("Report", Text(f"{self._folder}/report.html"))
         if not summary.finished:
-            grid.add_row("Continue", f"coterie resume {self._folder}")
+            grid.add_row("Continue", Text(how_to_continue(summary.config, self._folder)))
         self._console.print()
         self._console.print(grid)
 
@@ -79,6 +79,12 @@ class Watcher(Observer):
         """Release the terminal."""
         if self._live:
             self._live.stop()
+
+
+def make_watcher() -> Observer:
+    """Return what shows a run: a progress bar in a notebook, elsewhere the console."""
+    console = Console(highlight=False)
+    return NotebookWatcher() if console.is_jupyter else Watcher(console)
 
 
 class RunView:
@@ -193,26 +199,6 @@ def cohort(record: RoundRecord) -> str:
     return counts if record.completed else f"{record.outcome}: {record.reason}; {counts}"
 
 
-def curve(values: Sequence[float], low: float, high: float) -> str:
-    """Draw values in a line of characters, the last ones or, if there are many, some of them."""
-    if len(values) > CURVE:
-        values = [values[round(at * (len(values) - 1) / (CURVE - 1))] for at in range(CURVE)]
-    span = (high - low) or 1.0
-    top = len(_BLOCKS) - 1
-    return "".join(_BLOCKS[min(top, max(0, round((value - low) / span * top)))] for value in values)
-
-
-def draw_over(points: Sequence[tuple[int, float]], last: int, low: float, high: float, width: int) -> str:
-    """Draw points of rounds 1 to ``last`` in a line of characters; rounds without a point show the one before."""
-    shown: list[float | None] = []
-    for place in range(width):
-        until = 1 + (last - 1) * place / max(1, width - 1)
-        known = [value for number, value in points if number <= until]
-        over = not points or until > points[-1][0] + (last - 1) / max(1, width - 1)
-        shown.append(None if over or not known else known[-1])
-    return "".join(" " if value is None else curve([value], low, high) for value in shown)
-
-
 def split(records: Sequence[RoundRecord]) -> Text:
     """Draw where the time went so far."""
     total = sum(record.seconds for record in records) or 1.0
@@ -240,9 +226,10 @@ def _introduction(start: RunStart) -> list[str]:
     sized = config.cohort.policy in POLICIES  # others select as many clients as they like
     cohort_size = f", {config.cohort.size} in a round" if sized else ""
     what = f"{rounds} on {named(config.data.title, 'data')}{before}: {clients} clients{cohort_size}"
+    model = "Your model" if config.model.name == OWN else config.model.name
     return [
         f"[bold]{what}; {algorithm_of(config).introduction(config, start.promise)}[/]",
-        f"{named(config.model.name, 'model')} with {start.parameters:,} parameters, {config.cohort.policy} selection; "
+        f"{model} with {start.parameters:,} parameters, {config.cohort.policy} selection; "
         f"results in {escape(str(start.folder))}",
         *(f"[yellow]{escape(note)}.[/]" for note in start.notes),
     ]

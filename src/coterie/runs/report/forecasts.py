@@ -37,7 +37,7 @@ class Course:
 
 
 def shown(courses: Sequence[Course]) -> list[Course]:
-    """Choose the series that are drawn: the best, the middle and the worst forecast."""
+    """Choose the series that are drawn: the best, the middle and the worst forecast, by their squared error."""
     ranked = sorted(courses, key=lambda course: course.squared_error)
     chosen = np.linspace(0, len(ranked) - 1, min(_DRAWN, len(ranked))).round().astype(int)
     return [ranked[place] for place in chosen.tolist()]
@@ -60,7 +60,10 @@ def draw_forecasts(path: Path, courses: Sequence[Course]) -> None:
         f"The last week of the tests, {which}. Mean squared error over all, of scaled values: {reached:.4f}; "
         f"repeating the {rule}: {naive:.4f}."
     )
-    headings = [f"{course.name}: off by {course.error:,.0f} {course.unit} on average" for course in drawn]
+    headings = [
+        f"{course.name}: squared error {course.squared_error:.4f}, {course.error:,.0f} {course.unit} off"
+        for course in drawn
+    ]
     with plots.page(
         path, "Forecast an hour ahead, against the truth", subtitle, headings, (14.0, 4.8), margin=1.0, legend=True
     ) as axes:

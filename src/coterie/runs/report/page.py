@@ -9,14 +9,14 @@ from coterie.auditing.logs import Participation
 from coterie.auditing.verdict import Measure
 from coterie.reports.charts import Figure
 from coterie.reports.html import render
-from coterie.reports.words import Level, duration, size
+from coterie.reports.words import duration, size
 from coterie.runs.algorithms import algorithm_of
 from coterie.runs.records.client_scores import Basis
 from coterie.runs.records.record import RoundRecord
 from coterie.runs.records.summary import Summary
 from coterie.runs.report.figures import FIGURES, PageContents, failures
 from coterie.runs.report.forecasts import Course
-from coterie.runs.report.words import in_words
+from coterie.runs.report.words import headline_of, how_to_continue, in_words, level_of
 from coterie.runs.settings.toml import to_toml
 
 _WEAK_SECONDS = 5.0  # for weak T: it is no more than a note here
@@ -58,14 +58,15 @@ def run_page(
         "run.html.j2",
         figures,
         summary=summary,
-        level=_level(summary),
-        headline=_headline(summary),
+        level=level_of(summary),
+        headline=headline_of(summary),
         words=words,
         particulars=[said for about, said in algorithm_of(summary.config).words(summary) if about != "Privacy"],
         measures=_measures(summary),
         sections=sections,
         courses=courses,
         folder=folder,
+        continuing=how_to_continue(summary.config, folder),
         settings=to_toml(summary.config),
         failures=failed[:_FAILURES],
         more_failures=max(0, len(failed) - _FAILURES),
@@ -76,33 +77,6 @@ def _participation(clients: Sequence[str], records: Sequence[RoundRecord]) -> Pa
     number = {name: position for position, name in enumerate(clients)}
     members = tuple(tuple(sorted(number[name] for name in record.aggregated)) for record in records)
     return Participation(tuple(clients), tuple(record.round for record in records), members)
-
-
-def _level(summary: Summary) -> Level:
-    if not algorithm_of(summary.config).aggregates or summary.strong_privacy is None:
-        return Level.NOTHING
-    if summary.exposed:
-        return Level.DANGER
-    return Level.SAFE if summary.safe else Level.CAUTION
-
-
-def _headline(summary: Summary) -> str:
-    learnt = f"{summary.rounds:,} rounds"
-    if (score := _leading_score(summary)) is not None:
-        told = summary.yardstick.describe(score)
-        whose = " on the owners' data" if summary.owners_score is not None else ""
-        learnt = f"{told[0].upper()}{told[1:]}{whose} after {learnt}"
-    if _level(summary) is Level.DANGER:
-        return f"{learnt}, and {summary.exposed:,} clients exposed"
-    if _level(summary) is Level.SAFE:
-        helped = f", T - c = {summary.promise.honest}" if summary.promise.colluders else ""
-        return f"{learnt}, and no client can be singled out (T = {summary.promised}{helped})"
-    return learnt
-
-
-def _leading_score(summary: Summary) -> float | None:
-    """Return the score of clients' own models on their owners' data, or the score of the rounds."""
-    return summary.score if summary.owners_score is None else summary.owners_score
 
 
 def _measures(summary: Summary) -> list[Measure]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from coterie.errors import ConfigError
 from coterie.planning.session import FEW_CLIENTS, recommend
-from coterie.reports.words import count, duration, size
+from coterie.reports.words import Level, count, duration, size
 from coterie.rounds.outcome import Tally
 from coterie.runs.algorithms import algorithm_of
 from coterie.runs.algorithms.participants import WITHHELD
@@ -15,7 +15,7 @@ from coterie.runs.records.yardstick import Yardstick
 from coterie.runs.report.observers import MUCH_CLIPPED
 from coterie.runs.sections.checks import always_complete
 from coterie.runs.sections.collusion import roster_size
-from coterie.runs.sections.common import OWN
+from coterie.runs.sections.common import OWN, CommonSettings
 from coterie.training.metrics import metric_form
 
 _WORST = 3  # clients that are named
@@ -50,6 +50,42 @@ def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
         )
 
 
+def level_of(summary: Summary) -> Level:
+    """Return the verdict on the privacy of a run."""
+    if not algorithm_of(summary.config).aggregates or summary.strong_privacy is None:
+        return Level.NOTHING
+    if summary.exposed:
+        return Level.DANGER
+    return Level.SAFE if summary.safe else Level.CAUTION
+
+
+def headline_of(summary: Summary) -> str:
+    """Return the quality and the privacy of a run in a line."""
+    learnt = f"{summary.rounds:,} rounds"
+    if (score := leading_score(summary)) is not None:
+        described = summary.yardstick.describe(score)
+        whose = " on the owners' data" if summary.owners_score is not None else ""
+        learnt = f"{described[0].upper()}{described[1:]}{whose} after {learnt}"
+    if level_of(summary) is Level.DANGER:
+        return f"{learnt}, and {summary.exposed:,} clients exposed"
+    if level_of(summary) is Level.SAFE:
+        helped = f", T - c = {summary.promise.honest}" if summary.promise.colluders else ""
+        return f"{learnt}, and no client can be singled out (T = {summary.promised}{helped})"
+    return learnt
+
+
+def leading_score(summary: Summary) -> float | None:
+    """Return the score of clients' own models on their owners' data, or the score of the rounds."""
+    return summary.score if summary.owners_score is None else summary.owners_score
+
+
+def how_to_continue(config: CommonSettings, folder: str) -> str:
+    """Return what continues a run: a command, or the call of a program that passes data or a model of its own."""
+    if OWN in (config.data.name, config.model.name, config.cohort.policy):
+        return f"coterie.train(..., out={folder!r}, resume=True)"
+    return f"coterie resume {folder}"
+
+
 def _noise(summary: Summary, guarantee: str) -> str:
     """Say what epsilon is, for whom, and how large the noise is that each client adds."""
     noise = summary.config.noise
@@ -75,35 +111,36 @@ def _noise(summary: Summary, guarantee: str) -> str:
 
 def named(name: str, kind: str) -> str:
     """Return the name of data or a model; those that a Python program passes have none."""
-    return f"{name} {kind}" if name == OWN else name
+    return f"your {kind}" if name == OWN else name
 
 
 def _model(summary: Summary) -> str:
-    what = f"{named(summary.config.model.name, 'model')} with {summary.parameters:,} parameters"
+    name = summary.config.model.name
+    what = f"{'Your model' if name == OWN else f'The {name}'} with {summary.parameters:,} parameters"
     personal = algorithm_of(summary.config).personal
     what += f" of each of {summary.clients:,} clients" if personal else ""
     tests = _tests(summary)
     yardstick, score, best = summary.yardstick, summary.score, summary.best_score
     if (owners := summary.owners_score) is not None and _judged_twice(summary) and score is not None:
         return (
-            f"The {what} has {yardstick.describe(owners)} on its owner's test examples, on average. On the test "
+            f"{what} has {yardstick.describe(owners)} on its owner's test examples, on average. On the test "
             f"examples of everybody it is {yardstick.written(score)}."
         )
     if score is not None and best is not None:
         at_best = f" (at best {yardstick.written(best)})" if best != score else ""
         if yardstick.share:
             mean = ", on average" if summary.owners_score is not None else ""
-            return f"The {what} classifies {yardstick.written(score)} of {tests} correctly{mean}{at_best}."
+            return f"{what} classifies {yardstick.written(score)} of {tests} correctly{mean}{at_best}."
         off = f", and is off by {summary.error:,.4g} {yardstick.unit} on average" if summary.error is not None else ""
         scaling = f", of {yardstick.scaling}" if yardstick.scaling else ""
-        return f"The {what} has {yardstick.describe(score)} on {tests}{at_best}{scaling}{off}."
+        return f"{what} has {yardstick.describe(score)} on {tests}{at_best}{scaling}{off}."
     if personal and summary.epsilon is not None:
-        return f"The score of the {what} {WITHHELD}."
+        return f"The score of {what[0].lower()}{what[1:]} {WITHHELD}."
     if summary.finished:
         noise = " for all, and scores on clients' own would show their data without the noise"
         why = f"there are no test examples{noise if summary.epsilon is not None else ''}"
-        return f"The {what} was not evaluated: {why}."
-    return f"The {what} was not evaluated yet."
+        return f"{what} was not evaluated: {why}."
+    return f"{what} was not evaluated yet."
 
 
 def _judged_twice(summary: Summary) -> bool:

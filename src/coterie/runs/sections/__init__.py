@@ -1,1 +1,7 @@
-"""Sections of the settings: their common base, how a setting names an entry of a table, and what contradicts what."""
+"""Sections of the settings: their common base, how a setting names an entry of a table, and what contradicts what.
+
+A section is a table of ``config.toml``: a class whose fields have defaults, bounds and a description. Start with
+:mod:`~coterie.runs.sections.common`, the sections that every run has; an algorithm has its own section in its own file.
+A setting whose values are the rows of a table (policies, topologies, models) declares the table, so a new row is
+accepted at once. :mod:`~coterie.runs.sections.checks` finds settings that are valid alone and contradict each other.
+"""

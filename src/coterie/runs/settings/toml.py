@@ -50,6 +50,8 @@ def load_config(path: Path | None = None, overrides: Iterable[str] = (), *, reco
             tree = _written_out(tomllib.loads(text))
         except OSError as error:
             raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"{path} is not TOML: it is not a text file in UTF-8") from None
         except ValueError as error:  # also of numbers with thousands of digits
             raise ConfigError(f"{path} is not TOML: {error}") from None
     if recorded:
@@ -152,8 +154,14 @@ def _explain(details: ErrorDetails) -> Iterator[tuple[str, str]]:
             close = difflib.get_close_matches(str(details["input"]), re.findall("'([^']*)'", expected), 1)
             hint = f"; did you mean {close[0]}?" if close else ""
             yield key, f"should be {expected}, not {_value(details['input'])}{hint}"
+        case "model_type":
+            yield key, f"is a section and has keys of its own, such as {key}.{_keys_around((*details['loc'], ''))[0]}"
+        case "tuple_type":
+            yield key, f'should be a list, such as ["a", "b"], not {_value(details["input"])}'
         case _:
-            said = details["msg"].removeprefix("Input should be ")
+            said = details["msg"].removeprefix("Input should be ").replace("a valid integer", "a whole number")
+            said = said.replace("a valid string", "a text").replace("greater than or equal to", "at least")
+            said = said.replace("less than or equal to", "at most").replace("a valid ", "a ")
             yield key, f"should be {said}, not {_value(details['input'])}"
 
 

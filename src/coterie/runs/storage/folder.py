@@ -9,6 +9,7 @@ import csv
 import hashlib
 import io
 import os
+import stat
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from safetensors.numpy import save
 from coterie.arithmetic import FloatArray
 from coterie.cohorts.ledger import Head
 from coterie.errors import ConfigError, InputError
-from coterie.files import remove_drafts, write_file, write_secret
+from coterie.files import explain, remove_drafts, write_file, write_secret
 from coterie.locks import locked
 from coterie.runs.records.record import RoundRecord, Stop, record_type
 from coterie.runs.settings.config import RunConfig
@@ -30,6 +31,7 @@ from coterie.runs.settings.toml import load_recorded, to_toml
 
 SECRET_BYTES = 32
 _SECRET_DOMAIN = b"coterie clients.secret 1\x00"
+_NAME = 100  # characters of a path in an error
 RUNS = Path("runs")
 """The folder of runs that were given none."""
 
@@ -133,6 +135,16 @@ class RunFolder:
     def _refuse_another(self) -> None:
         if self.config_file.exists():
             raise ConfigError(f"{self.path} holds a run already; go on with it by: coterie resume {self.path}")
+
+    @staticmethod
+    def exists(path: Path) -> bool:
+        """Return whether a path is the folder of a run; :class:`ConfigError` if it can never be one."""
+        try:
+            return stat.S_ISREG(os.stat(path / "config.toml").st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except (OSError, ValueError) as error:  # ValueError: a character that no path has
+            raise ConfigError(f"{str(path)[:_NAME]!r} cannot be the folder of a run: {explain(error)}") from None
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import InputError
+from coterie.files import explain
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -309,7 +310,9 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except (FileNotFoundError, InputError):
         raise
-    except (OSError, EOFError, ValueError, zlib.error) as error:
+    except OSError as error:
+        _fail(path, f"cannot be read: {explain(error)}", error)
+    except (EOFError, ValueError, zlib.error) as error:
         _fail(path, f"cannot be read: {error}", error)
 
 

@@ -7,8 +7,6 @@ except for evaluations that the operator allows (:mod:`coterie.deployment.recept
 folder, ``$COTERIE_HOME/nodes/SITE``. Nothing in a job can change them.
 """
 
-import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,6 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
-from nvflare.fuel.utils.config_factory import ConfigFactory
 
 from coterie.deployment.engine import TRAIN, AppReply, Arrays
 from coterie.deployment.logs import LOGGER, join_log, quoted, traced
@@ -32,8 +29,9 @@ from coterie.deployment.reasons import Reason
 from coterie.deployment.reception import Reception
 from coterie.deployment.replies import lacking
 from coterie.errors import ConfigError, TrainingError, regarding
-from coterie.transports.nvflare.files import digest_files, stop_bytecode
+from coterie.transports.nvflare.files import stop_bytecode
 from coterie.transports.nvflare.filters import CODES as _CODES
+from coterie.transports.nvflare.job_config import read_app
 from coterie.transports.nvflare.jobs import keep_installed
 from coterie.transports.nvflare.messages import KEY, Work
 from coterie.transports.nvflare.names import LOG, TASKS, WEIGHT
@@ -42,14 +40,6 @@ from coterie.transports.nvflare.request import SiteApp, TaskDelivery
 join_log(LOG)
 
 _OUT, _IN = "out", "in"
-_CONFIG = "config_fed_client.json"  # or another of the formats that NVFlare reads
-
-_VARIABLE = re.compile(r"\{[A-Z_]+\}")
-_STREAMER = "JobLogStreamer"
-_STREAMED = (
-    "NVFlare sends a log of this site to the server, and errors of an app may quote data: set allow_log_streaming to "
-    "false in local/resources.json"
-)
 
 
 class PrivateExecutor(Executor):
@@ -174,31 +164,3 @@ def read_result(result: FLModel, work: Work, *, trains: bool) -> AppReply:
 def _moved(before: NDArray[Any] | None, change: NDArray[Any]) -> NDArray[Any]:
     """Return an array moved by a change; a change that does not fit is returned as it is, and found out later."""
     return change if before is None or before.shape != change.shape else np.asarray(before + change)
-
-
-def read_app(folder: Path, config: Path) -> SiteApp:
-    """Read the app of a job from its folder; ``config`` is the one of its configuration."""
-    loaded = ConfigFactory.load_config(_CONFIG, search_dirs=[str(config)])
-    if loaded is None:
-        raise ConfigError(f"{config} has no {_CONFIG}: the app of this job cannot be read")
-    described = _as_json(loaded.to_dict())
-    if named := sorted(set(_VARIABLE.findall(json.dumps(described)))):
-        raise ConfigError(
-            f"{_CONFIG} has {', '.join(named)}, which NVFlare replaces on each site: the app would differ"
-        )
-    components = described.get("components", [])
-    described["components"] = [one for one in components if _STREAMER not in one.get("path", "")]
-    if len(described["components"]) < len(components):  # each site decides on it, so it is no part of the app
-        LOGGER.warning(_STREAMED)
-    return SiteApp(described, digest_files(folder, Path(loaded.get_location())))
-
-
-def _as_json(config: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration as a JSON document, which it has to be: in YAML, 1 and "1" are two keys."""
-    try:
-        described: dict[str, Any] = json.loads(json.dumps(config))
-    except (TypeError, ValueError):
-        described = {}
-    if described != config:
-        raise ConfigError(f"{_CONFIG} has keys that are not text, or values that JSON does not have: use JSON")
-    return described

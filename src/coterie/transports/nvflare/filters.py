@@ -7,7 +7,8 @@ In ``local/privacy.json`` of the site::
                  "task_result_filters": [{"path": "coterie.transports.nvflare.filters.PrivateResults"}]}]}
 
 A job whose executor is not a :class:`~.executor.PrivateExecutor` then sends nothing. That is worth something only if
-jobs may not bring code of their own (NVFlare's right ``byoc``): code can send what it wants in any form.
+jobs may not bring code of their own (NVFlare's right ``byoc``), and if no class that starts scripts or commands is
+allowed (``class_allow_list``): code can send what it wants in any form.
 """
 
 from nvflare.apis.filter import ContentBlockedException, Filter

@@ -5,7 +5,7 @@ here. So both sides name what an app works on by a digest of the same bytes, and
 """
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -124,15 +124,14 @@ def node_number(site: str) -> int:
     return int.from_bytes(hashlib.sha256(site.encode()).digest()[:8]) >> 1
 
 
-def flattened(value: object, path: str = "", varying: Collection[str] = ()) -> Iterator[tuple[str, bytes]]:
-    """Yield the leaves of a JSON document by their paths, except for keys that may vary.
+def flattened(value: object, path: str = "") -> Iterator[tuple[str, bytes]]:
+    """Yield the leaves of a JSON document by their paths.
 
     Two documents have the same entries only if they are equal. So a path has its keys in quotes, with a dot before each
     (``.'args'``), and places in lists in brackets (``[0]``): a key with a dot in it is not a path of two keys.
     """
     if isinstance(value, dict):
-        fixed = {key: child for key, child in value.items() if key not in varying}
-        children = [(f".{key!r}", child) for key, child in fixed.items()]
+        children = [(f".{key!r}", child) for key, child in value.items()]
     elif isinstance(value, list):
         children = [(f"[{place}]", child) for place, child in enumerate(value)]
     else:
@@ -141,4 +140,4 @@ def flattened(value: object, path: str = "", varying: Collection[str] = ()) -> I
     if not children:
         yield path, b"{}" if isinstance(value, dict) else b"[]"
     for step, child in children:
-        yield from flattened(child, path + step, varying)
+        yield from flattened(child, path + step)

@@ -81,10 +81,10 @@ class NvflareRequest(NodeRequest):
     def configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
         """Yield what configures the app's function.
 
-        That is the app's configuration; the entries of ``FLModel.meta`` with their order; and names, order, shapes and
-        types of the arrays.
+        That is the app's configuration; the entries of ``FLModel.meta`` with their order, except for keys that may
+        vary; and names, order, shapes and types of the arrays.
         """
-        yield from flattened(dict(self._site_app.config), "app", varying)
+        yield from flattened(dict(self._site_app.config), "app")
         fixed = ((key, value) for key, value in self._work.entries().items() if key not in varying)
         for place, (key, value) in enumerate(fixed):
             yield f"{key!r} of the model's meta", repr((place, value)).encode()

@@ -9,12 +9,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, 
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod, arrays_size_mod, fixedclipping_mod, message_size_mod
 from flwr.clientapp.typing import ClientAppCallable, Mod
-from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.flower import FakeGrid, initial_arrays, make_app, make_grid, reply_of
-from tests.support.flower_strategies import QUIET, private_grid
+from tests.support.flower_strategies import QUIET, Halving, private_grid
 
 from coterie.deployment.form import Form
 from coterie.deployment.home import server_home
@@ -255,25 +254,8 @@ def test_a_run_ends_at_the_given_number_of_empty_rounds_in_a_row_and_goes_on_lat
     assert result.arrays["b"].numpy() == pytest.approx(1 + 0.25 * trained, abs=0.01)
 
 
-class Halving(FedAvg):
-    """A strategy that halves a learning rate every round, in place."""
-
-    def __init__(self) -> None:
-        super().__init__(fraction_evaluate=1.0)
-        self.seen: list[tuple[int, object]] = []
-
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        rate = config["lr"]
-        assert isinstance(rate, float)
-        config["lr"] = rate / 2
-        self.seen.append((server_round, rate / 2))
-        return super().configure_train(server_round, arrays, config, grid)
-
-
 def test_a_round_that_is_done_again_has_the_configuration_that_it_had() -> None:
-    first, then = Halving(), Halving()
+    first, then = Halving(fraction_evaluate=1.0), Halving(fraction_evaluate=1.0)
     config = ConfigRecord({"lr": 1.0})
 
     def measure(number: int, _arrays: ArrayRecord) -> MetricRecord:

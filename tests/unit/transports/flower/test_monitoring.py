@@ -44,6 +44,21 @@ def test_a_node_logs_one_line_for_each_step_with_its_name_and_flowers_round(log:
     assert "Coterie: round 2 (sum 4 of the ledger): one sum over 4 clients" in log.messages
 
 
+@pytest.mark.parametrize(
+    ("protocol", "line"),
+    [
+        ("auto", "two trips to every node, or three if many leave (n^2 / T = 8 for 4 nodes in circles of 2; two trips "
+         "are taken up to 10,000)"),
+        ("papers", "the papers' protocol (protocol='papers')"),
+    ],
+)  # fmt: skip
+def test_the_server_logs_once_which_protocol_rounds_take_and_why(
+    protocol: str, line: str, log: pytest.LogCaptureFixture
+) -> None:
+    PrivateStrategy(FedAvg(**QUIET), protocol=protocol).start(private_grid(), initial_arrays(), 2)
+    assert [message for message in log.messages if "rounds take" in message] == [f"Coterie: rounds take {line}"]
+
+
 def test_rounds_of_an_evaluation_are_named_as_such(log: pytest.LogCaptureFixture) -> None:
     kept = PrivateStrategy(FedAvg(), evaluate_metrics={"accuracy": (0, 1)})
     kept.start(private_grid(), initial_arrays(), 1)

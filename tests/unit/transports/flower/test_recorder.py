@@ -11,7 +11,7 @@ from flwr.common.serde import recorddict_to_proto
 from flwr.serverapp import Grid, strategy
 from flwr.serverapp.strategy import FedAvg, Result
 from tests.support.flower import FakeGrid, initial_arrays
-from tests.support.flower_strategies import MEANS, QUIET, fresh, private_grid
+from tests.support.flower_strategies import MEANS, QUIET, Halving, fresh, private_grid
 
 from coterie.deployment.checkpoint import CheckpointFile
 from coterie.errors import ConfigError
@@ -22,23 +22,6 @@ from coterie.transports.flower.recorder import EvaluateFunction
 CHECKPOINT = f"app-{hashlib.sha256().hexdigest()[:16]}.checkpoint"
 """That of an app without a name, as those of tests are."""
 Warnings = Callable[[], list[str]]
-
-
-class Decaying(FedAvg):
-    """As in Flower's tutorials: the configuration changes with the rounds, cumulatively."""
-
-    def __init__(self) -> None:
-        super().__init__(**QUIET)
-        self.seen: list[tuple[int, float]] = []
-
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        rate = config["lr"]
-        assert isinstance(rate, float)
-        config["lr"] = rate / 2
-        self.seen.append((server_round, rate / 2))
-        return super().configure_train(server_round, arrays, config, grid)
 
 
 class Killed(BaseException):
@@ -104,10 +87,10 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(kind: strategy.St
 def test_a_configuration_that_changes_with_the_rounds_goes_on_changing() -> None:
     config = {"lr": 1.0}
     with pytest.raises(Killed):
-        PrivateStrategy(Decaying(), varying=["lr"]).start(
+        PrivateStrategy(Halving(), varying=["lr"]).start(
             private_grid(), initial_arrays(), 4, train_config=ConfigRecord(dict(config)), evaluate_fn=dying(2)
         )
-    decaying = Decaying()
+    decaying = Halving()
     result = PrivateStrategy(decaying, varying=["lr"]).start(
         private_grid(), initial_arrays(), 4, train_config=ConfigRecord(dict(config))
     )
@@ -275,7 +258,7 @@ def test_what_is_configured_now_counts_and_a_difference_is_told(warnings: Warnin
 def test_what_the_strategy_changes_itself_goes_on_from_the_checkpoint(warnings: Warnings) -> None:
     seen = []
     for rate, at in (1.0, 2), (0.01, 3), (0.01, 4):
-        decaying = Decaying()
+        decaying = Halving()
         config = ConfigRecord({"lr": rate})
         with pytest.raises(Killed):
             PrivateStrategy(decaying, varying=["lr"]).start(

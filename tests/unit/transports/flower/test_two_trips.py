@@ -419,7 +419,7 @@ def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 def test_a_node_killed_when_it_writes_a_large_reply_gives_one_answer(home: Path, before: bool) -> None:
     """The prekey is used only after the file is written: asked again, the node contributes as if for the first time."""
-    crashed = []
+    crashed: list[bool] = []
 
     def kill(message: Message, answer: Answer) -> Message:
         if message.metadata.dst_node_id != NODE or tag_of(message) != CONTRIBUTE or crashed:

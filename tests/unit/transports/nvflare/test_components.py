@@ -25,7 +25,6 @@ from nvflare.apis.signal import Signal
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.app_common.workflows.model_controller import ModelController
-from nvflare.fuel.utils.config_factory import ConfigFactory
 from nvflare.job_config.api import FedJob
 from nvflare.job_config.script_runner import ScriptRunner
 from nvflare.private.event import fire_event
@@ -36,8 +35,8 @@ from coterie.cohorts.ledger import Ledger
 from coterie.deployment.home import node_home, server_home
 from coterie.errors import ConfigError, NothingTrained
 from coterie.transports.nvflare import PrivateExecutor, PrivateFedAvg, PrivateRounds, PrivateRunner
-from coterie.transports.nvflare.executor import read_app
 from coterie.transports.nvflare.filters import PrivateResults
+from coterie.transports.nvflare.job_config import read_app
 from coterie.transports.nvflare.messages import KEY, TASK, Answer, NodeMessage, decode, encode
 
 POLICY = """
@@ -319,26 +318,6 @@ def test_a_job_description_has_coteries_components_and_none_of_its_code(
     assert sorted(path.name for path in (app / "custom").rglob("*.py")) == ["client.py"]
 
 
-def test_a_site_whose_log_is_sent_to_the_server_has_the_same_app_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    described: dict[str, Any] = {"executors": [{"args": {"rate": 0.1}}], "components": [{"id": "a", "path": "b.C"}]}
-    file = tmp_path / "config_fed_client.json"
-    file.write_text(json.dumps(described))
-    plain = read_app(tmp_path, tmp_path)
-    assert plain.config == described
-    assert "allow_log_streaming" not in caplog.text
-    streamer = {"id": "auto_log_streamer", "path": "nvflare.app_common.logging.job_log_streamer.JobLogStreamer"}
-    file.write_text(json.dumps({**described, "components": [*described["components"], streamer]}))
-    assert read_app(tmp_path, tmp_path).digest == plain.digest
-    assert "set allow_log_streaming to false" in caplog.text
-    file.write_text(json.dumps({**described, "executors": []}))
-    assert read_app(tmp_path, tmp_path).digest != plain.digest
-    file.unlink()
-    with pytest.raises(ConfigError, match="cannot be read"):
-        read_app(tmp_path, tmp_path)
-
-
 def refusal_of(executor: PrivateExecutor, ctx: FLContext) -> str | None:
     hello = NodeMessage("hello", 7, "train", "1", 0.0, 60.0)
     answer = executor.execute(TASK, Shareable({KEY: encode(hello)}), ctx, Signal())
@@ -367,16 +346,6 @@ def test_an_app_that_came_with_bytecode_stays_refused_if_it_deletes_it(
     assert "has bytecode" in caplog.text
 
 
-@pytest.mark.parametrize("config", [{"layers": {1: 0.1, "1": 0}}, {"rate": float("nan")}, {"day": {1, 2}}])
-def test_a_configuration_that_is_no_json_document_is_refused(
-    config: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loaded = SimpleNamespace(to_dict=lambda: config, get_location=lambda: str(tmp_path / "config_fed_client.yml"))
-    monkeypatch.setattr(ConfigFactory, "load_config", lambda *_given, **_more: loaded)
-    with pytest.raises(ConfigError, match="use JSON"):
-        read_app(tmp_path, tmp_path)
-
-
 def test_of_an_allowed_plain_evaluation_only_the_metrics_leave(home: Path, tmp_path: Path) -> None:
     """Many scripts train in every task, and send a model beside the metrics."""
     folder = node_home("site-1")
@@ -391,10 +360,3 @@ def test_of_an_allowed_plain_evaluation_only_the_metrics_leave(home: Path, tmp_p
     executor = PrivateExecutor(App(train_always))
     reply = FLModelUtils.from_shareable(executor.execute("validate", task, context("site-1", tmp_path), Signal()))
     assert (reply.params, reply.metrics) == (None, {"accuracy": 0.9})
-
-
-def test_an_app_that_differs_by_the_sites_name_is_refused(tmp_path: Path) -> None:
-    args = {"task_script_args": "--params {SITE_NAME}.json"}
-    (tmp_path / "config_fed_client.json").write_text(json.dumps({"format_version": 2, "executors": [{"args": args}]}))
-    with pytest.raises(ConfigError, match=r"has \{SITE_NAME\}, which NVFlare replaces on each site"):
-        read_app(tmp_path, tmp_path)

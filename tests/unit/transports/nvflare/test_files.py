@@ -62,13 +62,6 @@ def build(entries: list[tuple[list[tuple[str | None, ...]], bytes]]) -> object:
     return [places[place] for place in range(len(places))]
 
 
-@given(st.integers(), st.integers())
-def test_keys_that_may_vary_are_left_out_with_their_values(one: int, other: int) -> None:
-    first, second = ({"args": {"rate": rate}, "steps": [{"rate": rate, "size": 3}]} for rate in (one, other))
-    assert list(flattened(first, "app", ["rate"])) == list(flattened(second, "app", ["rate"]))
-    assert list(flattened(first, "app", ["rate"])) == [("app.'args'", b"{}"), ("app.'steps'[0].'size'", b"3")]
-
-
 def fill(folder: Path, files: dict[str, bytes]) -> Path:
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

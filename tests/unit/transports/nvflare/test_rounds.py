@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,12 @@ from tests.support.homes import MEMORY
 from tests.support.nvflare_sites import APP, MODEL, Sites, aggregator, assignment, circles, mean_of
 
 from coterie.cohorts import Ledger
-from coterie.deployment.engine import AppReply, Trip
+from coterie.deployment.engine import AppReply, Arrays, Trip
 from coterie.deployment.home import server_home
 from coterie.errors import CarrierError, NothingTrained, PeerProtocolError
 from coterie.transports.nvflare.carrier import NvflareCarrier
-from coterie.transports.nvflare.messages import TASK, Answer, NodeMessage, decode, encode, node_number
+from coterie.transports.nvflare.messages import TASK, Answer, NodeMessage, Work, decode, encode, node_number
+from coterie.transports.nvflare.names import WEIGHT
 from coterie.transports.nvflare.request import SiteApp, TaskDelivery
 
 
@@ -280,3 +282,25 @@ def test_what_needs_no_nvflare_does_not_import_it() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert found.stdout.strip() == "[]"
+
+
+def test_no_line_of_a_sites_log_has_a_number_of_its_data(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
+    """NVFlare may send logs of a site to the server."""
+    steps = {"site-1": 3137, "site-2": 4139}
+
+    class Counting(Sites):
+        def _train(self, site: str) -> Callable[[str, Arrays, Work], AppReply]:
+            def train(_function: str, arrays: Arrays, _work: Work) -> AppReply:
+                w = np.full(5003, 0.1, np.float32)
+                w[:1117] = np.nan
+                return AppReply({"w": w}, {WEIGHT: steps[site]})
+
+            return train
+
+    rounds, model = aggregator(Counting(2), ledger, colluders=0, most_examples=3140), {"w": np.zeros(5003, np.float32)}
+    for current in range(2):
+        assert rounds.mean(assignment(model, current), 1) is not None
+        steps["site-1"] = 3138
+    said = ("is more than a node counts for", "has changed, and this node counts for as much", "entries that are NaN")
+    assert all(words in caplog.text for words in said)
+    assert not any(number in caplog.text for number in ("3137", "3138", "3140", "4139", "1117", "3886"))

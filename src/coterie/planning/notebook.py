@@ -1,0 +1,21 @@
+"""Plans in a notebook: a headline, what it means, and a table."""
+
+import math
+from collections.abc import Sequence
+
+from coterie.reports.findings import Findings, Table
+from coterie.reports.notebook import notebook_html
+from coterie.reports.words import Level
+
+
+def plan_html(headline: str, about: str, tables: Sequence[Table], notes: Sequence[str], *, holds: bool | None) -> str:
+    """Return a plan as HTML; ``holds`` is whether its T holds over many rounds, None if it promises no T."""
+    level = None if holds is None else Level.SAFE if holds else Level.CAUTION
+    return notebook_html(Findings(headlines=[headline], about=about, level=level, tables=tables, remarks=notes))
+
+
+def bound_words(log2: float) -> str:
+    """Return a bound on a probability in words; rounded up, so that what is written is a bound too."""
+    if log2 == -math.inf:
+        return "cannot happen with so few colluders and so many clients in the sum"
+    return "no bound" if log2 == 0 else f"with probability at most 2^{math.ceil(10 * log2) / 10:.1f}"

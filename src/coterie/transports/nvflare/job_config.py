@@ -1,0 +1,216 @@
+"""The client's configuration of a job, as it came to a site, and what a site refuses in it.
+
+Members of a session compare the text of the configuration and the files of the app. That is worth something only if the
+text means the same on every site, and if all that it names is compared. So a site refuses references that NVFlare
+resolves there, and paths that lead out of the app's folder into other folders of NVFlare.
+"""
+
+import copy
+import json
+import os
+import re
+import string
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.fl_constant import SystemVarName
+from nvflare.app_common.logging.job_log_streamer import JobLogStreamer
+from nvflare.app_common.widgets.streaming import AnalyticsReceiver
+from nvflare.fuel.utils.class_utils import ModuleScanner, get_class_path_from_config
+from nvflare.fuel.utils.config_factory import ConfigFactory
+from nvflare.fuel.utils.json_scanner import JsonScanner
+from nvflare.fuel.utils.wfconf import resolve_var_refs
+
+from coterie.deployment.logs import LOGGER, quoted
+from coterie.errors import ConfigError
+from coterie.transports.nvflare.files import digest_files
+from coterie.transports.nvflare.messages import flattened
+from coterie.transports.nvflare.request import SiteApp
+
+_CONFIG = "config_fed_client.json"  # or another of the formats that NVFlare reads
+
+_SYSTEM = frozenset(value for name, value in vars(SystemVarName).items() if name.isupper())
+_KEPT_ON_SITE = "${secret:"  # begins a reference to the environment or to a file of the site
+_STREAMER = {
+    "id": "auto_log_streamer",
+    "path": "nvflare.app_common.logging.job_log_streamer.JobLogStreamer",
+}
+_ERRORS = {"target_parent_server": True, "log_file_name": "error_log.txt"}
+_INTERVALS = frozenset({"liveness_interval", "poll_interval"})
+_STREAMED = (
+    "NVFlare sends the error log of this site to the server, and errors of an app may quote data: set "
+    "allow_log_streaming to false in local/resources.json"
+)
+_NOT_OF_PATHS = re.compile(r"[^\w./~+@%-]+")
+
+
+def read_app(folder: Path, config: Path) -> SiteApp:
+    """Read the app of a job from its folder; ``config`` is the one of its configuration."""
+    loaded = ConfigFactory.load_config(_CONFIG, search_dirs=[str(config)])
+    if loaded is None:
+        raise ConfigError(f"{config} has no {_CONFIG}: the app of this job cannot be read")
+    described = _as_json(loaded.to_dict())
+    _leave_out_streamer(described)
+    _check_references(described)
+    _check_components(described)
+    _check_paths(described, folder.resolve())
+    return SiteApp(described, digest_files(folder, Path(loaded.get_location())))
+
+
+def _as_json(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration as a JSON document, which it has to be: in YAML, 1 and "1" are two keys."""
+    try:
+        described: dict[str, Any] = json.loads(json.dumps(config))
+    except (TypeError, ValueError):
+        described = {}
+    if described != config:
+        raise ConfigError(f"{_CONFIG} has keys that are not text, or values that JSON does not have: use JSON")
+    return described
+
+
+def _leave_out_streamer(described: dict[str, Any]) -> None:
+    """Remove the sender of the error log that NVFlare adds on sites that allow it, which is no part of the app.
+
+    Only the very entry that NVFlare adds is left out: what is left out is not compared.
+    """
+    components = described.setdefault("components", [])
+    if isinstance(components, list) and components and _is_added(components[-1]):
+        components.pop()
+        LOGGER.warning(_STREAMED)
+
+
+def _is_added(component: object) -> bool:
+    """Tell whether a component is the one that NVFlare adds to jobs, to send the error log."""
+    args = component.get("args") if isinstance(component, dict) else None
+    if not isinstance(args, dict) or component != {**_STREAMER, "args": args}:
+        return False
+    others = {name: value for name, value in args.items() if name not in _INTERVALS}
+    return others == _ERRORS and all(type(args[name]) in (int, float) for name in args.keys() & _INTERVALS)
+
+
+def _check_references(described: dict[str, Any]) -> None:
+    """Refuse a configuration that NVFlare does not use as it is written.
+
+    NVFlare replaces references to values of the site, to its environment and to other entries of the configuration,
+    again and again. Its own resolver finds out what it would replace. Whether it replaces a reference into a value,
+    such as ``{SITE_NAME[5]}``, depends on that value, so texts with such references are refused by the name in them.
+    """
+    known = _SYSTEM | described.keys()
+    for _, text in _texts(described):
+        named = any(name.startswith("$") or name in known for name in _variables(text))
+        if named or _KEPT_ON_SITE in text:
+            raise _replaced(text)
+    plain = {key: value for key, value in described.items() if not key.startswith("@")}  # templates, used by reference
+    resolved = copy.deepcopy(plain)
+    try:
+        resolve_var_refs(JsonScanner(resolved), {**copy.deepcopy(described), **dict.fromkeys(_SYSTEM, "of this site")})
+    except Exception:  # NVFlare fails in many ways, and fails here where the job would
+        raise ConfigError(f"{_CONFIG} has references that NVFlare cannot resolve") from None
+    if resolved != plain:
+        raise _replaced(min(set(flattened(plain)) - set(flattened(resolved)))[1].decode())
+
+
+def _replaced(text: str) -> ConfigError:
+    return ConfigError(
+        f"{_CONFIG} has {quoted(text)}, which NVFlare replaces on each site: the app would differ, and members of a "
+        "session could not see that. Write values instead of references"
+    )
+
+
+def _variables(template: str) -> Iterator[str]:
+    """Yield the names of the variables in a text that Python may format, also those inside of formats."""
+    try:
+        fields = [(name, more) for _, name, more, _ in string.Formatter().parse(template) if name is not None]
+    except ValueError:  # it is no template, and stays as it is
+        return
+    for name, more in fields:
+        yield re.split(r"[.\[]", name, maxsplit=1)[0]
+        yield from _variables(more or "")
+
+
+def _check_components(described: dict[str, Any]) -> None:
+    """Refuse components of NVFlare that send a site's logs or the metrics of its scripts out of it."""
+    for table in _tables(described):
+        kind = _class_of(table)
+        if issubclass(kind, JobLogStreamer):
+            what = "sends a log of this site to the server"
+        elif issubclass(kind, AnalyticsReceiver):
+            what = "takes the metrics that scripts log on this site, and may send them to any address"
+        else:
+            continue
+        raise ConfigError(
+            f"{_CONFIG} lists {kind.__name__}, which {what}: leave it out of the client's part of the job"
+        )
+
+
+def _class_of(table: dict[str, Any]) -> type:
+    """Return the class that a table names, by the path or the name that NVFlare would build it from.
+
+    NVFlare has built the components of the job when the app is read, so the modules of their classes are loaded. What
+    is not loaded was not built.
+    """
+    try:
+        path = get_class_path_from_config(table, resolve_name=ModuleScanner([], []).get_module_name)
+    except Exception:  # the table names no class
+        return object
+    module, _, name = path.rpartition(".")
+    kind = getattr(sys.modules.get(module), name, object)
+    return kind if isinstance(kind, type) else object
+
+
+def _check_paths(described: dict[str, Any], folder: Path) -> None:
+    """Refuse paths that lead into NVFlare's workspace outside of the app's folder.
+
+    The server may place other files there on each site, for example by another job. A script has to be in the app.
+    """
+    for key, text in _texts(described):
+        if key.endswith("script_path") and (os.path.isabs(text) or ".." in Path(text).parts):
+            raise ConfigError(f"{_CONFIG} has the script {quoted(text)}: its path must be relative to the app's folder")
+        pieces = {text, *_NOT_OF_PATHS.split(text)}
+        for piece in pieces | {piece[piece.index("/") :] for piece in pieces if "/" in piece}:
+            if _leaves(piece, folder):
+                raise ConfigError(
+                    f"{_CONFIG} names {quoted(piece)}, which is in NVFlare's workspace and not in the app's folder: "
+                    "members of a session do not compare it. Add it to the job, or keep it elsewhere"
+                )
+
+
+def _leaves(piece: str, folder: Path) -> bool:
+    """Tell whether a word of the configuration is a path into NVFlare's workspace outside of an app's folder.
+
+    A relative path without ``..`` counts if there is such a file: most words with a slash are no paths.
+    """
+    if ("/" not in piece and piece != "..") or "\0" in piece:
+        return False
+    path, inside = Path(os.path.expanduser(piece)), (folder, folder / "custom")
+    certain = path.is_absolute() or ".." in path.parts
+    if not certain and any(os.path.exists(base / path) for base in inside):
+        return False
+    workspace = folder.parent.parent  # of the site, which has JOB/APP
+    for base in (*inside, Path.cwd()):
+        found = (base / path).resolve()
+        if found.is_relative_to(workspace) and not found.is_relative_to(folder) and (certain or os.path.exists(found)):
+            return True
+    return False
+
+
+def _tables(value: object) -> Iterator[dict[str, Any]]:
+    """Yield all tables of a JSON document."""
+    if isinstance(value, dict):
+        yield value
+    for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _tables(child)
+
+
+def _texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield all texts of a JSON document, with the key that each is below."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, child in value.items():
+            yield from _texts(child, name)
+    elif isinstance(value, list):
+        for child in value:
+            yield from _texts(child, key)

@@ -1,0 +1,129 @@
+"""A server sends one job to all sites, with references or paths that stand for something else on each of them.
+
+The texts and the files of the job are equal, so members of a session find no difference. If NVFlare makes other
+arguments of them for one site, the sum of a circle is the update of the other one.
+"""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nvflare", reason="needs coterie[nvflare]")
+
+from nvflare.app_common.executors.task_script_runner import TaskScriptRunner
+from tests.support.homes import home as home
+from tests.support.nvflare_jobs import STREAMER, built, deploy, job, read
+from tests.support.nvflare_jobs import site_environment as site_environment
+from tests.support.nvflare_sites import Learning, check_update_of_one
+
+from coterie.errors import ConfigError
+from coterie.transports.nvflare import job_config
+from coterie.transports.nvflare.request import SiteApp
+
+Deploy = Callable[[Path, str], Path]
+"""Writes the app of a job into the workspace of a site, and returns its folder."""
+Rate = Callable[[Path, str], float]
+"""Returns the learning rate that NVFlare gives to the app of a site."""
+
+
+def check_job(deploy_to: Deploy, rate_of: Rate, folder: Path, *, is_seen: bool) -> None:
+    """Run a round of a job on two sites, and check whether the server sees the update of the first one."""
+
+    class Deployed(Learning):
+        def app_of(self, site: str) -> SiteApp:
+            return read(deploy_to(folder, site))
+
+        def rate(self, site: str) -> float:
+            return rate_of(deploy_to(folder, site), site)
+
+    sites = Deployed(2)
+    if is_seen:
+        check_update_of_one(sites, is_seen=True)
+        return
+    with pytest.raises(ConfigError, match="nodes are there"):
+        check_update_of_one(sites, is_seen=False)
+    assert sites.trained == []
+
+
+@pytest.mark.parametrize("defended", [False, True])
+@pytest.mark.parametrize(
+    ("text", "rates"),
+    [
+        ("{{rates[{SITE_NAME!s}]}}", {"site-1": "0.1", "site-2": "0"}),
+        ("{{rates[{SITE_NAME[5]}]}}", ["of no site", "0.1", "0"]),
+    ],
+)
+def test_arguments_that_nvflare_looks_up_by_the_sites_name(
+    text: str,
+    rates: dict[str, str] | list[str],
+    defended: bool,
+    home: Path,
+    tmp_path: Path,
+    site_environment: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not defended:
+        monkeypatch.setattr(job_config, "_check_references", lambda _described: None)
+    check_job(
+        lambda folder, site: deploy(folder / site, job(f"lr={text}", rates=rates)),
+        lambda app, site: float(str(built(app, site)).removeprefix("lr=")),
+        tmp_path,
+        is_seen=not defended,
+    )
+
+
+def leave_out_by_name(described: dict[str, list[dict[str, str]]]) -> None:
+    """Leave out every component whose path has the name of NVFlare's sender of logs in it."""
+    described["components"] = [one for one in described["components"] if "JobLogStreamer" not in one["path"]]
+
+
+@pytest.mark.parametrize("defended", [False, True])
+def test_arguments_in_a_component_that_is_not_compared(
+    defended: bool, home: Path, tmp_path: Path, site_environment: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not defended:
+        monkeypatch.setattr(job_config, "_leave_out_streamer", leave_out_by_name)
+        monkeypatch.setattr(job_config, "_check_references", lambda _described: None)
+
+    def deploy_to(folder: Path, site: str) -> Path:
+        args = {"log_file_name": "0.1" if site == "site-1" else "0"}
+        component = {"id": "s", "path": STREAMER, "args": args}
+        return deploy(folder / site, job("lr={components[0][args][log_file_name]}", component))
+
+    def rate_of(app: Path, site: str) -> float:
+        return float(str(built(app, site)).removeprefix("lr="))
+
+    check_job(deploy_to, rate_of, tmp_path, is_seen=not defended)
+
+
+@pytest.mark.parametrize("defended", [False, True])
+def test_a_script_in_the_folder_of_another_job(
+    defended: bool, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each site has its workspace at the same path, as in containers; here a link leads to the one at hand."""
+    if not defended:
+        monkeypatch.setattr(job_config, "_check_paths", lambda _described, _folder: None)
+    here = tmp_path / "workspace"
+    script = str(here / "other" / "app" / "config" / "client.py")
+
+    def deploy_to(folder: Path, site: str) -> Path:
+        config = job("x")
+        config["executors"][0]["executor"]["args"]["executor"]["args"] = {"task_script_path": script}
+        deploy(folder / site, config)
+        other = deploy(folder / site, {}, "other")
+        (other / "config" / "client.py").write_text(f"RATE = {0.1 if site == 'site-1' else 0}\n")
+        here.unlink(missing_ok=True)
+        here.symlink_to(folder / site)
+        return here / "job" / "app"
+
+    def rate_of(app: Path, _site: str) -> float:
+        spec = importlib.util.spec_from_file_location("client", TaskScriptRunner(str(app), script).script_full_path)
+        assert spec is not None
+        assert spec.loader is not None
+        client = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(client)
+        return float(client.RATE)
+
+    check_job(deploy_to, rate_of, tmp_path, is_seen=not defended)

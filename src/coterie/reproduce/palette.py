@@ -30,6 +30,7 @@ _SPARSE_GRAPHS = {
 }
 _CONFINED = {
     "CGD": BLUE,
+    "CGD, Algorithm 1": BLUE,
     "CGD, clip and check": GREEN,
     "CGD, loss check": GREEN,
     "FedAvg": RUST,

@@ -82,6 +82,18 @@ def test_all_reports_and_the_index_are_written_again(tmp_path: Path) -> None:
     assert list(rewrite_all(tmp_path)) == [*names, INDEX]
 
 
+def test_a_report_that_cannot_be_written_is_named_after_the_others(tmp_path: Path) -> None:
+    names = ("ccesa-reliability", "multi-round-theorem1")
+    for name in names:
+        (tmp_path / name).mkdir()
+        text = (FOLDER / name / RESULTS).read_text()
+        (tmp_path / name / RESULTS).write_text(text.replace('"settings": [', '"lost": [', 1))
+    with pytest.raises(ConfigError, match=r"not written again: ccesa-reliability .*; run coterie reproduce ccesa-rel"):
+        list(rewrite_all(tmp_path))
+    written = [name for name in (*names, INDEX) if (tmp_path / name / REPORT).exists() or (tmp_path / name).is_file()]
+    assert written == ["multi-round-theorem1", INDEX]
+
+
 @pytest.mark.parametrize("arguments", [["--all"], ["--all", "--report"], ["multi-round-mnist", "--all", "--report"]])
 def test_all_needs_a_folder_and_runs_nothing(arguments: list[str]) -> None:
     app = typer.Typer()

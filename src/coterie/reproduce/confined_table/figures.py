@@ -119,7 +119,7 @@ def _is_confined(outcome: Learnt) -> bool:
     return outcome.last("displacement").size > 0
 
 
-def _draw_reach(axes: Any, xs: Sequence[float], trials: Sequence[Reals], **line: Any) -> None:  # noqa: ANN401
+def _draw_reach(axes: Any, xs: Sequence[float], trials: Sequence[Reals], **line: Any) -> None:  # noqa: ANN401 - what matplotlib takes
     """Draw means over trials, with whiskers from the least to the largest."""
     means, lows, highs = (np.array([getattr(values, name)() for values in trials]) for name in ("mean", "min", "max"))
     axes.errorbar(xs, means, (means - lows, highs - means), capsize=3, **line)

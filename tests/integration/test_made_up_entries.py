@@ -199,7 +199,7 @@ def topology(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("topology")
 def test_a_topology_is_planned_shown_measured_and_run(coterie: Command, run: Command) -> None:
-    same = ("--clients", "60", "--lost", "0.05", "--json")
+    same = ("--clients", "60", "--lost", "0.05", "--no-calibrate", "--json")
     planned, model = (coterie("plan", *same, "--topology", name).record for name in ("twin", "harary"))
     assert planned == {**model, "topology": "twin"}
     assert "→ twin graph" in coterie("plan", *same[:-1], "--topology", "twin").text

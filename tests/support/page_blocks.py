@@ -41,6 +41,7 @@ REASONS = {
     "it needs PostgreSQL": "tests/integration/test_ledger_postgres.py needs it too, and is skipped without it",
     "it needs a running federation": "tests/integration/flower starts one, with its own commands",
     "it needs data to be downloaded": "tests run the command with the data that is bundled",
+    "it needs the program of other authors": "tests/unit/bench/test_two_trips_bench.py runs our side of the comparison",
     "it is a drawing": "there is nothing to run",
     "it is what a command printed on one machine": "the command is in the block before it, and times differ",
     "it is an example of a note": "tests/unit/test_numbers.py reads notes",

@@ -38,7 +38,7 @@ def reproduce(
     ] = None,
     rewrite: Annotated[
         bool,
-        typer.Option("--report", "--rewrite", help="Run nothing: write the report again from the results."),
+        typer.Option("--rewrite", "--report", help="Run nothing: write the report again from the results."),
     ] = False,
     workers: Annotated[
         int | None, typer.Option(help="Processes to work in.", max=MOST_WORKERS, show_default="one for each core")

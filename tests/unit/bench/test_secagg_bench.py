@@ -114,7 +114,7 @@ def test_flower_stands_beside_us_with_a_warning(capsys: pytest.CaptureFixture[st
         (["--clients", "2"], "at least 3 clients"),
         (["--length", "0"], "at least 1 number"),
         (["--dropout", "1"], "below 1"),
-        (["--dropout", "nan"], "below 1"),
+        (["--dropout", "nan"], "must be a number"),
         (["--degree", "3"], "even"),
         (["--degree", "10"], "at most 8 neighbours"),
         (["--topology", "complete", "--degree", "4"], "not for complete"),

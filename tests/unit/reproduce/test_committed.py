@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from coterie.errors import ConfigError
 from coterie.reproduce.declarations import declared, read_declaration
 from coterie.reproduce.runner import REPORT, RESULTS, Run
 
 RESULTS_FOLDER = Path(__file__).parents[3] / "docs" / "results"
 COMMITTED = sorted(file.parent.name for file in RESULTS_FOLDER.glob(f"*/{RESULTS}"))
-NOT_REWRITTEN = {"multi-round-metrics"}  # written before its results held what its report shows
 
 
 def committed_run(name: str, folder: Path) -> Run:
@@ -37,14 +35,8 @@ def test_the_settings_of_a_result_are_those_of_its_declaration(name: str) -> Non
     assert stored["settings"] == json.loads(json.dumps(declaration.settings_for(stored["size"])))
 
 
-@pytest.mark.parametrize("name", [name for name in COMMITTED if name not in NOT_REWRITTEN])
+@pytest.mark.parametrize("name", COMMITTED)
 def test_rewriting_gives_the_committed_report(name: str, tmp_path: Path) -> None:
     committed_run(name, tmp_path).rewrite_report()
     for file in (REPORT, RESULTS):
         assert (tmp_path / file).read_text() == (RESULTS_FOLDER / name / file).read_text(), file
-
-
-@pytest.mark.parametrize("name", sorted(NOT_REWRITTEN))
-def test_what_is_not_rewritten_says_so(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="do not hold"):
-        committed_run(name, tmp_path).rewrite_report()

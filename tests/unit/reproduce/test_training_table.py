@@ -232,7 +232,7 @@ def test_a_report_is_written_again_from_its_results_with_other_remarks(
     with pytest.raises(ConfigError, match="do not hold"):
         run.rewrite_report()
     (tmp_path / RESULTS).unlink()
-    with pytest.raises(ConfigError, match="cannot read the results"):
+    with pytest.raises(ConfigError, match=r"cannot read .*results\.json"):
         run.rewrite_report()
 
 

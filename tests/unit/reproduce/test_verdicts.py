@@ -9,7 +9,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import false_discovery_control
-from tests.unit.reproduce.test_committed import NOT_REWRITTEN
 
 from coterie.reports.findings import Claim, Findings, Judgement
 from coterie.reports.intervals import mean_interval, share_interval
@@ -29,11 +28,7 @@ from coterie.reproduce.verdicts import (
 )
 
 HOLDS, FAILS, OPEN = Judgement.HOLDS, Judgement.FAILS, Judgement.OPEN
-RESULTS = [
-    file
-    for file in sorted((Path(__file__).parents[3] / "docs" / "results").glob("*/results.json"))
-    if file.parent.name not in NOT_REWRITTEN
-]
+RESULTS = sorted((Path(__file__).parents[3] / "docs" / "results").glob("*/results.json"))
 sizes = st.integers(0, 10**6)
 scales = st.builds(Scale, sizes, sizes, sizes)
 verdicts = st.sampled_from([HOLDS, FAILS, OPEN]).map(Verdict)

@@ -17,6 +17,8 @@ from typing import Any
 
 from nvflare.apis.fl_constant import SystemVarName
 from nvflare.app_common.logging.job_log_streamer import JobLogStreamer
+from nvflare.app_common.logging.site_log_streamer import SiteLogStreamer
+from nvflare.app_common.streamers.object_retriever import ObjectRetriever
 from nvflare.app_common.widgets.streaming import AnalyticsReceiver
 from nvflare.fuel.utils.class_utils import ModuleScanner, get_class_path_from_config
 from nvflare.fuel.utils.config_factory import ConfigFactory
@@ -29,7 +31,7 @@ from coterie.transports.nvflare.files import digest_files
 from coterie.transports.nvflare.messages import flattened
 from coterie.transports.nvflare.request import SiteApp
 
-_CONFIG = "config_fed_client.json"  # or another of the formats that NVFlare reads
+_CONFIG = "config_fed_client.json"
 
 _SYSTEM = frozenset(value for name, value in vars(SystemVarName).items() if name.isupper())
 _KEPT_ON_SITE = "${secret:"  # begins a reference to the environment or to a file of the site
@@ -51,6 +53,8 @@ def read_app(folder: Path, config: Path) -> SiteApp:
     loaded = ConfigFactory.load_config(_CONFIG, search_dirs=[str(config)])
     if loaded is None:
         raise ConfigError(f"{config} has no {_CONFIG}: the app of this job cannot be read")
+    if Path(loaded.get_location()).suffix != ".json":  # HOCON may include an address, and be another text each time
+        raise ConfigError(f"{loaded.get_location()} is not {_CONFIG}: write the client's part of the job in JSON")
     described = _as_json(loaded.to_dict())
     _leave_out_streamer(described)
     _check_references(described)
@@ -134,8 +138,10 @@ def _check_components(described: dict[str, Any]) -> None:
     """Refuse components of NVFlare that send a site's logs or the metrics of its scripts out of it."""
     for table in _tables(described):
         kind = _class_of(table)
-        if issubclass(kind, JobLogStreamer):
+        if issubclass(kind, (JobLogStreamer, SiteLogStreamer)):
             what = "sends a log of this site to the server"
+        elif issubclass(kind, ObjectRetriever):
+            what = "sends files of this site to others"
         elif issubclass(kind, AnalyticsReceiver):
             what = "takes the metrics that scripts log on this site, and may send them to any address"
         else:
@@ -180,14 +186,13 @@ def _check_paths(described: dict[str, Any], folder: Path) -> None:
 def _leaves(piece: str, folder: Path) -> bool:
     """Tell whether a word of the configuration is a path into NVFlare's workspace outside of an app's folder.
 
-    A relative path without ``..`` counts if there is such a file: most words with a slash are no paths.
+    A relative path without ``..`` counts if there is such a file: most words are no paths. The server writes to folders
+    of jobs, and not to those of the operator.
     """
-    if ("/" not in piece and piece != "..") or "\0" in piece:
-        return False
     path, inside = Path(os.path.expanduser(piece)), (folder, folder / "custom")
-    certain = path.is_absolute() or ".." in path.parts
-    if not certain and any(os.path.exists(base / path) for base in inside):
+    if piece in ("", ".") or "\0" in piece or path.parts[:1] in (("local",), ("startup",)):
         return False
+    certain = path.is_absolute() or ".." in path.parts
     workspace = folder.parent.parent  # of the site, which has JOB/APP
     for base in (*inside, Path.cwd()):
         found = (base / path).resolve()

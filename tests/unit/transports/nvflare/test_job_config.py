@@ -1,6 +1,7 @@
 """What a site reads of a job's configuration and what it refuses, with NVFlare's own configurator beside it."""
 
 import copy
+import importlib
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -225,7 +226,14 @@ def test_paths_into_the_workspace_outside_of_the_app_are_refused(
         f"--params other/app/config/{FILE}",  # from where the process was started
         f"--params {tmp_path}/link",
         str(site),
+        "--data other",  # a folder of another job, without a slash
+        f"--params app/config/{FILE}",  # the app has such a file too, and the process is in another folder
     ]
+    decoy = app / "app" / "config"
+    decoy.mkdir(parents=True)
+    for folder in (decoy, site / "app" / "config"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / FILE).write_text("{}")
     for text in refused:
         deploy(site, job(text))
         with pytest.raises(ConfigError, match="in NVFlare's workspace and not in the app's folder"):
@@ -235,6 +243,7 @@ def test_paths_into_the_workspace_outside_of_the_app_are_refused(
         f"--data {tmp_path}/data",
         "custom/rates.json",
         "--metric train/loss",
+        "local",  # a folder of the operator
         "a/" * 5000,
     ):
         assert read(deploy(site, job(text))).config == job(text)
@@ -244,7 +253,27 @@ def test_paths_into_the_workspace_outside_of_the_app_are_refused(
 def test_a_configuration_that_is_no_json_document_is_refused(
     config: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded = SimpleNamespace(to_dict=lambda: config, get_location=lambda: str(tmp_path / "config_fed_client.yml"))
+    loaded = SimpleNamespace(to_dict=lambda: config, get_location=lambda: str(tmp_path / FILE))
     monkeypatch.setattr(ConfigFactory, "load_config", lambda *_given, **_more: loaded)
     with pytest.raises(ConfigError, match="use JSON"):
         read_app(tmp_path, tmp_path)
+
+
+def test_a_configuration_in_hocon_is_refused(tmp_path: Path) -> None:
+    """It may include an address: NVFlare would read one text, and the site compare another."""
+    (tmp_path / "config_fed_client.conf").write_text("format_version = 2\nexecutors = []\ncomponents = []\n")
+    with pytest.raises(ConfigError, match="write the client's part of the job in JSON"):
+        read_app(tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "nvflare.app_common.streamers.file_retriever.FileRetriever",
+        "nvflare.app_common.logging.site_log_streamer.SiteLogStreamer",
+    ],
+)
+def test_senders_of_files_are_refused(path: str, tmp_path: Path) -> None:
+    importlib.import_module(path.rpartition(".")[0])  # as NVFlare does when it builds the job
+    with pytest.raises(ConfigError, match="sends"):
+        read(deploy(tmp_path, job("x", {"id": "files", "path": path, "args": {}})))

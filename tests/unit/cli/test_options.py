@@ -20,8 +20,8 @@ OPTIONS = json.loads((Path(__file__).parent / "options.json").read_text("utf-8")
 """For each command its options, as they were before they were derived from settings classes.
 
 Options that were None and then replaced by a list are written with that list. ``attack differencing --limit`` was 2000
-for sums and could not be raised for a log; it is now null, which means 2000 for sums and 250 for a log. ``reproduce --rewrite``
-is called ``--report`` as well.
+for sums and could not be raised for a log; it is now null, which means 2000 for sums and 250 for a log.
+``reproduce --rewrite`` is called ``--report`` as well.
 """
 
 

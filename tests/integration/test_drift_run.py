@@ -91,7 +91,7 @@ def test_scaffold_in_a_program_of_ones_own_with_epsilon(tmp_path: Path) -> None:
     result = coterie.train(nn.Linear(3, 3), privacy=4, out=tmp_path / "run", **common)
     assert result.privacy == 4
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "A client sends its update and the change of its control variate" in page
+    assert "scaled as if all clients took the same number of local steps" in page
     noisy = coterie.train(nn.Linear(3, 3), epsilon=8, out=tmp_path / "noisy", **common)
     assert noisy.summary.epsilon is not None
     assert noisy.summary.epsilon <= 8

@@ -1,14 +1,14 @@
 """SCAFFOLD (Karimireddy et al. 2020): federated averaging with control variates, which correct the clients' drift.
 
-A client contributes its update and the change of its control variate as one vector, which is masked and summed as a
-whole. So there is one sum a round, over whole circles, and the same T holds for both parts. Clients keep their control
-variates; a client whose contribution is not in the sum of a round keeps the one it had before.
+A client contributes its update alone, divided by the number of its local steps: the server computes the change of the
+control variates from the same sum. So there is one sum of one vector a round, over whole circles, and T holds. A second
+vector with other coefficients would break it. Clients keep their control variates; a client whose contribution is not
+in the sum of a round keeps the one it had before.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from coterie.arithmetic.quantize import Layout
 from coterie.runs.algorithms.fedavg import FederatedAveraging
 from coterie.runs.records.promise import Promise
 from coterie.runs.records.summary import Summary
@@ -30,7 +30,7 @@ def no_momentum(training: TrainingSettings) -> Iterator[Contradiction]:
 
 
 class ControlledAveraging(FederatedAveraging[Section]):
-    """One model for all; the server sees one sum of updates and of changes of control variates a round."""
+    """One model for all; the server sees one sum of updates a round, each divided by its client's number of steps."""
 
     checks: ClassVar[tuple[Check, ...]] = (*FederatedAveraging.checks, no_momentum)
 
@@ -49,10 +49,6 @@ class ControlledAveraging(FederatedAveraging[Section]):
             weighting=context.weighting,
         )
 
-    def sums(self) -> tuple[Layout, ...]:
-        """Return one shape: an update and the change of a control variate, in one vector."""
-        return (Layout.of(self.strategy.like_contribution()),)
-
     def attend(self, summed: Sequence[str], late: Sequence[str], cut_off: Sequence[str]) -> None:
         """Let only the clients in the sum keep their new control variates."""
         self.strategy.retain(summed)
@@ -60,7 +56,7 @@ class ControlledAveraging(FederatedAveraging[Section]):
     @classmethod
     def introduction(cls, config: CommonSettings, promise: Promise) -> str:
         """Say what the server sees."""
-        return f"{super().introduction(config, promise)}; SCAFFOLD, with control variates in the same sum"
+        return f"{super().introduction(config, promise)}; SCAFFOLD, with control variates from the same sums"
 
     @classmethod
     def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
@@ -68,7 +64,7 @@ class ControlledAveraging(FederatedAveraging[Section]):
         yield from super().words(summary)
         yield (
             "Controls",
-            "A client sends its update and the change of its control variate (about its mean gradient) as one vector, "
-            "so each sum reveals the sum of both over the same clients, and what is said of T holds for both. Every "
-            "client keeps its own control variate. An upload is about twice as long as in federated averaging.",
+            "A client sends its update, scaled as if all clients took the same number of local steps. The server "
+            "computes the common control variate (about the mean gradient) from the same sums, so what is said of T "
+            "holds. Every client keeps its own control variate.",
         )

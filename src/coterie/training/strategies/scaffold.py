@@ -12,26 +12,31 @@ from coterie.training import flatten
 from coterie.training.flatten import ModelArrays
 from coterie.training.local import ControlledSGD, LocalResult, LocalTask
 from coterie.training.schedules import Curriculum
-from coterie.training.strategies.base import StrategyState, Weighting, check_shapes, pack, pack_each, unpack
+from coterie.training.strategies.base import StrategyState, Weighting, pack, pack_each, unpack
 from coterie.training.strategies.fedavg import FedAvg
 
 _COMMON = "control"
 
 
 class Scaffold(FedAvg):
-    """SCAFFOLD (Karimireddy, Kale, Mohri, Reddi, Stich, Suresh 2020, Algorithm 1, option II).
+    """SCAFFOLD (Karimireddy, Kale, Mohri, Reddi, Stich, Suresh 2020, Algorithm 1, option II), with one vector a client.
 
     Client i has a control variate c_i, an estimate of its own gradient, and the server has c, the mean of all. A local
-    step is y ← y - η (g_i(y) - c_i + c). After K steps from the server's model x the client computes
+    step is y ← y - η (g_i(y) - c_i + c). After K_i steps from the server's model x the client computes
 
-        c_i⁺ = c_i - c + (x - y) / (K η),
+        c_i⁺ = c_i - c + (x - y) / (K_i η),
 
-    and contributes y - x and c_i⁺ - c_i together, as one vector. The server adds the mean of the first to x, as
-    :class:`FedAvg` does, and the mean of the second, times the share of all clients that are in the sum, to c. A client
-    keeps c_i⁺ only if it is in the sum: so c stays the mean of all c_i. With weights, means and the share are weighted.
+    and contributes (y - x) K / K_i, where K is a number of steps that everybody knows: that of a client with the mean
+    number of examples. The server adds the mean of these to x, as :class:`FedAvg` does. From the same mean it computes
+    the mean of c_i⁺ - c_i, and adds it, times the share of all clients that are in the sum, to c. A client keeps c_i⁺
+    only if it is in the sum: so c stays the mean of all c_i. With weights, means and the share are weighted.
 
-    Control variates cover parameters, not statistics. The second part is multiplied by the initial learning rate times
-    the epochs: its entries are then no larger than those of the first part, and the same clipping range fits both.
+    The paper sends y - x and c_i⁺ - c_i, and has the same K for all clients: the second is then a multiple of the first
+    plus c, so this is the same algorithm. Where clients take different numbers of steps, the paper's two parts would be
+    two equations about the same updates, with different coefficients, and one secure sum of both gives single clients
+    away. Here all of them count as if they had taken K steps (as in FedNova, Wang et al. 2020).
+
+    Control variates cover parameters, not statistics.
     """
 
     def __init__(
@@ -46,6 +51,8 @@ class Scaffold(FedAvg):
         super().__init__(model, curriculum, learning_rate=learning_rate, momentum=momentum, weighting=weighting)
         if curriculum.work.momentum:
             raise ConfigError("control variates are gradients, which steps with momentum do not show: it must be 0")
+        if not curriculum.work.learning_rate:
+            raise ConfigError("steps with a learning rate of 0 show no gradient, so they cannot have control variates")
         self._zeros: ModelArrays = [np.zeros_like(array) for array in self._velocity]
         self._common: ModelArrays = self._zeros
         """c, the mean of all clients' control variates."""
@@ -53,7 +60,9 @@ class Scaffold(FedAvg):
         """c_i of the clients that were in a sum; all others have zeros."""
         self._next: dict[str, ModelArrays] = {}
         """c_i⁺ of the clients that trained in this round."""
-        self._scale = curriculum.work.learning_rate * curriculum.work.epochs
+        mean_examples = sum(indices.size for indices in curriculum.clients.values()) / len(curriculum.clients)
+        self._steps = curriculum.work.steps(max(1, round(mean_examples)))
+        """K, the number of steps that all clients count as having taken."""
 
     @property
     def controls(self) -> Mapping[str, ModelArrays]:
@@ -70,19 +79,19 @@ class Scaffold(FedAvg):
         work = ControlledSGD(self._curriculum.at(number), self._common, self._own.get(client, self._zeros))
         return replace(super().task(number, client), work=work)
 
-    def like_contribution(self) -> ModelArrays:
-        """Return arrays of the shapes and types of a contribution."""
-        return [*self._model, *self._common]
-
     def contribution(self, result: LocalResult) -> ModelArrays:
-        """Return y - x and the scaled change of the client's control variate; the client remembers c_i⁺."""
-        sgd = self._curriculum.at(result.round)
-        walked = sgd.steps(result.samples) * sgd.learning_rate
-        mean_gradient = [-moved / walked for moved in result.update[: len(self._common)]]
-        change = flatten.moved(mean_gradient, self._common, -1)
+        """Return y - x as if after K steps; the client remembers c_i⁺."""
+        steps = self._curriculum.work.steps(result.samples)
+        learnt = len(self._zeros)
+        moved = [np.asarray(self._steps / steps * array, array.dtype) for array in result.update[:learnt]]
+        change = self._control_change(result.round, moved)
         self._next[result.client] = flatten.moved(self._own.get(result.client, self._zeros), change)
-        scaled = [np.asarray(self._scale * array, zero.dtype) for array, zero in zip(change, self._zeros, strict=True)]
-        return [*result.update, *scaled]
+        return [*moved, *result.update[learnt:]]
+
+    def _control_change(self, number: int, moved: Sequence[FloatArray]) -> ModelArrays:
+        """Return c_i⁺ - c_i for a model that moved so far in K steps; of the mean of the moves, the mean of them."""
+        walked = self._steps * self._curriculum.at(number).learning_rate
+        return [-step / walked - common for step, common in zip(moved, self._common, strict=True)]
 
     def retain(self, clients: Collection[str]) -> None:
         """Forget the new control variates of all clients but these: only they are in the sum of the round."""
@@ -90,11 +99,10 @@ class Scaffold(FedAvg):
 
     def apply(self, number: int, mean: Sequence[FloatArray]) -> None:
         """Update the model, the server's control variate, and those of the clients in the sum."""
-        check_shapes(mean, self.like_contribution())
-        count = len(self._model)
-        super().apply(number, mean[:count])
+        super().apply(number, mean)
         summed, everybody = (sum(map(self.weight, clients)) for clients in (self._next, self.clients))
-        self._common = flatten.moved(self._common, mean[count:], summed / everybody / self._scale)
+        change = self._control_change(number, mean[: len(self._zeros)])
+        self._common = flatten.moved(self._common, change, summed / everybody)
         self._own |= self._next
         self._next = {}
 

@@ -230,20 +230,27 @@ def test_statistics_have_no_control_variate() -> None:
     play(problem, controlled, range(1, 3))
     shapes = [array.shape for array in controlled.common_control]
     assert shapes == [tuple(parameter.shape) for parameter in flatten.parameters(model).values()]
-    assert len(controlled.like_contribution()) == len(flatten.read(model)) + len(shapes)
+    task = controlled.task(3, "c0")
+    result = task.work(problem, task, lambda: False)
+    statistics = len(shapes)
+    assert same(controlled.contribution(result)[statistics:], result.update[statistics:])
 
 
-def test_no_part_of_a_contribution_is_larger_than_the_update() -> None:
-    """So that the clipping range of updates fits both parts."""
-    problem = small_problem()
-    controlled = Scaffold(problem.model, curriculum())
-    for number in range(1, 5):
+@settings(max_examples=10)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(1, 3), st.integers(1, 12))
+def test_a_contribution_is_one_multiple_of_the_update(sizes: list[int], epochs: int, batch: int) -> None:
+    """Every entry has the same factor, and there is nothing else: T of the sums is T of the updates."""
+    problem = small_problem(sum(sizes), torch.float64)
+    controlled = Scaffold(problem.model, Curriculum(dealt(sizes), LocalSGD(0.1, epochs, batch), 3))
+    for number in (1, 2):
         for client in controlled.clients:
             task: LocalTask = controlled.task(number, client)
-            (*both,) = controlled.contribution(task.work(problem, task, lambda: False))
-            half = len(both) // 2
-            largest = [max(float(np.abs(array).max()) for array in part) for part in (both[:half], both[half:])]
-            assert largest[1] <= 2 * largest[0]
+            result = task.work(problem, task, lambda: False)
+            given_away = controlled.contribution(result)
+            assert [array.shape for array in given_away] == [array.shape for array in result.update]
+            sent, update = (np.concatenate([array.ravel() for array in part]) for part in (given_away, result.update))
+            factor = float(sent @ update / (update @ update))
+            np.testing.assert_allclose(sent, factor * update, rtol=1e-12)
         play(problem, controlled, range(number, number + 1))
 
 
@@ -253,6 +260,8 @@ def test_what_cannot_work_is_refused() -> None:
         Scaffold(problem.model, replace(curriculum(), work=LocalSGD(0.1, momentum=0.5)))
     with pytest.raises(ConfigError, match="mu must be a number from 0 on"):
         FedProx(problem.model, curriculum(), -1.0)
+    with pytest.raises(ConfigError, match="a learning rate of 0 show no gradient"):
+        Scaffold(problem.model, replace(curriculum(), work=LocalSGD(0.0)))
     controlled = Scaffold(problem.model, curriculum())
     with pytest.raises(InputError, match="their number or shapes differ"):
-        controlled.apply(1, flatten.read(problem.model))
+        controlled.apply(1, flatten.read(problem.model)[1:])

@@ -420,11 +420,12 @@ def _draw(group: Group) -> Figure:
     room = (max(values) - min(values)) * 0.05 or max(abs(values[0]) * 0.05, 0.01)
     labels = draw_labelled(lines, (min(values) - room, max(values) + room), _HEIGHT)
     ticks = {"tickformat": "~%"} if group.score.share else {}
-    longest = max(entry.rounds for entry in group.entries)
+    rounds = [number for entry in group.entries for number, _ in entry.points] or [1]
+    edge = (max(rounds) - min(rounds)) * 0.02 or 0.5
     layout = make_layout(
         "round",
         group.score.name,
-        xaxis=whole_ticks(longest),
+        xaxis=whole_ticks(max(rounds)) | {"range": [min(rounds) - edge, max(rounds) + edge]},
         yaxis=labels.pop("yaxis") | ticks,
         legend=False,
         **labels,

@@ -19,13 +19,15 @@ def told() -> str:
     return findings_page(attack.title, "", attack.threat.facts(), run_attack(attack, lambda _doing, _share: None))
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_the_story_is_drawn_and_calls_nobody(page: "Page", tmp_path: Path, told: str, dark: bool) -> None:
+@pytest.mark.parametrize(("dark", "width"), [(False, 1300), (True, 390)])
+def test_the_story_is_drawn_and_calls_nobody(page: "Page", tmp_path: Path, told: str, dark: bool, width: int) -> None:
     file = tmp_path / "attack.html"
     file.write_text(told, encoding="utf-8")
-    page.open(file, 1, dark=dark)
+    page.open(file, 1, dark=dark, width=width)
     assert page.complaints == []
     assert [request for request in page.requests if not request.startswith("data:")] == [file.as_uri()]
     assert page.evaluate("[...document.images].filter((picture) => picture.naturalWidth === 8).length") == 45
     assert page.evaluate("[...document.images].every((picture) => picture.alt)")
     assert page.evaluate("document.querySelectorAll('.scatterlayer .js-line').length") == 3
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.find_barriers() == []

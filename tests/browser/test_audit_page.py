@@ -122,12 +122,14 @@ def test_every_text_can_be_read(page: "Page", exposed: Path, dark: bool) -> None
     assert page.evaluate(POOR_CONTRAST) == []
     unnamed = "[...document.querySelectorAll('[role=img]')].filter((box) => !box.getAttribute('aria-label')).length"
     assert page.evaluate(unnamed) == 0
+    assert page.find_barriers() == []
 
 
 def test_it_follows_the_scheme_the_width_and_the_paper(page: "Page", exposed: Path) -> None:
     line = "getComputedStyle(document.querySelector('#plot-privacy .js-line')).stroke"
     page.open(exposed, plots=6, width=400)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.find_barriers() == []
     light = page.evaluate(line)
     page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
     page.wait_for(f"{line} !== '{light}'")
@@ -159,3 +161,4 @@ def test_the_summary_prints_on_one_sheet(page: "Page", tmp_path: Path, paper: tu
     pages = re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed["data"]))
     assert len(pages) == 1
     assert not page.evaluate(POOR_CONTRAST)
+    assert page.find_barriers() == []

@@ -36,6 +36,7 @@ def test_the_report_is_drawn_and_calls_nobody(
     assert [request for request in page.requests if not request.startswith("data:")] == [file.as_uri()]
     assert page.evaluate("[...document.querySelectorAll('.plot')].every((plot) => plot.querySelector('svg.main-svg'))")
     assert page.evaluate("[...document.querySelectorAll('.plot')].every((plot) => plot.getAttribute('aria-label'))")
+    assert page.find_barriers() == []
     assert page.evaluate("window.hacked") is None
 
 
@@ -57,6 +58,7 @@ def test_the_report_fits_a_telephone(page: "Page", tmp_path: Path) -> None:
     page.open(file, 7, width=400)
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     assert page.complaints == []
+    assert page.find_barriers() == []
 
 
 def test_scores_of_clients_and_metrics_are_drawn(page: "Page", tmp_path: Path) -> None:

@@ -18,20 +18,21 @@ import typer
 from coterie.cli import attack, audit, bench, compare, demo, explore, plan, reproduce, roster, run
 from coterie.cli.audit_input import AuditCommand, spell
 from coterie.cli.common import ExitStatus
-from coterie.cli.derive import ListingCommand, PlainCommand
+from coterie.cli.derive import ListingCommand, PlainCommand, PlainGroup
 from coterie.cli.output import finish_output, watch_output
 from coterie.errors import ConfigError, CoterieError, InputError, LedgerTampered, LogTooLarge
 from coterie.version import __version__
 
 app = typer.Typer(
+    cls=PlainGroup,
     help="Federated learning whose secure aggregation stays secure, round after round.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(cls=PlainCommand)(run.run)
-app.command(cls=PlainCommand)(run.resume)
+app.command(cls=run.SettingsCommand)(run.run)
+app.command(cls=run.SettingsCommand)(run.resume)
 app.command(cls=PlainCommand)(run.init)
 app.command(cls=PlainCommand)(compare.compare)
 app.command(cls=ListingCommand)(demo.demo)

@@ -16,7 +16,7 @@ from coterie.attacks.table import ATTACKS, AttackRow
 from coterie.cli.attack_show import Html, show
 from coterie.cli.audit_input import LogInput
 from coterie.cli.common import AsJson, train_extra
-from coterie.cli.derive import ListingCommand, with_options
+from coterie.cli.derive import ListingCommand, PlainGroup, with_options
 from coterie.errors import ConfigError
 from coterie.settings import Settings
 
@@ -26,6 +26,7 @@ FOLDER, PAGE = Path("coterie-attack-demo"), "attack.html"
 def make_app(attacks: dict[str, AttackRow]) -> typer.Typer:
     """Return the commands of a table of attacks."""
     app = typer.Typer(
+        cls=PlainGroup,
         help="Run attacks without their defence and with it. Each one states its threat model, shows what the attack "
         "achieves, and ends with a privacy card.",
         no_args_is_help=True,

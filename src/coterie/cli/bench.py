@@ -12,7 +12,7 @@ from coterie.cli.bench_scale import scale
 from coterie.cli.bench_training import training
 from coterie.cli.bench_two_trips import two_trips
 from coterie.cli.common import AsJson, new_console, print_json, progress_bars
-from coterie.cli.derive import ListingCommand, PlainCommand, with_options
+from coterie.cli.derive import ListingCommand, PlainCommand, PlainGroup, with_options
 from coterie.reports.words import count, duration, size
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from coterie.bench.workload import Workload
     from coterie.transports.memory import OnAnswer
 
-app = typer.Typer(help="Measure what secure aggregation, audits and ledgers cost.", no_args_is_help=True)
+app = typer.Typer(
+    cls=PlainGroup, help="Measure what secure aggregation, audits and ledgers cost.", no_args_is_help=True
+)
 app.command(cls=PlainCommand)(training)
 app.command(cls=PlainCommand)(confined)
 app.command(cls=PlainCommand)(flower)

@@ -17,8 +17,9 @@ from collections.abc import Callable, Mapping
 from pkgutil import resolve_name
 from typing import Annotated, Any, Literal, get_args, get_origin
 
+import click.exceptions
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.models import ArgumentInfo
 
 from coterie.settings import Setting, Settings, declared
@@ -59,6 +60,17 @@ def with_options(run: Callable[..., None]) -> Callable[..., None]:
         if setting.option.table
     }
     return command
+
+
+class PlainGroup(TyperGroup):
+    """A group of commands that suggests the nearest name for an unknown one, and only once.
+
+    click does so since 8.4, and typer would repeat it.
+    """
+
+    def __init__(self, *args: Any, **given: Any) -> None:  # noqa: ANN401 - what typer passes
+        super().__init__(*args, **given)
+        self.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")
 
 
 class PlainCommand(TyperCommand):

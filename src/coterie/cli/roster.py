@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli.common import AsJson, new_console, print_json
-from coterie.cli.derive import PlainCommand
+from coterie.cli.derive import PlainCommand, PlainGroup
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from coterie.deployment.roster_folder import RosterFolder
 
 app = typer.Typer(
+    cls=PlainGroup,
     help="Look at the roster that a server on Flower keeps, and retire the circles of nodes that left.",
     no_args_is_help=True,
 )

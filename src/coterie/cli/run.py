@@ -1,18 +1,50 @@
 """``coterie run``, ``coterie resume`` and ``coterie init``: train a model under secure aggregation."""
 
 import json
+import shlex
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from click import NoSuchOption
 
 from coterie.cli.common import AsJson, print_json, train_extra
+from coterie.cli.derive import PlainCommand
 
 if TYPE_CHECKING:
     from coterie.runs.engine.run import TrainingRun
 
 CONFIG = Path("coterie.toml")
 INTERRUPTED = 130
+
+
+class SettingsCommand(PlainCommand):
+    """A command with ``--set``: an unknown option that is the name of a setting is answered with how to set it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - a type of click
+        """Parse the arguments."""
+        given = list(args)  # click takes from the list
+        try:
+            return super().parse_args(ctx, args)
+        except NoSuchOption as error:
+            from coterie.runs.settings.names import find_settings
+
+            found = find_settings(error.option_name)
+            if not found:
+                raise
+            raise NoSuchOption(error.option_name, _how_to_set(error, found, given), ctx=error.ctx) from None
+
+
+def _how_to_set(error: NoSuchOption, found: list[str], args: list[str]) -> str:
+    """Say how the settings ``found`` are given in place of an option."""
+    words = [part for word in args for part in word.split("=", 1)]
+    value = next((after for word, after in pairwise(words) if word == error.option_name), "")
+    value = "VALUE" if not value or value.startswith("--") else value
+    if len(found) == 1:
+        return f"{error.message} It is a setting: write --set {shlex.quote(f'{found[0]}={value}')}"
+    choices = ", ".join(found)
+    return f"{error.message} Write --set {shlex.quote(f'KEY={value}')} with one of these settings as KEY: {choices}"
 
 
 def run(

@@ -90,6 +90,7 @@ def draw_labelled(lines: Iterable[Trace], span: tuple[float, float], height: int
     wanted = [(line["y"][-1] - low) * pixels for line in drawn]
     annotations = [
         {
+            "name": "line end",  # a narrow screen has a legend instead
             "x": line["x"][-1],
             "y": line["y"][-1],
             "text": text(name),

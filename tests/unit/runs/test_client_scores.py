@@ -1,13 +1,14 @@
 """The table of the clients' scores: order, means and the file."""
 
 import csv
+import dataclasses
 import io
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.runs.records.client_scores import OWN_MODEL, Basis, ClientScore, ClientScores
+from coterie.runs.records.client_scores import OWN_MODEL, Basis, ClientScore, ClientScores, mean_in_table
 from coterie.runs.records.yardstick import ACCURACY, LOSS
 
 VALUES = st.none() | st.floats(0, 1)
@@ -49,3 +50,12 @@ def test_the_file_has_a_row_for_each_client_with_all_digits(found: ClientScores)
         for model, values in row.values.items():
             for name, value in values.items():
                 assert written[f"{model}_{name}"] == ("" if value is None else str(value))
+
+
+@given(scores())
+def test_the_file_has_the_mean_of_the_first_model(found: ClientScores) -> None:
+    first = dataclasses.replace(found, model="own")
+    for yardstick, name in ((ACCURACY, "accuracy"), (LOSS, "loss")):
+        mean = first.mean(yardstick)
+        assert mean_in_table(found.table(), name) == (None if mean is None else pytest.approx(mean))
+    assert mean_in_table(found.table(), "f1") is None

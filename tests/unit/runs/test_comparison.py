@@ -272,6 +272,87 @@ def test_the_command_prints_a_table_and_curves_and_writes_a_page(folder: Path, t
     assert values == compare([folder / "fedavg", baseline], target=0.8).as_dict()
 
 
+@pytest.fixture(scope="module")
+def personal(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunResult]:
+    """Runs with and without models of single clients, whose data differ; some keep test examples of their own."""
+    folder = tmp_path_factory.mktemp("personal")
+    shards = {"partition.kind": "label-shards", "rounds": 2}
+    changes: dict[str, dict[str, Any]] = {
+        f"{algorithm}-{holdout}": {"training.algorithm": algorithm, "clients.holdout": holdout}
+        for algorithm in ("fedavg", "ditto")
+        for holdout in (0.0, 0.3)
+    }
+    return {
+        name: TrainingRun.begin(folder / name, make_config({**SMALL, **shards, **change})).play()
+        for name, change in changes.items()
+    }
+
+
+def test_models_of_clients_are_compared_on_the_data_of_their_owners(
+    personal: dict[str, RunResult], tmp_path: Path
+) -> None:
+    """The headline of a run with such models is their score on their owners' data; the curve is on everybody's."""
+    baseline = write_csv(tmp_path / "flower.csv", "round,accuracy\n1,0.1\n2,0.99\n")
+    ditto, fedavg = personal["ditto-0.0"], personal["fedavg-0.0"]
+    found = compare([ditto, fedavg, baseline])
+    (group,) = found.groups
+    assert group.by_owners
+    own, common, elsewhere = group.entries
+    assert own.owners_score == pytest.approx(ditto.summary.owners_score)
+    assert own.final == ditto.summary.accuracy
+    assert own.owners_score is not None
+    assert own.final is not None
+    assert own.owners_score > own.final + 0.1
+    scores = fedavg.summary.client_scores
+    assert scores is not None
+    assert common.owners_score == pytest.approx(scores.mean(fedavg.summary.yardstick))
+    assert elsewhere.owners_score is None
+    first, second = found.findings.headlines
+    best = max(own, common, key=lambda entry: entry.owners_score or 0.0)
+    assert f"each client's own test examples: {best.name} ends with {best.owners_score:.1%}" in str(first)
+    assert "the test examples of everybody: flower.csv ends with 99.0%" in str(second)
+    remarks = " ".join(found.findings.remarks)
+    assert f"of {own.name}: the mean over the clients' own models on the test examples of everybody" in remarks
+    assert "on the test examples of everybody" in found.findings.plots[0].caption
+    values = [entry["final_on_own_data"] for entry in found.as_dict()["groups"][0]["runs"]]
+    assert values == [own.owners_score, common.owners_score, None]
+    shown = CliRunner().invoke(app, ["compare", str(ditto.folder), str(fedavg.folder)], env={"COLUMNS": "160"})
+    assert "accuracy on own data" in shown.stdout
+
+
+def test_scores_of_rounds_on_owners_data_are_not_ranked_with_those_on_everybodys(
+    personal: dict[str, RunResult],
+) -> None:
+    """Where clients keep test examples, the rounds of a run with models of clients are scored on these."""
+    found = compare([personal["ditto-0.3"], personal["fedavg-0.3"]])
+    own, common = found.entries
+    assert own.judged_by_owners
+    assert not common.judged_by_owners
+    _, second = found.findings.headlines
+    assert f"everybody: {common.name} ends with {common.final:.1%} after 2 rounds." in str(second)
+    assert f"of {own.name}: the clients' own models, each on its owner's test examples" in " ".join(
+        found.findings.remarks
+    )
+    assert f"that of {own.name} on those of each model's owner" in found.findings.plots[0].caption
+
+
+def test_without_models_of_clients_nothing_is_said_of_owners(personal: dict[str, RunResult]) -> None:
+    found = compare([personal["fedavg-0.0"]])
+    assert "own" not in " ".join(map(str, [*found.findings.headlines, *found.findings.remarks]))
+    alone = compare([personal["ditto-0.3"]])
+    assert not alone.groups[0].by_owners  # one number, and the remark says whose models it is of
+    assert "is the mean over the clients' own models" in " ".join(alone.findings.remarks)
+
+
+def test_a_table_of_clients_that_is_damaged_is_refused(personal: dict[str, RunResult], tmp_path: Path) -> None:
+    shutil.copytree(personal["ditto-0.0"].folder, tmp_path / "run")
+    (tmp_path / "run" / "clients.csv").write_text("client,own_loss,own_accuracy\na,1.0,many\n")
+    with pytest.raises(InputError, match=r"clients\.csv is not the table of clients that a run writes"):
+        compare([tmp_path / "run"])
+    (tmp_path / "run" / "clients.csv").unlink()
+    assert compare([tmp_path / "run"]).entries[0].owners_score is None
+
+
 @pytest.mark.parametrize("columns", [32, 40, 80, 200])
 def test_no_word_of_the_table_is_broken_in_a_narrow_terminal(columns: int, folder: Path) -> None:
     shown = CliRunner().invoke(app, ["compare", str(folder)], env={"COLUMNS": str(columns)})

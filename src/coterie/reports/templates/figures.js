@@ -31,6 +31,13 @@
     const whole = { ...base(), ...layout, ...("paper" in root.dataset ? { width: 640 } : { autosize: true }) };
     for (const name of Object.keys(whole).filter((key) => /^[xy]axis\d*$/.test(key))) {
       whole[name] = { ...axis, ...whole[name] };
+      if (whole[name].title) whole[name].title = { standoff: 8, ...whole[name].title }; // clear of the ticks' labels
+    }
+    if (box.clientWidth < 480 && whole.annotations?.some(({ name }) => name === "line end")) {
+      // Names at the ends of the lines would leave no room for the lines.
+      whole.annotations = whole.annotations.filter(({ name }) => name !== "line end");
+      whole.margin = { ...whole.margin, r: 16 };
+      Object.assign(whole, { showlegend: true, legend: { orientation: "h", x: 0, y: -0.2, yanchor: "top" } });
     }
     const ready = coloured(JSON.stringify({ data, layout: whole }));
     return Plotly.react(box, ready.data, ready.layout, {

@@ -1,6 +1,6 @@
 """A comparison: which runs and baselines are comparable, and how they compare, as findings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
@@ -45,6 +45,15 @@ class Group:
     """The runs in the order in which they were given, then the baselines."""
 
     @property
+    def by_owners(self) -> bool:
+        """Whether the entries are compared by each client's own test examples, not by those of everybody.
+
+        They are if clients of some run have models of their own, and scores on both kinds of examples are known.
+        """
+        known = [entry for entry in self.entries if entry.owners_score is not None]
+        return any(entry.personal for entry in known) and not all(entry.judged_by_owners for entry in known)
+
+    @property
     def title(self) -> str:
         """The score and the data, in a few words."""
         name = self.score.name
@@ -76,7 +85,7 @@ class Comparison:
     def findings(self) -> Findings:
         """The comparison as findings, for a terminal, a page or a notebook."""
         return Findings(
-            headlines=[_headline(group) for group in self.groups],
+            headlines=[headline for group in self.groups for headline in _headlines(group)],
             about=self._about,
             tables=[self._tabulate(group) for group in self.groups],
             plots=[Plot(group.title, _draw(group), _caption(group)) for group in self.groups],
@@ -92,7 +101,8 @@ class Comparison:
         said += " and " if runs and baselines else ""
         said += count(len(baselines), "baseline") if baselines else ""
         if len(self.groups) == 1:
-            return f"{said}, compared by {self.groups[0].score.name} on the test examples."
+            tests = "each client's own test examples" if self.groups[0].by_owners else "the test examples"
+            return f"{said}, compared by {self.groups[0].score.name} on {tests}."
         scores = {group.score.column for group in self.groups}
         reason = "by different metrics" if len(scores) > 1 else "on different data"
         return (
@@ -111,6 +121,7 @@ class Comparison:
                 ("", lambda entry: printable(entry.name, 40)),
                 ("algorithm", lambda entry: entry.algorithm),
                 ("rounds", _write_rounds),
+                (f"{score.name} on own data", lambda entry: _write_owners_score(group, entry)),
                 (f"final {score.name}", lambda entry: _write(score, entry.final)),
                 (f"best {score.name}", lambda entry: _write(score, entry.best)),
                 (reach, lambda entry: "" if target is None else _write_reached(entry, target)),
@@ -138,8 +149,7 @@ class Comparison:
             )
         if any(entry.total_bytes for entry in runs):
             said.append("traffic: what all clients sent and received in all rounds, the model itself not counted.")
-        if personal := [printable(entry.name) for entry in runs if entry.personal]:
-            said.append(f"The score of {', '.join(personal)} is the mean over the clients' own models.")
+        said += [remark for group in self.groups for remark in _remark_on_models(group)]
         if unfinished := [printable(entry.name) for entry in runs if entry.summary and not entry.summary.finished]:
             said.append(f"Not finished: {', '.join(unfinished)}.")
         if silent := [printable(entry.name) for entry in runs if not entry.points]:
@@ -312,22 +322,63 @@ def _with_baseline(
     return [replace(group, entries=(*group.entries, entry)) if group.score == score else group for group in groups]
 
 
-def _headline(group: Group) -> str:
-    scored = [(entry, entry.final) for entry in group.entries]
+def _headlines(group: Group) -> list[str]:
+    if not group.by_owners:
+        return [_headline(group.title, group.score, [(entry, entry.final) for entry in group.entries])]
+    common = [(entry, entry.final) for entry in group.entries if not entry.judged_by_owners]
+    return [
+        _headline(
+            f"{group.title}, each client's own test examples",
+            group.score,
+            [(entry, entry.owners_score) for entry in group.entries],
+        ),
+        _headline(f"{group.title}, the test examples of everybody", group.score, common),
+    ]
+
+
+def _headline(title: str, score: Score, scores: "Sequence[tuple[Entry, float | None]]") -> str:
     ranked = sorted(
-        ((entry, final) for entry, final in scored if final is not None),
+        ((entry, final) for entry, final in scores if final is not None),
         key=lambda pair: pair[1],
-        reverse=group.score.larger,
+        reverse=score.larger,
     )
     if not ranked:
-        return f"{group.title}: no scores yet."
+        return f"{title}: no scores yet."
     (leader, final), others = ranked[0], ranked[1:]
-    said = (
-        f"{group.title}: {printable(leader.name)} ends with {group.score.write(final)} after {leader.rounds:,} rounds"
-    )
+    said = f"{title}: {printable(leader.name)} ends with {score.write(final)} after {leader.rounds:,} rounds"
     if others and others[0][1] == final:
         return f"{said}, and so does {printable(others[0][0].name)}."
     return f"{said}, the best of {len(ranked)}." if others else f"{said}."
+
+
+def _remark_on_models(group: Group) -> "Iterator[str]":
+    """Say whose models and whose test examples the scores of a group are of, if clients have models of their own."""
+    personal = [entry for entry in group.entries if entry.personal]
+    if not personal:
+        return
+    if not group.by_owners:
+        yield f"The score of {_list_names(personal)} is the mean over the clients' own models."
+        return
+    name = group.score.name
+    yield (
+        f"{name} on own data: each client's model on the client's own test examples, on average over the clients. It "
+        "is the client's own model where it has one, and the common model elsewhere. Clients without test examples are "
+        "scored on the common ones, with labels in the proportions of the client's training examples."
+    )
+    if owners := [entry for entry in personal if entry.judged_by_owners]:
+        yield (
+            f"final and best {name} of {_list_names(owners)}: the clients' own models, each on its owner's test "
+            "examples; of the other entries: on the test examples of everybody."
+        )
+    if common := [entry for entry in personal if not entry.judged_by_owners]:
+        yield (
+            f"final and best {name} of {_list_names(common)}: the mean over the clients' own models on the test "
+            "examples of everybody."
+        )
+
+
+def _list_names(entries: "Sequence[Entry]") -> str:
+    return ", ".join(printable(entry.name) for entry in entries)
 
 
 def _chart(group: Group) -> Chart:
@@ -342,9 +393,12 @@ def _alt(group: Group) -> str:
 def _caption(group: Group) -> str:
     dashed = " Dashed: baselines." if any(entry.summary is None for entry in group.entries) else ""
     better = "Higher" if group.score.larger else "Lower"
-    return (
-        f"The {group.score.name} on the test examples after each round that was evaluated. {better} is better.{dashed}"
-    )
+    on = "the test examples"
+    if group.by_owners:
+        owners = [entry for entry in group.entries if entry.judged_by_owners]
+        but = f"; that of {_list_names(owners)} on those of each model's owner" if owners else ""
+        on = f"the test examples of everybody{but},"
+    return f"The {group.score.name} on {on} after each round that was evaluated. {better} is better.{dashed}"
 
 
 def _draw(group: Group) -> Figure:
@@ -366,11 +420,12 @@ def _draw(group: Group) -> Figure:
     room = (max(values) - min(values)) * 0.05 or max(abs(values[0]) * 0.05, 0.01)
     labels = draw_labelled(lines, (min(values) - room, max(values) + room), _HEIGHT)
     ticks = {"tickformat": "~%"} if group.score.share else {}
-    longest = max(entry.rounds for entry in group.entries)
+    rounds = [number for entry in group.entries for number, _ in entry.points] or [1]
+    edge = (max(rounds) - min(rounds)) * 0.02 or 0.5
     layout = make_layout(
         "round",
         group.score.name,
-        xaxis=whole_ticks(longest),
+        xaxis=whole_ticks(max(rounds)) | {"range": [min(rounds) - edge, max(rounds) + edge]},
         yaxis=labels.pop("yaxis") | ticks,
         legend=False,
         **labels,
@@ -380,6 +435,10 @@ def _draw(group: Group) -> Figure:
 
 def _write(score: Score, value: float | None) -> str:
     return "–" if value is None else score.write(value)
+
+
+def _write_owners_score(group: Group, entry: Entry) -> str:
+    return _write(group.score, entry.owners_score) if group.by_owners else ""
 
 
 def _write_rounds(entry: Entry) -> str:
@@ -419,6 +478,7 @@ def _values(entry: Entry, target: float | None) -> dict[str, Any]:
         "rounds": entry.rounds,
         "final": entry.final,
         "best": entry.best,
+        "final_on_own_data": entry.owners_score,
         "rounds_to_target": None if target is None else entry.rounds_to(target),
         "points": [list(point) for point in entry.points],
     }

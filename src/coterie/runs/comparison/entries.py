@@ -4,15 +4,19 @@ Nothing is trained or loaded but settings, records and the header of the checkpo
 nor the data.
 """
 
+import csv
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from coterie.errors import ConfigError, InputError
+from coterie.files import explain
 from coterie.runs.algorithms import algorithm_of
 from coterie.runs.comparison.scores import SCORES, Score, metric_score
 from coterie.runs.engine.promise import read_promise
+from coterie.runs.records.client_scores import mean_in_table
 from coterie.runs.records.promise import NO_PROMISE
 from coterie.runs.records.record import RoundRecord
 from coterie.runs.records.summary import Summary
@@ -56,6 +60,11 @@ class Entry:
     """The data of a run; of a baseline it is not known."""
     total_bytes: int | None = None
     """What all clients of all rounds sent and received; the model is not counted."""
+    owners_score: float | None = None
+    """The final score of each client's model on the client's own test examples, on average over the clients.
+
+    It is the client's own model where it has one, and the common one elsewhere; None if the run has no such scores.
+    """
 
     @property
     def algorithm(self) -> str:
@@ -71,6 +80,12 @@ class Entry:
     def personal(self) -> bool:
         """Whether the score is the mean over the clients' own models."""
         return self.summary is not None and algorithm_of(self.summary.config).personal
+
+    @property
+    def judged_by_owners(self) -> bool:
+        """Whether rounds were scored by the clients' own models on their owners' test examples."""
+        known = self.personal and self.owners_score is not None and self.final is not None
+        return known and math.isclose(self.owners_score or 0.0, self.final or 0.0, rel_tol=1e-9)
 
     @property
     def final(self) -> float | None:
@@ -102,18 +117,33 @@ def read_run(path: Path, name: str, column: str | None = None) -> Entry:
             promise = read_promise(path)
         except ConfigError as error:
             raise InputError(f"the run in {path} does not say what it promises: {error}") from None
+    summary = replace(
+        Summary.of(config, (), 0, records),
+        promise=promise,
+        stopped=progress.stop.reason if progress and progress.stop else "",
+    )
     return Entry(
         name=name,
         score=score,
         points=tuple((number, value) for number, value in values if value is not None),
-        summary=replace(
-            Summary.of(config, (), 0, records),
-            promise=promise,
-            stopped=progress.stop.reason if progress and progress.stop else "",
-        ),
+        summary=summary,
         data=_identify_data(config, progress.fingerprints.get("data", "") if progress else ""),
         total_bytes=sum(record.upload_bytes + record.download_bytes for record in records),
+        owners_score=_read_owners_score(folder, score) if summary.finished else None,
     )
+
+
+def _read_owners_score(folder: RunFolder, score: Score) -> float | None:
+    """Return the mean over the clients in the folder's table of their scores; they are those of the last round."""
+    if not folder.scores_file.is_file():
+        return None
+    try:
+        text = folder.scores_file.read_text(encoding="utf-8")
+        return mean_in_table(text, "loss" if score.column == "test_loss" else score.column)
+    except OSError as error:
+        raise InputError(f"cannot read {folder.scores_file}: {explain(error)}") from None
+    except (ValueError, csv.Error):
+        raise InputError(f"{folder.scores_file} is not the table of clients that a run writes") from None
 
 
 def _choose_score(path: Path, config: RunConfig, records: Sequence[RoundRecord], column: str | None) -> Score:

@@ -81,3 +81,15 @@ class ClientScores:
             cells = ["" if value is None else value for value in values]
             writer.writerow([row.client, row.train_examples, row.test_examples, *cells])
         return text.getvalue()
+
+
+def mean_in_table(text: str, name: str) -> float | None:
+    """Return the mean over clients of a score in what :meth:`ClientScores.table` wrote; None if it has none.
+
+    Its first model is the one that clients are compared by, and the first score of a model is its loss.
+    """
+    rows = list(csv.DictReader(io.StringIO(text)))
+    headings = list(rows[0]) if rows else []
+    model = next((heading.removesuffix("_loss") for heading in headings if heading and heading.endswith("_loss")), None)
+    values = [float(cell) for row in rows if (cell := row.get(f"{model}_{name}"))]
+    return math.fsum(values) / len(values) if values else None

@@ -20,6 +20,7 @@ from coterie.runs.algorithms import ALGORITHMS
 from coterie.runs.sections.base import NamedSection, OneOf
 from coterie.runs.sections.common import CommonSettings
 from coterie.runs.settings.config import RunConfig, contradictions
+from coterie.runs.settings.names import find_settings
 from coterie.secagg.protocols import SessionProtocol
 
 _Parts: TypeAlias = tuple[str | Remedy, ...]
@@ -147,7 +148,8 @@ def _explain(details: ErrorDetails) -> Iterator[tuple[str, str]]:
         case "extra_forbidden":
             known = _keys_around(details["loc"])
             close = difflib.get_close_matches(str(details["loc"][-1]), known, 1)
-            hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
+            close = close or find_settings(key)
+            hint = f"did you mean {' or '.join(close)}?" if close else f"known are {', '.join(known)}"
             yield key, f"there is no such setting; {hint}"
         case "literal_error":
             expected = str(details["ctx"]["expected"])

@@ -1,0 +1,44 @@
+"""The names of settings: all of them, and those that somebody may have meant."""
+
+import difflib
+from collections.abc import Iterator
+
+from pydantic import BaseModel
+
+from coterie.runs.settings.config import RunConfig
+
+_SIMILAR = 0.8  # the least similarity of words, from 0 to 1, at which one is taken for a slip of the other
+
+
+def setting_names(model: type[BaseModel] = RunConfig, path: str = "") -> Iterator[str]:
+    """Yield the name of every setting, such as ``cohort.size``, in the order of the settings file."""
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from setting_names(kind, f"{path}{name}.")
+        else:
+            yield f"{path}{name}"
+
+
+def find_settings(word: str) -> list[str]:
+    """Return the settings that a word may mean, by the first rule that finds any.
+
+    It is the name of a setting, or its last part, or the end of its last part; or a section; or nearly a name.
+
+    >>> find_settings("--cohort-size"), find_settings("size"), find_settings("rate"), find_settings("rouds")
+    (['cohort.size'], ['cohort.size'], ['training.learning_rate', 'training.server_learning_rate'], ['rounds'])
+    """
+    wanted = _plain(word)
+    if not wanted:
+        return []
+    names = {_plain(name): name for name in setting_names()}
+    same = [name for plain, name in names.items() if plain == wanted]
+    last = [name for name in names.values() if name.rpartition(".")[2] == wanted]
+    end = [name for plain, name in names.items() if plain.endswith(f"_{wanted}")]
+    section = [name for plain, name in names.items() if plain.startswith(f"{wanted}_")]
+    similar = [names[plain] for plain in difflib.get_close_matches(wanted, names, 1, _SIMILAR)]
+    return same or last or end or section or similar
+
+
+def _plain(word: str) -> str:
+    return word.lstrip("-").replace("-", "_").replace(".", "_").lower()

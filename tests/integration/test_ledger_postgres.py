@@ -1,12 +1,12 @@
 """The ledger on a real PostgreSQL: the same history, and nobody gets past its locks and constraints."""
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
+from tests.support.ledgers import race
 
 from coterie.bench.ledger import measure_ledger
 from coterie.bench.settings import LedgerSettings
@@ -113,25 +113,7 @@ def test_two_servers_race_whatever_the_defaults_of_the_database(
     database = postgres_url.split("?")[0].rsplit("/", 1)[1]
     administrator(f"ALTER DATABASE {database} SET default_transaction_isolation TO '{isolation}'")
     administrator(f"ALTER DATABASE {database} SET synchronous_commit TO off")
-    won: list[list[int]] = [[], []]
-    start = threading.Barrier(2)
-
-    def serve(server: int) -> None:
-        start.wait()
-        with Ledger.open(postgres_url) as own:
-            for number in range(15):
-                own.skip(1000 + 2 * number + server, "rounds of its own, in between")
-                try:
-                    own.reveal(number, CIRCLES[server], promised=2)
-                except LedgerConflict:
-                    continue
-                won[server].append(number)
-
-    threads = [threading.Thread(target=serve, args=(server,)) for server in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    won = race(postgres_url, 15, between=True)
     assert sorted(won[0] + won[1]) == list(range(15))
     with Ledger.open(postgres_url, create=False) as ledger:
         assert ledger.verify().sequence == 45

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 from pydantic import Field
+from tests.support.policies import fixed_circles
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 import torch
@@ -25,8 +26,7 @@ from coterie.auditing.logs import FORMATS, LogFormat, Participation, formats
 from coterie.auditing.logs.raw_log import RawLog
 from coterie.cli import main
 from coterie.cli.attack import make_app
-from coterie.cohorts.circles import Circles
-from coterie.cohorts.policies import POLICIES, MultiRound, PolicyKind, PolicySettings
+from coterie.cohorts.policies import POLICIES
 from coterie.graphs.failures import RegularLaw, ThreatModel
 from coterie.graphs.search import Guarantee, search_harary
 from coterie.graphs.table import TOPOLOGIES, TopologyKind
@@ -134,14 +134,9 @@ def metric(monkeypatch: pytest.MonkeyPatch) -> None:
 # A policy, which keeps clients together in threes.
 
 
-def trios(settings: PolicySettings, _rng: np.random.Generator) -> Circles:
-    return Circles.of(np.arange(settings.dropout.size).reshape(-1, 3).tolist())
-
-
 @pytest.fixture
 def policy(monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = PolicyKind("threes", "T = 3", trios, lambda circles, settings: MultiRound(circles, settings.cohort))
-    monkeypatch.setitem(POLICIES, "trios", kind)
+    monkeypatch.setitem(POLICIES, "trios", fixed_circles(3))
 
 
 @pytest.mark.usefixtures("policy")

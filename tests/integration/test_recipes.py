@@ -42,15 +42,20 @@ def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) ->
     return folder
 
 
+def play_on(folder: RunFolder, rounds: int) -> None:
+    """Resume a run up to this round; its ledger continues where it ended."""
+    with Ledger.open(folder.ledger_file) as ledger:
+        before = ledger.head()
+    assert len(TrainingRun.open(folder, changes=[f"rounds={rounds}"]).play().records) == rounds
+    with Ledger.open(folder.ledger_file) as ledger:
+        ledger.verify(before)
+
+
 def test_more_rounds_do_not_stretch_the_schedule_of_a_round_that_was_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = interrupted(tmp_path / "run", monkeypatch)
-    with Ledger.open(folder.ledger_file) as ledger:
-        before = ledger.head()
-    assert len(TrainingRun.open(folder, changes=["rounds=5"]).play().records) == 5
-    with Ledger.open(folder.ledger_file) as ledger:
-        ledger.verify(before)
+    play_on(folder, 5)
 
 
 def test_an_open_sum_is_not_opened_again_under_another_learning_rate(
@@ -61,19 +66,15 @@ def test_an_open_sum_is_not_opened_again_under_another_learning_rate(
     folder = interrupted(tmp_path / "run", monkeypatch)
     with pytest.raises(TrainingError, match=r"took part in round 2 before it was interrupted, under another recipe"):
         TrainingRun.open(folder, changes=["rounds=5"]).play()
-    with Ledger.open(folder.ledger_file) as ledger:
-        before = ledger.head()
-    assert len(TrainingRun.open(folder, changes=["rounds=3"]).play().records) == 3  # as the message says
-    assert len(TrainingRun.open(folder, changes=["rounds=4"]).play().records) == 4
-    with Ledger.open(folder.ledger_file) as ledger:
-        ledger.verify(before)
+    play_on(folder, 3)  # as the message says
+    play_on(folder, 4)
 
 
 def test_more_rounds_are_the_same_recipe_where_the_schedule_does_not_know_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = interrupted(tmp_path / "run", monkeypatch, "training.schedule.kind=constant")
-    assert len(TrainingRun.open(folder, changes=["rounds=4"]).play().records) == 4
+    play_on(folder, 4)
 
 
 CONFINED = ("training.algorithm=confined", "partition.kind=iid", "confined.step.kind=paper", "cohort.privacy=2")

@@ -380,6 +380,16 @@ def test_the_command_survives_kill_and_interrupt_with_worker_processes(
     assert content(stopped) == content(whole)
 
 
+def without_setting(folder: RunFolder, line: str) -> None:
+    """Remove a setting that earlier versions did not have from the file and the checkpoint of a run."""
+    checkpoint = folder.checkpoint()
+    assert checkpoint is not None
+    earlier = checkpoint.progress.settings.replace(f"{line}\n", "")
+    folder.save(Checkpoint(msgspec.structs.replace(checkpoint.progress, settings=earlier), checkpoint.state))
+    folder.config_file.write_text(folder.config_file.read_text().replace(f"{line}\n", ""))
+    assert line.split()[0] not in earlier + folder.config_file.read_text()
+
+
 def test_a_run_of_an_earlier_version_keeps_its_colluders(tmp_path: Path) -> None:
     """There ``aggregation.collusion`` was a share of a session, which its settings do not say."""
     settings = [*SMALL, "rounds=1", "aggregation.threat=active-server", "aggregation.collusion=0.25"]
@@ -389,16 +399,7 @@ def test_a_run_of_an_earlier_version_keeps_its_colluders(tmp_path: Path) -> None
         TrainingRun.begin(tmp_path / "new", old)
     folder = RunFolder.create(tmp_path / "old", old)
     TrainingRun(folder, build_run(old, find_federation(old))).play()
-
-    def as_earlier(text: str) -> str:
-        return text.replace('collusion_of = "session"\n', "")
-
-    checkpoint = folder.checkpoint()
-    assert checkpoint is not None
-    progress = msgspec.structs.replace(checkpoint.progress, settings=as_earlier(checkpoint.progress.settings))
-    folder.save(Checkpoint(progress, checkpoint.state))
-    folder.config_file.write_text(as_earlier(folder.config_file.read_text()))
-    assert "collusion_of" not in progress.settings + folder.config_file.read_text()
+    without_setting(folder, 'collusion_of = "session"')
 
     run = TrainingRun.open(folder, changes=["rounds=2"])
     assert session_colluders(run.config.aggregation, 12, 6) == 1
@@ -421,16 +422,7 @@ def test_a_run_of_an_earlier_version_keeps_the_papers_protocol(tmp_path: Path) -
     folder = RunFolder.create(tmp_path / "old", old)
     config = folder.config()
     TrainingRun(folder, build_run(config, find_federation(config))).play()
-
-    def as_earlier(text: str) -> str:
-        return text.replace('protocol = "papers"\n', "")
-
-    checkpoint = folder.checkpoint()
-    assert checkpoint is not None
-    progress = msgspec.structs.replace(checkpoint.progress, settings=as_earlier(checkpoint.progress.settings))
-    folder.save(Checkpoint(progress, checkpoint.state))
-    folder.config_file.write_text(as_earlier(folder.config_file.read_text()))
-    assert "protocol" not in folder.config_file.read_text()
+    without_setting(folder, 'protocol = "papers"')
 
     run = TrainingRun.open(folder, changes=["rounds=2"])
     assert run.config.aggregation.protocol == "papers"

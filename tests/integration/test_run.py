@@ -5,13 +5,13 @@ import json
 import re
 import runpy
 import signal
-import subprocess
 import sys
 from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.interpreter import printed_by
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 import torch
@@ -408,8 +408,7 @@ def test_without_torch_the_command_says_what_to_install() -> None:
         "from coterie.cli.run import run; from coterie.errors import ConfigError\n"
         "try: run()\nexcept ConfigError as error: print(error)"
     )
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert install_command("train") in said
+    assert install_command("train") in printed_by(program)
 
 
 def test_init_writes_every_setting_and_nothing_over(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from coterie.cohorts import ledger_state
 from coterie.cohorts.ledger import EntryKind, Ledger
 from coterie.cohorts.ledger_entry import StoredEntry, decode, encode
 from coterie.cohorts.ledger_state import Checkpoint
+from coterie.errors import LedgerConflict
 
 CIRCLES = (("ann", "bob"), ("cid", "dan"), ("eve", "fay"))
 
@@ -26,6 +28,39 @@ def fill(ledger: Ledger, rounds: Iterable[int]) -> None:
     for number in rounds:
         ledger.reveal(number, CIRCLES[number % 3] + CIRCLES[(number + 1) % 3], promised=2)
         ledger.complete(number)
+
+
+def run_in_threads(serve: Callable[[int], None]) -> None:
+    """Let two servers, 0 and 1, work at the same time."""
+    threads = [threading.Thread(target=serve, args=(server,)) for server in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def race(location: str, rounds: int, *, between: bool = False) -> list[list[int]]:
+    """Let two servers reveal the same rounds, each with its own circle; return the rounds that each of them won.
+
+    With ``between``, each also skips rounds of its own in between.
+    """
+    won: list[list[int]] = [[], []]
+    start = threading.Barrier(2)
+
+    def serve(server: int) -> None:
+        start.wait()
+        with Ledger.open(location) as own:
+            for number in range(rounds):
+                if between:
+                    own.skip(1000 + 2 * number + server, "rounds of its own, in between")
+                try:
+                    own.reveal(number, CIRCLES[server], promised=2)
+                except LedgerConflict:
+                    continue
+                won[server].append(number)
+
+    run_in_threads(serve)
+    return won
 
 
 def checkpoints(path: Path) -> list[int]:

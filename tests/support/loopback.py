@@ -18,6 +18,7 @@ from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.memory import clients_digest
 
 ROOT = Path(__file__).parents[2]
+NODES = 4
 SECONDS = 60.0
 CONNECTED = "SuperNode ID:"
 

@@ -12,6 +12,7 @@ from tests.support.cast import make_terms
 from tests.support.world import Scene
 
 from coterie.attacks.malicious_server.server import Person, announce, deliver, show_book
+from coterie.attacks.malicious_server.sessions import mask_all
 from coterie.graphs.topology import Harary
 from coterie.secagg.messages import Advertisement, Confirmation
 
@@ -22,15 +23,6 @@ Pad = Callable[[Scene, list[Confirmation], list[Confirmation]], list[Confirmatio
 
 def scene(size: int, colluders: Collection[int] = (), **terms: Any) -> Scene:  # noqa: ANN401  (any of the terms)
     return Scene(make_terms(size, active=True, **({"colluders": len(colluders)} | terms)), colluders)
-
-
-def gather(place: Scene, withheld: Mapping[int, set[int]] | None = None) -> frozenset[int]:
-    """Let everybody enter, see all keys and mask; return everybody's numbers."""
-    for number in place.honest:
-        place.enter(number)
-    show_book(place, place.persons)
-    deliver(place, place.persons, withheld)
-    return frozenset(range(len(place.terms.clients)))
 
 
 def confirm_and_reveal(
@@ -68,7 +60,7 @@ def _strand(circles: tuple[int, ...], few: set[int]) -> Sessions:
     """Clients 0 and 1 carry the masks of a few only, whose circles are then broken: their keys are opened."""
     place = scene(len(circles), circles=circles)
     strangers = set(range(len(circles))) - few
-    everybody = gather(place, {0: strangers, 1: strangers})
+    everybody = mask_all(place, {0: strangers, 1: strangers})
     for sharers in everybody, few:
         announce(place, place.persons, few | {0, 1}, sharers)
     return (place,)
@@ -87,7 +79,7 @@ def borrow_statement() -> Sessions:
     """The victim joined twice. One self carries few masks; the other, under another book, states that it has all."""
     circles, few = (0, 0, 1, 1, 1, 1, 2, 2, 2, 2), {3, 4, 5, 7, 8, 9}
     place = scene(len(circles), circles=circles)
-    everybody = gather(place, {0: set(range(10)) - few})
+    everybody = mask_all(place, {0: set(range(10)) - few})
     book = {person.client: person.advertisement for person in place.persons}
     again = place.enter(0)
     place.share(again, (book | {0: again.advertisement}).values())
@@ -116,7 +108,7 @@ def repeat_envelopes() -> Sessions:
 def _equivocate(pad: Pad | None = None) -> Sessions:
     """Half of seven clients hear that the victim survived, the others that it was lost; one colludes."""
     place = scene(7, [6])
-    everybody = gather(place)
+    everybody = mask_all(place)
     told = {person: everybody if person.client < 3 else everybody - {0} for person in place.persons}
     confirm_and_reveal(place, told, everybody, pad)
     return (place,)
@@ -145,7 +137,7 @@ def pool_confirmations() -> Sessions:
 
 def both_shares() -> Sessions:
     place = scene(5)
-    everybody = gather(place)
+    everybody = mask_all(place)
     announce(place, place.persons, everybody, everybody)
     return (place,)
 
@@ -190,7 +182,7 @@ HAUNTED = (0, 0, 1, 1, 1, 1, 1)
 def replay_key() -> Sessions:
     """The ghost's key is that of an earlier session, in which it was lost and its key opened."""
     earlier = scene(7, circles=HAUNTED, session=b"an earlier session")
-    everybody = gather(earlier)
+    everybody = mask_all(earlier)
     announce(earlier, earlier.persons, everybody - {1}, everybody)
     place = scene(7, circles=HAUNTED)
     old = earlier.persons[1].advertisement
@@ -311,21 +303,21 @@ def lose_under_another_book() -> Sessions:
 
 def lonely() -> Sessions:
     place = scene(9, [1, 2], circles=(0, 0, 0, 1, 1, 1, 2, 2, 2))
-    everybody = gather(place)
+    everybody = mask_all(place)
     announce(place, place.persons, everybody - {3, 6}, everybody)
     return (place,)
 
 
 def split_circle() -> Sessions:
     place = scene(6, circles=(0, 0, 1, 1, 2, 2))
-    everybody = gather(place)
+    everybody = mask_all(place)
     announce(place, place.persons, everybody - {3}, everybody)
     return (place,)
 
 
 def too_few() -> Sessions:
     place = scene(6, minimum=5)
-    everybody = gather(place)
+    everybody = mask_all(place)
     announce(place, place.persons, {0, 1, 2, 3}, everybody)
     return (place,)
 
@@ -333,7 +325,7 @@ def too_few() -> Sessions:
 def cut_ring() -> Sessions:
     """Two clients are lost, and the ring falls into two arcs."""
     place = scene(8, topology=Harary(2))
-    everybody = gather(place)
+    everybody = mask_all(place)
     graph = place.terms.graph(place.persons[0].seed)
     ring = [0]
     while len(ring) < 8:
@@ -345,5 +337,5 @@ def cut_ring() -> Sessions:
 def majority_of_colluders() -> Sessions:
     """Three of five collude, and hold three shares of everybody's secrets."""
     place = scene(5, [2, 3, 4])
-    gather(place)
+    mask_all(place)
     return (place,)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.interpreter import printed_by
 
 import coterie
 from coterie import api, cohorts
@@ -31,8 +32,7 @@ PACKAGES = ("arithmetic", "cohorts", "graphs", "privacy", "secagg", "training")
 def loaded_after(statement: str) -> set[str]:
     """Return the packages that a new process has loaded after a statement."""
     program = f"{statement}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+    return set(printed_by(program).split())
 
 
 def test_what_is_exported() -> None:

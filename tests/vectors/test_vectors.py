@@ -77,9 +77,10 @@ def replay(
     assert list(server.aggregate.clients) == vector["aggregated"]
 
 
-@pytest.mark.parametrize("name", SESSIONS)
+@pytest.mark.parametrize("name", [*SESSIONS, *two_trips.SESSIONS])
 def test_sessions_reproduce_their_transcripts(name: str) -> None:
-    assert json.loads(json.dumps(transcript(*SESSIONS[name]))) == load(name)
+    played = transcript(*SESSIONS[name]) if name in SESSIONS else two_trips.transcript(*two_trips.SESSIONS[name])
+    assert json.loads(json.dumps(played)) == load(name)
 
 
 @pytest.mark.parametrize("name", SESSIONS)

@@ -6,7 +6,7 @@ and evaluation are apart. Splitting a vector into shares is measured against gen
 
 import os
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -34,6 +34,11 @@ PRECISION = 22
 _TOLERANCE = 1e-3  # of a loss in float32, between two orders of adding
 
 
+def median_ratio(seconds: Sequence[float], reference: Sequence[float]) -> float:
+    """Return how much longer work takes than the reference it took turns with: the median over turns."""
+    return statistics.median(one / other for one, other in zip(seconds, reference, strict=True))
+
+
 @dataclass(frozen=True)
 class IterationCosts:
     """Pairs of one full-batch gradient and one iteration, in seconds of wall-clock time."""
@@ -52,15 +57,12 @@ class IterationCosts:
     @property
     def ratio(self) -> float:
         """How much longer an iteration takes than a gradient: the median over pairs."""
-        return self._ratio(self.iteration_seconds)
+        return median_ratio(self.iteration_seconds, self.gradient_seconds)
 
     @property
     def clipped_ratio(self) -> float:
         """The same with clipping."""
-        return self._ratio(self.clipped_seconds)
-
-    def _ratio(self, seconds: tuple[float, ...]) -> float:
-        return statistics.median(own / one for own, one in zip(seconds, self.gradient_seconds, strict=True))
+        return median_ratio(self.clipped_seconds, self.gradient_seconds)
 
 
 @dataclass(frozen=True)

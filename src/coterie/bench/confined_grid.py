@@ -5,7 +5,6 @@ with parts added in the clear, and split with secure vertical sums. Secure sums 
 in all three and are left out.
 """
 
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
@@ -13,7 +12,7 @@ from time import perf_counter
 import numpy as np
 
 from coterie.arithmetic import FloatArray
-from coterie.bench.confined import ALPHA, CLASSES, mnist_shaped
+from coterie.bench.confined import ALPHA, CLASSES, median_ratio, mnist_shaped
 from coterie.confined import ConfinedDescent, ConstantStep, Offsets
 from coterie.confined.grid import Grid
 from coterie.confined.network import Labels
@@ -51,15 +50,12 @@ class GridCosts:
     @property
     def clear_ratio(self) -> float:
         """How much longer a split iteration takes than an unsplit one, in the clear: the median over turns."""
-        return self._ratio(self.clear_seconds)
+        return median_ratio(self.clear_seconds, self.unsplit_seconds)
 
     @property
     def secure_ratio(self) -> float:
         """The same with secure sums."""
-        return self._ratio(self.secure_seconds)
-
-    def _ratio(self, seconds: tuple[float, ...]) -> float:
-        return statistics.median(own / one for own, one in zip(seconds, self.unsplit_seconds, strict=True))
+        return median_ratio(self.secure_seconds, self.unsplit_seconds)
 
 
 def measure_grid(

@@ -47,18 +47,12 @@ class DeploymentPlan:
     @property
     def costs(self) -> Costs:
         """Bytes and operations of a session, by the protocol that it takes."""
-        two_trips = self.protocols.two_trips
-        if self.protocols.protocol is SessionProtocol.TWO_TRIPS and two_trips:
-            return two_trips.costs
-        return self.protocols.papers.costs
+        return self.protocols.price.costs
 
     @property
     def trips(self) -> int:
         """Trips to every client in a round, if few are lost."""
-        two_trips = self.protocols.two_trips
-        if self.protocols.protocol is SessionProtocol.TWO_TRIPS and two_trips:
-            return two_trips.trips
-        return self.protocols.papers.trips
+        return self.protocols.price.trips
 
     @property
     def threshold(self) -> int:

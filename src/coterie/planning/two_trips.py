@@ -58,6 +58,13 @@ class ProtocolPlan:
     papers: ProtocolPrice
     two_trips: ProtocolPrice | None
 
+    @property
+    def price(self) -> ProtocolPrice:
+        """The costs of a session under its protocol."""
+        if self.protocol is SessionProtocol.TWO_TRIPS and self.two_trips:
+            return self.two_trips
+        return self.papers
+
 
 def plan_protocol(plan: Plan, circle: int = 1) -> ProtocolPlan:
     """Choose the protocol of a planned session with circles of at least this size, and compute the costs of both."""

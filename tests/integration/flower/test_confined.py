@@ -6,30 +6,20 @@ node's own model is then its private start plus the public model, whatever happe
 
 import os
 import signal
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.loopback import HookedFederation, hooked_app
+from tests.support.loopback import NODES, HookedFederation, hooked_app
 
 from coterie.deployment.array_bytes import unpack_arrays
 from coterie.deployment.confined import own_model, own_place
 
 pytestmark = pytest.mark.slow
 
-NODES = 4
 DEADLINE = 45.0
 LONGEST = 600.0
-
-
-@pytest.fixture
-def federation(tmp_path: Path) -> Iterator[HookedFederation]:
-    with HookedFederation(tmp_path / "federation") as federation:
-        for number in range(NODES):
-            federation.start_node(number, NODES)
-        yield federation
 
 
 def folder(federation: HookedFederation, number: int) -> Path:

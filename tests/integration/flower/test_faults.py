@@ -8,32 +8,22 @@ are sent: the request to contribute, the list of survivors and, if a node left b
 import os
 import signal
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.support.loopback import Hold, HookedFederation, hooked_app
+from tests.support.loopback import NODES, Hold, HookedFederation, hooked_app
 
 from coterie.bench.loopback import LocalProcess, until
 from coterie.deployment.roster_folder import RosterFolder
 
 pytestmark = pytest.mark.slow
 
-NODES = 4
 DEADLINE = 45.0
 PATIENT = 150.0
 UNREACHABLE = 5.0
 LONGEST = 600.0
 ALL = {f"node-{number}" for number in range(NODES)}
-
-
-@pytest.fixture
-def federation(tmp_path: Path) -> Iterator[HookedFederation]:
-    with HookedFederation(tmp_path / "federation") as federation:
-        for number in range(NODES):
-            federation.start_node(number, NODES)
-        yield federation
 
 
 def without_circle_of(federation: HookedFederation, name: str) -> set[str]:

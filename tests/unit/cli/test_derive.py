@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import typer.main
 from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.interpreter import printed_by
 from typer.testing import CliRunner
 
 from coterie.attacks.attack import Adversary, OnProgress
@@ -221,7 +221,7 @@ def test_the_documents_have_a_page_for_every_attack_and_for_no_other() -> None:
 
 def test_the_command_line_starts_without_anything_heavy() -> None:
     program = "import sys, coterie.cli; print(*{'msgspec', 'numpy', 'pydantic', 'rich', 'torch'} & sys.modules.keys())"
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "\n"
+    assert printed_by(program) == "\n"
 
 
 @pytest.mark.parametrize("name", ATTACKS)

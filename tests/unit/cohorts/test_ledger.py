@@ -3,7 +3,6 @@
 import hashlib
 import sqlite3
 import tempfile
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, event
+from tests.support.ledgers import CIRCLES, race, run_in_threads
 
 from coterie.cohorts.ledger import EntryKind, Head, Ledger, Outcome
 from coterie.cohorts.ledger_entry import START, StoredEntry
@@ -21,7 +21,6 @@ from coterie.cohorts.ledger_store import LedgerStore
 from coterie.cohorts.packed_numbers import pack_numbers, pack_set
 from coterie.errors import ConfigError, InputError, LedgerConflict, LedgerTampered, LocalProtocolError, SeparationRisk
 
-CIRCLES = (("ann", "bob"), ("cid", "dan"), ("eve", "fay"))
 ENTRIES_OF_EXAMPLE = 6
 members = st.sampled_from([name for circle in CIRCLES for name in circle])
 
@@ -416,20 +415,7 @@ def test_an_unreadable_entry_is_named(path: Path, example: Ledger) -> None:
 
 
 def test_two_servers_race_for_every_round_and_one_wins_each(path: Path) -> None:
-    won: list[list[int]] = [[], []]
-    start = threading.Barrier(2)
-
-    def serve(server: int) -> None:
-        start.wait()
-        with Ledger.open(path) as own:
-            for number in range(20):
-                try:
-                    own.reveal(number, CIRCLES[server], promised=2)
-                except LedgerConflict:
-                    continue
-                won[server].append(number)
-
-    run_in_threads(serve)
+    won = race(str(path), 20)
     assert sorted(won[0] + won[1]) == list(range(20))
     with Ledger.open(path) as ledger:
         assert ledger.verify().sequence == 20
@@ -457,14 +443,6 @@ def test_threads_can_share_one_ledger(ledger: Ledger) -> None:
 
     run_in_threads(serve)
     assert ledger.verify().sequence == 20
-
-
-def run_in_threads(serve: Callable[[int], None]) -> None:
-    threads = [threading.Thread(target=serve, args=(server,)) for server in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 def test_the_constraints_alone_keep_a_stale_writer_out(path: Path, example: Ledger) -> None:

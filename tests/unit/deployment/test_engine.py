@@ -1,12 +1,11 @@
 """The whole of a deployment over an engine that is not Flower."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.support.engine import DirectCarrier, aggregator, assignment, moving
+from tests.support.interpreter import printed_by
 
 from coterie.arithmetic.quantize import MARGIN
 from coterie.cohorts import Ledger
@@ -67,10 +66,9 @@ def test_an_app_that_fails_ends_the_run_after_some_rounds(ledger: Ledger) -> Non
 
 
 def test_nothing_of_a_deployment_imports_an_engine() -> None:
-    code = (
+    program = (
         "import sys, pkgutil, importlib, coterie.deployment as rooms\n"
         "for room in pkgutil.iter_modules(rooms.__path__): importlib.import_module(f'coterie.deployment.{room.name}')\n"
         "print([name for name in sys.modules if name.split('.')[0] in ('flwr', 'torch', 'ray')])"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert found.stdout.strip() == "[]"
+    assert printed_by(program) == "[]\n"

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from tests.support.reports import check_report_again
 
 from coterie.attacks.active_membership.methods import COMMON, OWN, PUBLIC
 from coterie.attacks.active_membership.tasks import Inferred
@@ -137,7 +138,4 @@ def test_a_small_experiment_is_reported_and_can_be_told_again(tmp_path: Path) ->
     assert all(np.shape(row["trials"]) == (2,) for row in report.numbers["outcomes"])
     assert "public displacement" in text
     assert (tmp_path / "inference.png").stat().st_size > 0
-    run.rewrite_report()
-    assert (tmp_path / REPORT).read_text() == text
-    with pytest.raises(ConfigError, match="do not hold"):
-        run.experiment.report_again({})
+    check_report_again(run)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
+from tests.support.reports import check_report_again
 
 from coterie.confined.claims import sound_epsilon
 from coterie.errors import ConfigError
@@ -353,10 +354,7 @@ def test_tables_are_written_and_can_be_told_again(tmp_path: Path) -> None:
     told = {(one["table"], one["row"]): one for one in report.numbers["outcomes"]}
     assert set(told) == {("few", "CGD"), ("few", "local"), ("few", "FedAvg"), ("many", "CGD"), ("many", "local")}
     assert told["few", "FedAvg"]["findings"][0]["curve"][-1]["displacement"] is not None
-    run.rewrite_report()
-    assert (tmp_path / REPORT).read_text() == text
-    with pytest.raises(ConfigError, match="do not hold"):
-        run.experiment.report_again({})
+    check_report_again(run)
 
 
 def outcome(row: str, *values: float, iterations: int = 100, displacement: float | None = None) -> Learnt:

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.reports import check_report_again
 
 from coterie.confined.offsets import Parameters
-from coterie.errors import ConfigError
 from coterie.reproduce.declarations import FULL, QUICK, declared, read_declaration
 from coterie.reproduce.landscape import METHODS, Landscape, Plane, flatten, normalise_filters, shape
-from coterie.reproduce.runner import REPORT, Run
+from coterie.reproduce.runner import Run
 
 SHAPES = ((6, 4), (4,), (4, 3), (3,))
 
@@ -93,7 +93,6 @@ def test_a_landscape_is_drawn_and_can_be_told_again(tmp_path: Path) -> None:
     run = Run("small", declaration, tmp_path, trials=2)
     run.work()
     report = run.write_report()
-    text = (tmp_path / REPORT).read_text()
     views = report.numbers["views"]
     assert [view["method"] for view in views] == [*METHODS, *METHODS]
     for view in views:
@@ -106,7 +105,4 @@ def test_a_landscape_is_drawn_and_can_be_told_again(tmp_path: Path) -> None:
     assert np.ptp(confined[:, 0], axis=0).min() > 0.1
     assert all(claim["source"] == "ours" for claim in report.numbers["claims"])
     assert (tmp_path / "landscape.png").stat().st_size > 0
-    run.rewrite_report()
-    assert (tmp_path / REPORT).read_text() == text
-    with pytest.raises(ConfigError, match="do not hold"):
-        run.experiment.report_again({})
+    check_report_again(run)

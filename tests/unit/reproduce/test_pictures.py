@@ -4,12 +4,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.support.reports import check_report_again
 
 from coterie.errors import ConfigError
 from coterie.reports.findings import Judgement
 from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
 from coterie.reproduce.pictures import PictureAttack
-from coterie.reproduce.runner import REPORT, Run
+from coterie.reproduce.runner import Run
 
 NAMES = ("ccesa-inversion", "multi-round-inversion")
 
@@ -39,17 +40,13 @@ def test_pictures_are_reported_and_can_be_told_again(tmp_path: Path) -> None:
     run = Run("small", declaration, tmp_path, trials=3)
     run.work()
     findings = run.write_report()
-    text = (tmp_path / REPORT).read_text()
     first, *_, last = findings.numbers["claims"]
     assert (first["source"], first["judgement"]) == ("paper", Judgement.OPEN)  # not the paper's updates
     assert first["statistic"].endswith(inversion.remarks["fewer"])
     assert last["source"] == "ours"
     assert len(findings.numbers["claims"]) == len(inversion.remarks["claims"])
     assert (tmp_path / "pictures.png").stat().st_size > 0
-    run.rewrite_report()
-    assert (tmp_path / REPORT).read_text() == text
-    with pytest.raises(ConfigError, match="do not hold"):
-        run.experiment.report_again({})
+    check_report_again(run)
 
 
 def test_settings_that_the_attack_does_not_have_are_refused() -> None:

@@ -5,11 +5,10 @@ from pathlib import Path
 import msgspec
 import networkx as nx
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.reports import check_report_again
 
-from coterie.errors import ConfigError
 from coterie.graphs.topology import ErdosRenyi, build
 from coterie.reports.findings import Judgement
 from coterie.reproduce.declarations import FULL, declared, read_declaration
@@ -82,10 +81,7 @@ def test_reports_count_judge_and_can_be_retold(tmp_path: Path) -> None:
     text = (tmp_path / REPORT).read_text()
     assert f"{counts['unreliable']} of 30" in text
     assert "## Figures" not in text
-    run.rewrite_report()
-    assert (tmp_path / REPORT).read_text() == text
-    with pytest.raises(ConfigError, match="do not hold"):
-        run.experiment.report_again({})
+    check_report_again(run)
 
 
 def test_every_claim_is_about_a_setting() -> None:

@@ -1,8 +1,6 @@
 """The coordinator: what is revealed is in the ledger first, and every account of a round is the same one."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,12 +12,6 @@ from coterie.rounds import PeerRound, Round
 from coterie.secagg import Aggregate, Step, ThreatMode
 
 EVERYBODY = np.ones(6, bool)
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger.open(tmp_path / "ledger.db") as opened:
-        yield opened
 
 
 def opened(population: Population, number: int = 1) -> Round[Aggregate]:

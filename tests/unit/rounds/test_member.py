@@ -1,13 +1,12 @@
 """A member: it answers each message once, whatever is replayed, restored or sent twice."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.support.cast import flip
+from tests.support.interpreter import printed_by
 from tests.support.rounds import Population, make_roster
 
 from coterie.cohorts.ledger import Ledger
@@ -224,8 +223,7 @@ def test_a_client_imports_nothing_heavy() -> None:
         "import sys; import coterie.rounds\n"
         "print(*{'sqlalchemy', 'scipy', 'torch', 'pydantic', 'typer', 'rich', 'matplotlib'} & sys.modules.keys())"
     )
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert said.strip() == ""
+    assert printed_by(program) == "\n"
 
 
 def test_an_invitation_under_another_identity_key_is_refused(tmp_path: Path) -> None:

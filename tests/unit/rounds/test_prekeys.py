@@ -1,6 +1,5 @@
 """Prekeys of rounds in two trips: how old they may be, what the server stores, and for whom they are."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -22,12 +21,6 @@ from coterie.transports.faults import Fault, FaultKind, Faults
 
 ACTIVE = ThreatMode.ACTIVE_SERVER
 DAY = 86_400
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger.open(tmp_path / "ledger.db") as opened:
-        yield opened
 
 
 # Age.

@@ -1,6 +1,6 @@
 """Rounds in two trips: coordinator, members, prekeys and what is on disk before anything leaves."""
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,6 @@ from coterie.transports.faults import Fault, FaultKind, Faults, dropouts
 ACTIVE = ThreatMode.ACTIVE_SERVER
 MODES = pytest.mark.parametrize("mode", list(ThreatMode))
 DAY = 86_400
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger.open(tmp_path / "ledger.db") as opened:
-        yield opened
 
 
 def confirming(folder: Path) -> Stage:

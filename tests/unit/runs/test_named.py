@@ -1,10 +1,10 @@
 """What settings name of the user's own: how it is found, and what is said where it is not."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.support.interpreter import printed_by
 
 from coterie.errors import ConfigError
 from coterie.runs.sections.extensions import call_named, is_named, takes
@@ -87,5 +87,4 @@ def test_nothing_else_in_the_current_folder_is_imported(folder: Path) -> None:
         "call_named('data.name', 'mine:f')\n"
         "import statistics, scipy"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=folder)
-    assert done.stdout == "mine of the current folder\n"
+    assert printed_by(program, folder) == "mine of the current folder\n"

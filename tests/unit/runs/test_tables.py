@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import pytest
 from pydantic import Field
+from tests.support.policies import fixed_circles
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
-from coterie.cohorts.circles import Circles
-from coterie.cohorts.policies import POLICIES, MultiRound, PolicyKind, PolicySettings
+from coterie.cohorts.policies import POLICIES
 from coterie.errors import ConfigError
 from coterie.graphs.table import TOPOLOGIES, TopologyKind
 from coterie.graphs.topology import Complete
@@ -31,14 +30,9 @@ SMALL = (
 )
 
 
-def fours(settings: PolicySettings, _rng: np.random.Generator) -> Circles:
-    return Circles.of(np.arange(settings.dropout.size).reshape(-1, 4).tolist())
-
-
 @pytest.fixture
 def quartets(monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = PolicyKind("fours", "T = 4", fours, lambda circles, settings: MultiRound(circles, settings.cohort))
-    monkeypatch.setitem(POLICIES, "quartets", kind)
+    monkeypatch.setitem(POLICIES, "quartets", fixed_circles(4))
 
 
 @pytest.mark.usefixtures("quartets")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # torch is imported when a run is built, not when settings ar
     from coterie.training.flatten import ModelArrays
     from coterie.training.local import Problem
     from coterie.training.schedules import Curriculum
-    from coterie.training.strategies import Strategy, Weighting
+    from coterie.training.strategies import ServerOptions, Strategy
 
 S = TypeVar("S", bound=Section)
 Aggregated: TypeAlias = "tuple[RoundResult[ModelArrays], RoundCosts]"
@@ -49,9 +49,8 @@ class Context(Generic[S]):
     rounds: int
     horizon: int
     """The number of rounds that schedules are made for."""
-    server_learning_rate: float
-    server_momentum: float
-    weighting: "Weighting"
+    server: "ServerOptions"
+    """The server's learning rate and momentum, and the weights of clients."""
     noise: NoiseSettings
     cohort: int
     """K, the number of clients in a round."""

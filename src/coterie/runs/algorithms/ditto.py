@@ -48,17 +48,11 @@ class PersonalAveraging(FederatedAveraging[DittoSettings]):
     strategy: "Ditto"
 
     def make_strategy(self) -> "Ditto":
-        """Build it with the server's learning rate and momentum."""
+        """Build Ditto with the server's learning rate and momentum."""
         from coterie.training.strategies import Ditto
 
-        context = self.context
         return Ditto(
-            context.problem.model,
-            context.curriculum,
-            context.settings.penalty,
-            learning_rate=context.server_learning_rate,
-            momentum=context.server_momentum,
-            weighting=context.weighting,
+            self.context.problem.model, self.context.curriculum, self.context.settings.penalty, **self.context.server
         )
 
     def apply(self, number: int, mean: "ModelArrays", costs: RoundCosts, trainer: "Trainer") -> RoundCosts:

@@ -27,17 +27,10 @@ class FederatedAveraging(Algorithm[S]):
     )
 
     def make_strategy(self) -> "Strategy":
-        """Build it with the server's learning rate and momentum."""
+        """Build FedAvg with the server's learning rate and momentum."""
         from coterie.training.strategies import FedAvg
 
-        context = self.context
-        return FedAvg(
-            context.problem.model,
-            context.curriculum,
-            learning_rate=context.server_learning_rate,
-            momentum=context.server_momentum,
-            weighting=context.weighting,
-        )
+        return FedAvg(self.context.problem.model, self.context.curriculum, **self.context.server)
 
     def sums(self) -> tuple[Layout, ...]:
         """Return one shape: an update has that of the model."""

@@ -33,17 +33,11 @@ class ProximalAveraging(FederatedAveraging[FedProxSettings]):
     settings = FedProxSettings
 
     def make_strategy(self) -> "FedProx":
-        """Build it with the server's learning rate and momentum."""
+        """Build FedProx with the server's learning rate and momentum."""
         from coterie.training.strategies import FedProx
 
-        context = self.context
         return FedProx(
-            context.problem.model,
-            context.curriculum,
-            context.settings.mu,
-            learning_rate=context.server_learning_rate,
-            momentum=context.server_momentum,
-            weighting=context.weighting,
+            self.context.problem.model, self.context.curriculum, self.context.settings.mu, **self.context.server
         )
 
     @classmethod

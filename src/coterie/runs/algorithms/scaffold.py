@@ -37,17 +37,10 @@ class ControlledAveraging(FederatedAveraging[Section]):
     strategy: "Scaffold"
 
     def make_strategy(self) -> "Scaffold":
-        """Build it with the server's learning rate and momentum."""
+        """Build SCAFFOLD with the server's learning rate and momentum."""
         from coterie.training.strategies import Scaffold
 
-        context = self.context
-        return Scaffold(
-            context.problem.model,
-            context.curriculum,
-            learning_rate=context.server_learning_rate,
-            momentum=context.server_momentum,
-            weighting=context.weighting,
-        )
+        return Scaffold(self.context.problem.model, self.context.curriculum, **self.context.server)
 
     def attend(self, summed: Sequence[str], late: Sequence[str], cut_off: Sequence[str]) -> None:
         """Let only the clients in the sum keep their new control variates."""

@@ -10,6 +10,7 @@ A strategy does not aggregate. A run does that securely; :func:`plain_round` doe
 """
 
 from coterie.training.strategies.base import (
+    ServerOptions,
     Strategy,
     StrategyState,
     Weighting,
@@ -38,6 +39,7 @@ __all__ = [
     "LocalOnly",
     "PrivateDescent",
     "Scaffold",
+    "ServerOptions",
     "Strategy",
     "StrategyState",
     "Weighting",

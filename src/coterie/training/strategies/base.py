@@ -9,7 +9,7 @@ the round still counts for the schedule of learning rates.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -20,6 +20,18 @@ from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalResult, LocalTask
 
 Weighting: TypeAlias = Literal["uniform", "samples"]
+
+
+class ServerOptions(TypedDict, total=False):
+    """How the server of federated averaging moves its model; :class:`~coterie.training.strategies.FedAvg` checks it."""
+
+    learning_rate: float
+    """Step size along the mean update; 1 by default."""
+    momentum: float
+    """Momentum of these steps; 0 by default."""
+    weighting: Weighting
+    """The weight of a client in the mean: all equal (``"uniform"``, the default), or its number of examples."""
+
 
 StrategyState: TypeAlias = dict[str, FloatArray]
 """The state of a strategy between rounds, as named arrays. It is part of a checkpoint."""

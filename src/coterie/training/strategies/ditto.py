@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Unpack
 
 from torch import nn
 
@@ -11,7 +12,7 @@ from coterie.training import flatten
 from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalResult, LocalTask, ProximalSGD
 from coterie.training.schedules import Curriculum
-from coterie.training.strategies.base import StrategyState, Weighting, pack, pack_each, unpack
+from coterie.training.strategies.base import ServerOptions, StrategyState, pack, pack_each, unpack
 from coterie.training.strategies.fedavg import FedAvg
 
 GLOBAL = "global"
@@ -30,16 +31,9 @@ class Ditto(FedAvg):
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        curriculum: Curriculum,
-        penalty: float,
-        *,
-        learning_rate: float = 1.0,
-        momentum: float = 0.0,
-        weighting: Weighting = "uniform",
+        self, model: nn.Module, curriculum: Curriculum, penalty: float, **server: Unpack[ServerOptions]
     ) -> None:
-        super().__init__(model, curriculum, learning_rate=learning_rate, momentum=momentum, weighting=weighting)
+        super().__init__(model, curriculum, **server)
         if GLOBAL in curriculum.clients:
             raise ConfigError(f"a client cannot be called {GLOBAL}: that is the name of the common model")
         self._penalty = penalty

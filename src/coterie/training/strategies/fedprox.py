@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import replace
+from typing import Unpack
 
 from torch import nn
 
 from coterie.errors import ConfigError
 from coterie.training.local import LocalTask, ProximalSGD
 from coterie.training.schedules import Curriculum
-from coterie.training.strategies.base import Weighting
+from coterie.training.strategies.base import ServerOptions
 from coterie.training.strategies.fedavg import FedAvg
 
 
@@ -19,17 +20,8 @@ class FedProx(FedAvg):
     mu, the less clients with different data drift apart. With mu = 0 it is :class:`FedAvg`, bit for bit.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        curriculum: Curriculum,
-        mu: float,
-        *,
-        learning_rate: float = 1.0,
-        momentum: float = 0.0,
-        weighting: Weighting = "uniform",
-    ) -> None:
-        super().__init__(model, curriculum, learning_rate=learning_rate, momentum=momentum, weighting=weighting)
+    def __init__(self, model: nn.Module, curriculum: Curriculum, mu: float, **server: Unpack[ServerOptions]) -> None:
+        super().__init__(model, curriculum, **server)
         if not 0 <= mu < math.inf:
             raise ConfigError(f"mu must be a number from 0 on, not {mu}")
         self._mu = mu

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Unpack
 
 import numpy as np
 from torch import nn
@@ -12,7 +13,7 @@ from coterie.training import flatten
 from coterie.training.flatten import ModelArrays
 from coterie.training.local import ControlledSGD, LocalResult, LocalTask
 from coterie.training.schedules import Curriculum
-from coterie.training.strategies.base import StrategyState, Weighting, pack, pack_each, unpack
+from coterie.training.strategies.base import ServerOptions, StrategyState, pack, pack_each, unpack
 from coterie.training.strategies.fedavg import FedAvg
 
 _COMMON = "control"
@@ -39,16 +40,8 @@ class Scaffold(FedAvg):
     Control variates cover parameters, not statistics.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        curriculum: Curriculum,
-        *,
-        learning_rate: float = 1.0,
-        momentum: float = 0.0,
-        weighting: Weighting = "uniform",
-    ) -> None:
-        super().__init__(model, curriculum, learning_rate=learning_rate, momentum=momentum, weighting=weighting)
+    def __init__(self, model: nn.Module, curriculum: Curriculum, **server: Unpack[ServerOptions]) -> None:
+        super().__init__(model, curriculum, **server)
         if curriculum.work.momentum:
             raise ConfigError("control variates are gradients, which steps with momentum do not show: it must be 0")
         if not curriculum.work.learning_rate:

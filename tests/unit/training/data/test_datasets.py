@@ -1,6 +1,5 @@
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.support.data_files import CIFAR, FACES, LOCATION, MNIST, SMALL, pixels, write_data
+from tests.support.interpreter import printed_by
 
 from coterie.errors import ConfigError, InputError
 from coterie.host import install_command
@@ -306,8 +306,7 @@ def test_training_and_test_examples_must_be_alike() -> None:
 
 def test_reading_data_imports_neither_torch_nor_scikit_learn() -> None:
     program = "import sys, coterie.training; print({'torch', 'sklearn', 'scipy'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    assert printed_by(program) == "set()\n"
 
 
 # ------------------------------------------------------------------------------------------- the real ones

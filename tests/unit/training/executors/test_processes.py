@@ -287,6 +287,14 @@ def alive(pid: int) -> bool:
         return False
 
 
+def children_of(parent: "subprocess.Popen[str]") -> list[int]:
+    """The two workers of a program, which prints their process ids first."""
+    assert parent.stdout is not None
+    children = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(children) == 2
+    return children
+
+
 def wait_until_gone(pids: list[int], seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while any(map(alive, pids)):
@@ -301,9 +309,7 @@ GUARDED = 'if __name__ == "__main__":\n    main()\n'
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks processes up in /proc")
 def test_no_worker_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     with run(tmp_path, GUARDED) as parent:
-        assert parent.stdout is not None
-        children = [int(pid) for pid in parent.stdout.readline().split()]
-        assert len(children) == 2
+        children = children_of(parent)
         assert all(map(alive, children))
         os.kill(parent.pid, signal.SIGKILL)
         wait_until_gone(children)
@@ -313,8 +319,7 @@ def test_no_worker_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks processes up in /proc")
 def test_ctrl_c_ends_a_program_in_order(tmp_path: Path) -> None:
     with run(tmp_path, GUARDED) as parent:
-        assert parent.stdout is not None
-        children = [int(pid) for pid in parent.stdout.readline().split()]
+        children = children_of(parent)
         os.killpg(parent.pid, signal.SIGINT)  # as a terminal does: to the parent and all workers
         _, errors = parent.communicate(timeout=60)
         wait_until_gone(children)

@@ -162,15 +162,20 @@ def mates(home: Path, node: int) -> set[int]:
     return {int(roster.names[number].removeprefix("partition-")) for number in circle}
 
 
-def test_a_server_that_was_killed_goes_on_with_its_chain(home: Path, caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
+def interrupt(world: World, rounds: int, **attributes: object) -> None:
+    """Begin a run, and interrupt it at the first event with these attributes."""
 
     def stop(event: object) -> None:
-        if getattr(event, "step", "") == "contribute" and getattr(event, "round", 0) == 3:
+        if all(getattr(event, name, None) == value for name, value in attributes.items()):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        world.run(5, observer=stop)
+        world.run(rounds, observer=stop)
+
+
+def test_a_server_that_was_killed_goes_on_with_its_chain(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    interrupt(world, 5, step="contribute", round=3)
     assert list((home / "server").glob("*.descent"))
     before = [own(home, node) for node in range(NODES)]
     world.run(5)
@@ -313,13 +318,7 @@ def test_only_the_last_few_descents_are_kept(home: Path) -> None:
 
 def test_a_damaged_model_is_refused_and_named(home: Path) -> None:
     world = World()
-
-    def stop(event: object) -> None:
-        if getattr(event, "outcome", "") == "completed" and getattr(event, "round", 0) == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        world.run(3, observer=stop)
+    interrupt(world, 3, outcome="completed", round=2)
     for folder in folders(home):
         (path,) = (folder / "confined").glob("*.model")
         path.write_bytes(path.read_bytes()[:-1])

@@ -1,7 +1,5 @@
 import pickle
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +15,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.task_identity import TaskIdentity
 from tests.support.flower import FakeGrid, FakeNode, initial_arrays, make_app, make_grid, reply_of
+from tests.support.interpreter import printed_by
 
 from coterie.crypto import signing
 from coterie.crypto.entropy import DeterministicEntropy
@@ -341,10 +340,9 @@ def test_the_mod_can_be_sent_to_another_process() -> None:
 
 def test_a_node_imports_nothing_heavy() -> None:
     heavy = ("torch", "scipy", "sqlalchemy", "sklearn", "matplotlib", "flwr.serverapp", "ray", "pydantic")
-    code = (
+    program = (
         "import sys, flwr.clientapp, flwr.app; before = set(sys.modules)\n"
         "from coterie.transports.flower import private_mod\n"
         f"print([name for name in {heavy!r} if name in sys.modules and name not in before])"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert found.stdout.strip() == "[]"
+    assert printed_by(program) == "[]\n"

@@ -1,7 +1,6 @@
 """Rounds over NVFlare's tasks, with sites that answer, fail, fall silent and go away. NVFlare itself is not needed."""
 
-import subprocess
-import sys
+import logging
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.homes import MEMORY
+from tests.support.interpreter import printed_by
 from tests.support.nvflare_sites import APP, MODEL, Sites, aggregator, assignment, circles, mean_of
 
 from coterie.cohorts import Ledger
@@ -275,17 +275,17 @@ def test_a_site_refuses_bytes_that_are_no_message(data: bytes) -> None:
 
 
 def test_what_needs_no_nvflare_does_not_import_it() -> None:
-    code = (
+    program = (
         "import sys, coterie.transports.nvflare\n"
         "from coterie.transports.nvflare import carrier, request\n"
         "print([name for name in sys.modules if name.split('.')[0] in ('nvflare', 'flwr', 'torch')])"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert found.stdout.strip() == "[]"
+    assert printed_by(program) == "[]\n"
 
 
 def test_no_line_of_a_sites_log_has_a_number_of_its_data(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
     """NVFlare may send logs of a site to the server."""
+    caplog.set_level(logging.INFO, "coterie.deployment")
     steps = {"site-1": 3137, "site-2": 4139}
 
     class Counting(Sites):

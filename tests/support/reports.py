@@ -1,0 +1,15 @@
+"""Reports of experiments that are written again from their results."""
+
+import pytest
+
+from coterie.errors import ConfigError
+from coterie.reproduce.runner import REPORT, Run
+
+
+def check_report_again(run: Run) -> None:
+    """Check that the results give the same report again, and that results without the numbers are refused."""
+    text = (run.folder / REPORT).read_text()
+    run.rewrite_report()
+    assert (run.folder / REPORT).read_text() == text
+    with pytest.raises(ConfigError, match="do not hold"):
+        run.experiment.report_again({})

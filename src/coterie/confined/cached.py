@@ -10,6 +10,8 @@ of the rows of X^T delta are the column sums of X o (G X), without forming the b
 """
 
 from collections.abc import Iterator, Sequence
+from copy import copy
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +22,7 @@ from coterie.confined.descent import ConfinedDescent, Contribution
 from coterie.confined.grid import Grid
 from coterie.confined.network import ROWS, TrueAnswers, check_examples, output_errors
 from coterie.confined.offsets import Parameters
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, LocalProtocolError
 
 
 class CachedGroups:
@@ -41,6 +43,7 @@ class CachedGroups:
         if descent.participants != tuple(grid.names):
             raise ConfigError("the participants of the descent must be the groups of the grid, by name and in order")
         self.grid, self.descent = grid, descent
+        self._displacement = descent.displacement
         each = grid.rows_each(len(x))
         hidden, outputs = descent.displacement[2].shape
         self._x = np.ascontiguousarray(x).reshape(grid.groups, each, -1)
@@ -56,6 +59,48 @@ class CachedGroups:
         self._errors = np.empty((grid.groups, each, outputs), x.dtype)
         self.losses = np.empty(grid.groups)
         """Every group's loss on its own data, at its own model."""
+        self._judge_all()
+
+    def split(self, batches: int) -> list[Self]:
+        """Return the same groups with one batch of their rows each: equally many of every group, in order.
+
+        They share the descent. After a step on one batch, the others must :meth:`catch_up` before they are used.
+        """
+        each = self._x.shape[1]
+        if batches < 1 or each % batches:
+            raise ConfigError(f"{each} examples of a group cannot be split into {batches} batches of the same size")
+        size = each // batches
+        return [self._batch(slice(first, first + size)) for first in range(0, each, size)]
+
+    def _batch(self, rows: slice) -> Self:
+        part = copy(self)
+        part._x, part._targets, part._z, part._errors = (
+            np.ascontiguousarray(array[:, rows]) for array in (self._x, self._targets, self._z, self._errors)
+        )
+        part._w2, part._b2, part.losses = self._w2.copy(), self._b2.copy(), self.losses.copy()
+        part._judge_all()
+        return part
+
+    def catch_up(self) -> None:
+        """Take all steps that the descent took since these groups were last used.
+
+        It needs a descent in which nobody refuses steps: all groups then move by the same.
+        """
+        if not self.descent.unanimous:
+            raise LocalProtocolError("a group refused a step: its activations cannot catch up with the displacement")
+        now = self.descent.displacement
+        w1, b1, w2, b2 = (
+            np.asarray(to - since, self._x.dtype) for to, since in zip(now, self._displacement, strict=True)
+        )
+        for part in self._parts():
+            self._z[part] += np.matmul(self._x[part].reshape(-1, self._x.shape[2]), w1).reshape(self._z[part].shape)
+            self._z[part] += b1
+        self._w2 += w2
+        self._b2 += b2
+        self._displacement = now
+        self._judge_all()
+
+    def _judge_all(self) -> None:
         for part in self._parts():
             self._errors[part], self.losses[part] = self._judged(self._z[part], self._w2[part], self._b2[part], part)
 
@@ -98,7 +143,9 @@ class CachedGroups:
                     kept[part] = found
                 else:
                     kept[part][taken] = found[taken]
-        return self.descent.take(step, verdicts)
+        refused = self.descent.take(step, verdicts)
+        self._displacement = self.descent.displacement
+        return refused
 
     def _add_gradients(self, total: Parameters, picked: slice | npt.NDArray[np.intp], norm: float | None) -> None:
         """Add the (clipped) mean gradients of some groups."""

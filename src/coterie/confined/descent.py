@@ -108,6 +108,11 @@ class ConfinedDescent:
         return _sum_like(self.offsets.anchor, self.displacement)
 
     @property
+    def unanimous(self) -> bool:
+        """Whether all participants took every step."""
+        return not self._taken
+
+    @property
     def excluded(self) -> tuple[str, ...]:
         """The participants that are too stale to contribute to the next iteration; do not select their circles."""
         return self.freshness.excluded(self.iteration + 1)

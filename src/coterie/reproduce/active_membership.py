@@ -213,8 +213,8 @@ class AttackExperiment(Experiment[list[MethodOutcome]], frozen=True, kw_only=Tru
             for table in claim.tables or [table.name for table in self.tables]:
                 row = outcomes.get((table, claim.method))
                 other = row if claim.against in ("", "watched") else outcomes.get((table, claim.against))
-                if row is not None and other is not None:
-                    ours = claim.ours or table not in self.paper_examples
+                ours = claim.ours or table not in self.paper_examples
+                if row is not None and other is not None and (ours or table not in self.elsewhere):
                     missing = [] if ours else self._missing(table)
                     says, effort = f"{table}: {claim.says}", self.effort(table)
                     yield settle(says, *_judged(claim, row, other), missing, ours=ours, effort=effort)

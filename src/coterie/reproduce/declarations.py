@@ -44,6 +44,8 @@ class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """What is smaller than in the paper, for the report."""
     claims: bool = True
     """Whether claims are judged at this size; not where it measures time and memory only."""
+    elsewhere: dict[str, str] = {}
+    """Tables whose claims of the paper another report judges, at the paper's size: the name of that report."""
     settings: dict[str, Any] = {}
 
 
@@ -77,8 +79,10 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             raise ConfigError(f"unknown kind of experiment {self.kind!r}; known are {', '.join(KINDS)}")
         module, name = KINDS[self.kind].split(":")
         kind: type[Experiment[Any]] = getattr(importlib.import_module(module), name)
-        remarks = self.remarks if self.size(size).claims else {**self.remarks, "claims": ()}
-        given = {**self.settings_for(size), **remarks}
+        chosen = self.size(size)
+        remarks = self.remarks if chosen.claims else {**self.remarks, "claims": ()}
+        elsewhere = {"elsewhere": chosen.elsewhere} if chosen.elsewhere else {}
+        given = {**self.settings_for(size), **remarks, **elsewhere}
         try:
             experiment: Experiment[Any] = msgspec.convert(given, kind)
         except msgspec.ValidationError as error:

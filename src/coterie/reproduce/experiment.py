@@ -75,6 +75,8 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
     """Notes for readers of the report, above all on errors of the paper."""
     efforts: dict[str, str] = {}
     """What a run of the paper's size would take, by table or task; "" is for all that are not named."""
+    elsewhere: dict[str, str] = {}
+    """Tables whose claims of the paper are not judged here: the report that judges them, at the paper's size."""
 
     kept: ClassVar[str] = ""
     """The key of the outcomes in ``results.json``; empty if it does not keep them."""
@@ -156,7 +158,11 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
     def _report(self, outcomes: Outcomes) -> Findings:
         found = self.report(outcomes)
         numbers = {"claims": [claim.summary() for claim in found.claims], **self.keep(outcomes)}
-        return replace(found, remarks=found.remarks or self.notes, numbers=numbers)
+        moved = [
+            f"The paper's claims about {table} are judged at its size, in [{report}](../{report}/README.md)."
+            for table, report in self.elsewhere.items()
+        ]
+        return replace(found, remarks=[*moved, *(found.remarks or self.notes)], numbers=numbers)
 
 
 def paired_differences(trials: Sequence[int], values: Reals, other_trials: Sequence[int], others: Reals) -> Reals:

@@ -16,6 +16,7 @@ from coterie.confined import (
     Contribution,
     HistoryCheck,
     IncreaseCheck,
+    NoCheck,
     Parameters,
     Spread,
 )
@@ -276,6 +277,40 @@ def test_cached_activations_are_the_plain_descent(
     for name, loss in zip(grid.names, cached.losses, strict=True):
         assert np.abs(flat(fast.confined(name)) - flat(plain.confined(name))).max() < 1e-10
         assert loss == pytest.approx(split[name].run(plain.confined(name), None)[0], abs=1e-10)
+
+
+@given(st.integers(1, 4), st.integers(1, 3), st.sampled_from([None, 0.05]), st.integers(0, 2**32))
+def test_batches_are_the_plain_descent_on_their_rows(groups: int, batches: int, norm: float | None, seed: int) -> None:
+    size = 2
+    grid, (x, labels) = Grid(groups), examples(groups * batches * size, seed)
+    plain, fast = (make_descent(grid, check=NoCheck()) for _ in range(2))
+    parts = CachedGroups(x, labels, grid, fast).split(batches)
+    by_group = x.reshape(groups, batches, size, -1), labels.reshape(groups, batches, size)
+    rng = np.random.default_rng(0)
+    for number in range(2 * batches + 1):
+        batch = number % batches
+        split = {
+            name: SplitGroup(by_group[0][at, batch], by_group[1][at, batch], grid, securely=False)
+            for at, name in enumerate(grid.names)
+        }
+        plain_iteration(plain, split, grid.names, norm)
+        parts[batch].catch_up()
+        step = fast.propose(parts[batch].gradient(np.ones(groups, bool), Contribution(norm), rng))
+        fast.take(step, dict.fromkeys(grid.names, True))
+    for name in grid.names:
+        assert np.abs(flat(fast.confined(name)) - flat(plain.confined(name))).max() < 1e-10
+
+
+def test_batches_are_of_one_size_and_need_groups_that_refuse_nothing() -> None:
+    grid, (x, labels) = Grid(2), examples(20)
+    cached = CachedGroups(x, labels, grid, make_descent(grid, 4.0))
+    with pytest.raises(ConfigError, match="10 examples of a group cannot be split into 3 batches"):
+        cached.split(3)
+    first, _ = cached.split(2)
+    step = cached.descent.propose(first.gradient(np.ones(2, bool), Contribution(None), np.random.default_rng(0)))
+    cached.descent.take(step, {"group-0": True, "group-1": False})
+    with pytest.raises(LocalProtocolError, match="a group refused a step"):
+        first.catch_up()
 
 
 def test_some_groups_refuse_and_others_do_not() -> None:

@@ -115,6 +115,19 @@ def test_a_single_participant_learns_as_if_alone_and_as_all_together(method: str
 
 
 @settings(deadline=None, max_examples=5)
+@given(seed=st.integers(0, 2**31), batches=st.sampled_from([2, 5]))
+def test_batches_are_gone_through_in_order_together_and_in_one_place(seed: int, batches: int) -> None:
+    confined = found(case(batches=batches), seed)
+    assert np.allclose(scores(confined), scores(found(case(method="centralised", batches=batches), seed)), atol=2e-3)
+    assert scores(confined) != scores(found(case(), seed))
+
+
+def test_batches_are_refused_with_a_loss_check() -> None:
+    with pytest.raises(msgspec.ValidationError, match="only without a loss check"):
+        case(batches=2, check="increase")
+
+
+@settings(deadline=None, max_examples=5)
 @given(seed=st.integers(0, 2**31), members=st.integers(2, 8))
 def test_members_of_a_group_change_nothing_that_is_learnt(seed: int, members: int) -> None:
     assert scores(found(case(groups=4, members=members), seed)) == scores(found(case(groups=4), seed))

@@ -77,6 +77,7 @@ class ActiveMembership(ActiveMembershipSettings):
             self.malicious,
             self.examples,
             seed,
+            cover=self.cover,
             data_dir=self.data_dir,
             options=self.options,
         )

@@ -63,13 +63,15 @@ class DealtRecords:
         examples: int,
         seed: int,
         *,
+        cover: int = 0,
         tests: int = 2000,
         data_dir: Path | str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Self:
         """Deal ``examples`` to everybody, and as many targets to each attacker, half of them members.
 
-        At most ``tests`` of the others are test examples.
+        Attackers get ``cover`` examples in place of these if it is not 0. At most ``tests`` of the others are test
+        examples.
         """
         dataset = _loaded(data, data_dir, tuple(sorted((options or {}).items())))
         half = examples // 2
@@ -78,7 +80,7 @@ class DealtRecords:
                 f"{participants} honest participants, {malicious} malicious ones, {examples} examples each: there must "
                 "be 2, 1 and 2 at least, and members enough for the attackers to ask about"
             )
-        ends = np.cumsum([participants * examples, malicious * examples, malicious * half, tests])
+        ends = np.cumsum([participants * examples, malicious * (cover or examples), malicious * half, tests])
         rng = stream(seed, "deal")
         rows = rng.permutation(len(dataset.train_x) + len(dataset.test_x))
         if rows.size <= ends[2]:

@@ -54,6 +54,8 @@ class ActiveMembershipSettings(Settings):
     examples: Annotated[
         int, Option("Examples of each participant, and targets of each attacker.", least=2, default=_BY_DATA)
     ] = _DIGITS.examples
+    cover: int = 0
+    """Examples that each attacker trains on before the attack; 0 is as many as everybody has."""
     threshold: Annotated[
         float,
         Option(

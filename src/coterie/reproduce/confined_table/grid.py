@@ -82,6 +82,9 @@ class GridCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Settings that are chosen on validation examples, such as ``alpha``, with the values that are tried."""
     validation: float = 0.2
     """The share of the training examples, the last ones, that these are."""
+    batches: int = 1
+    """Confined and centralised descent go through so many batches in a fixed order, an iteration for each; those who
+    learn alone take all their examples in every iteration."""
     iterations: int
     every: int = 20
     sample: int = 10
@@ -94,6 +97,8 @@ class GridCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             raise ValueError(f"{self.fraction:g} of {self.groups} groups are not whole circles of {self.circle}")
         if self.sigma < 0 or (self.sigma and self.clip is None):
             raise ValueError("sigma must not be negative, and needs clip: noise hides nothing of unbounded gradients")
+        if self.batches < 1 or (self.batches > 1 and self.check != "none"):
+            raise ValueError("batches are at least 1, and more than one only without a loss check, which needs all")
         if unknown := set(self.choose) - {"alpha", "threshold"}:
             raise ValueError(f"choose can try alpha and threshold, not {', '.join(sorted(unknown))}")
 
@@ -252,9 +257,24 @@ def play_iteration(
     subset: Mask | None = None,
 ) -> float:
     """Take one step along the mean gradient of a subset, by default all groups; return the share that refused it."""
+    step = _propose(groups, rng, clip, sigma, subset)
+    return len(groups.advance(step, rng)) / groups.grid.groups
+
+
+def play_batch(
+    batch: CachedGroups, rng: np.random.Generator, clip: float | None, sigma: float, subset: Mask | None
+) -> None:
+    """Take one step along the mean gradient of a subset on one batch; nobody refuses it."""
+    batch.catch_up()
+    step = _propose(batch, rng, clip, sigma, subset)
+    batch.descent.take(step, dict.fromkeys(batch.descent.participants, True))
+
+
+def _propose(
+    groups: CachedGroups, rng: np.random.Generator, clip: float | None, sigma: float, subset: Mask | None
+) -> Parameters:
     chosen = np.ones(groups.grid.groups, bool) if subset is None else subset
-    mean = groups.gradient(chosen, Contribution(clip, sigma), rng)
-    return len(groups.advance(groups.descent.propose(mean), rng)) / groups.grid.groups
+    return groups.descent.propose(groups.gradient(chosen, Contribution(clip, sigma), rng))
 
 
 def _confined(case: GridCase, rows: Rows, seed: int) -> _Learning:
@@ -265,16 +285,22 @@ def _confined(case: GridCase, rows: Rows, seed: int) -> _Learning:
         own = [rows.score(descent.confined(name)) for name in descent.participants[: case.sample]]
         return Evaluation.of(own, rows.score(descent.public_model)[0])
 
-    for _ in range(case.iterations):
+    parts = groups.split(case.batches) if case.batches > 1 else []
+    for number in range(case.iterations):
         subset = draw_subset(case, drawing) if case.chosen < case.groups else None
-        yield evaluation, play_iteration(groups, rng, case.clip, case.sigma, subset)
+        if parts:
+            play_batch(parts[number % case.batches], rng, case.clip, case.sigma, subset)
+            yield evaluation, 0.0
+        else:
+            yield evaluation, play_iteration(groups, rng, case.clip, case.sigma, subset)
 
 
 def _centralised(case: GridCase, rows: Rows, seed: int) -> _Learning:
     """One model on all rows, from one participant's start."""
     models = [_start(case, rows, seed, "group-0")]
+    batches = list(zip(np.array_split(rows.x, case.batches), np.array_split(rows.y, case.batches), strict=True))
     for number in range(1, case.iterations + 1):
-        _descend(models, [(rows.x, rows.y)], case.step_size(number))
+        _descend(models, [batches[(number - 1) % case.batches]], case.step_size(number))
         yield lambda: Evaluation.of([rows.score(model) for model in models]), 0.0
 
 

@@ -249,7 +249,8 @@ def learner_claims(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> It
     for claim in settings.claims:
         row = found.get((claim.table, claim.row))
         other = row if claim.against in ("", DISPLACEMENT) else found.get((claim.table, claim.against))
-        if row is not None and other is not None:
+        moved = not claim.ours and claim.table in settings.elsewhere
+        if row is not None and other is not None and not moved:
             if claim.measure == "epsilon":
                 yield _of_epsilon(settings, claim, row)
             else:

@@ -45,6 +45,9 @@ class LearnerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """Rows that make no sense in this table."""
     fewer: str = ""
     """How it falls short of the paper where that is not counted: ``2,000 of 60,000 examples``, ``other features``."""
+    members: int = 1
+    """How many vertical participants each client of a run stands for. Without clipping and noise, and with one lambda,
+    a group that is split learns the same (``test_members_of_a_group_change_nothing_that_is_learnt``)."""
     squared_error: bool = False
     """Whether models are judged by their mean squared error, not by their accuracy."""
 
@@ -154,7 +157,9 @@ class ConfinedSettings(Experiment[list[Learnt]], frozen=True, kw_only=True):
 
     def scale(self, row: Learnt) -> Scale:
         """Return how large a row is; the examples of a run are not counted."""
-        return Scale(row.iterations, row.findings[0].rows, row.findings[0].participants)
+        table = next(table for table in self.tables if table.name == row.table)
+        members = table.members if self.row(Job(row.table, row.row, 0)).by == "run" else 1
+        return Scale(row.iterations, row.findings[0].rows, row.findings[0].participants * members)
 
     def paper_scale(self, row: Learnt) -> Scale:
         """Return how large the paper's is."""

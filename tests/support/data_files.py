@@ -25,13 +25,18 @@ def pgm(picture: Pixels, comment: bytes = b"") -> bytes:
     return b"P5\n" + comment + b"%d %d\n255\n" % (width, height) + picture.tobytes()
 
 
-def cifar_batch(pictures: Pixels, labels: list[int]) -> bytes:
-    """Write what Python 2 wrote for the official files: protocol 2, 8-bit strings, numpy's old module names."""
+def cifar_batch(pictures: Pixels, labels: list[int], coarse: list[int] | None = None) -> bytes:
+    """Write what Python 2 wrote for the official files: protocol 2, 8-bit strings, numpy's old module names.
+
+    With ``coarse`` labels it is a file of CIFAR-100, in which the others are the fine ones.
+    """
 
     def string(content: bytes) -> bytes:
         return b"T" + struct.pack("<i", len(content)) + content
 
-    numbers = b"(" + b"".join(b"K" + bytes([label]) for label in labels) + b"e"
+    def numbers(values: list[int]) -> bytes:
+        return b"](" + b"".join(b"K" + bytes([value]) for value in values) + b"e"
+
     shape = b"".join(b"J" + struct.pack("<i", size) for size in pictures.shape) + b"\x86"
     array = (
         b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R(K\x01"
@@ -41,7 +46,9 @@ def cifar_batch(pictures: Pixels, labels: list[int]) -> bytes:
         + b"tb"
     )
     entries = string(b"batch_label") + string(b"testing batch 1 of 1")
-    entries += string(b"labels") + b"]" + numbers + string(b"data") + array
+    entries += string(b"labels" if coarse is None else b"fine_labels") + numbers(labels)
+    entries += b"" if coarse is None else string(b"coarse_labels") + numbers(coarse)
+    entries += string(b"data") + array
     return b"\x80\x02}(" + entries + b"u."
 
 
@@ -53,6 +60,7 @@ def location_rows(classes: list[int], features: Pixels) -> bytes:
 MNIST = {"train-images": pixels(6, 28, 28), "train-labels": np.arange(6, dtype=np.uint8)}
 MNIST |= {"t10k-images": pixels(2, 28, 28), "t10k-labels": np.array([9, 0], np.uint8)}
 CIFAR = {f"data_batch_{number}": pixels(2, 3072) for number in range(1, 6)} | {"test_batch": pixels(3, 3072)}
+CIFAR100 = {"train": pixels(4, 3072), "test": pixels(2, 3072)}
 FACES = pixels(3, 4, 5, 6)
 LOCATION = rng.integers(0, 2, (6, 446), np.uint8)
 # Ten days of hours, the first out of order and the third of them twice: it reads (10 + 30) / 2 = 20. Hour 7 is missing.
@@ -75,6 +83,9 @@ def write_data(folder: Path) -> None:
         files[place] = gzip.compress(content) if packed else content
     for name, array in CIFAR.items():
         files[f"cifar-10-batches-py/{name}"] = cifar_batch(array, [9, 1, 2][: len(array)])
+    for name, array in CIFAR100.items():
+        fine, coarse = [99, 0, 37, 5], [19, 4, 1, 9]
+        files[f"cifar-100-python/{name}"] = cifar_batch(array, fine[: len(array)], coarse[: len(array)])
     for person, pictures in enumerate(FACES, 1):
         for number, picture in enumerate(pictures, 1):
             files[f"att_faces/s{person}/{number}.pgm"] = pgm(picture, b"# a comment\n" * (number == 1))

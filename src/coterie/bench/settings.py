@@ -124,8 +124,8 @@ class TrainingSettings(Settings):
     """
 
     model: Annotated[
-        Literal["lenet", "mnist-cnn"],
-        Option("LeNet on inputs as in CIFAR-10, or the CNN of McMahan et al. as in MNIST."),
+        Literal["lenet", "mnist-cnn", "vgg11"],
+        Option("LeNet on inputs as in CIFAR-10, the CNN of McMahan et al. as in MNIST, or VGG-11 as in CIFAR-100."),
     ] = "lenet"
     rounds: Annotated[int, Option("Rounds to time, each with and without protection.", most=MOST_TRIALS)] = 10
     workers: Annotated[

@@ -37,7 +37,6 @@ from coterie.training.local import ArrayData, Problem
 from coterie.training.models import build, parameter_count
 from coterie.training.streams import stream, torch_seed
 
-_CLASSES = 10
 _WARM_UP = 1  # pairs of rounds that do not count: in the first, workers allocate and import what they need
 
 
@@ -56,6 +55,7 @@ class Scenario:
     cohort: int = 12
     privacy: int = 3
     seed: int = 0
+    classes: int = 10
 
     def config(self, kind: str, rounds: int, workers: int) -> RunConfig:
         """Return the settings of a run with ``secure`` or ``plain`` aggregation and without evaluation."""
@@ -88,9 +88,9 @@ class Scenario:
         rng = stream(self.seed, "bench examples")
         count = self.cohort * self.samples
         examples = ArrayData(
-            rng.standard_normal((count, *self.input_shape), np.float32), rng.integers(_CLASSES, size=count)
+            rng.standard_normal((count, *self.input_shape), np.float32), rng.integers(self.classes, size=count)
         )
-        model = build(self.model, self.input_shape, _CLASSES, torch_seed(self.seed, "model"))
+        model = build(self.model, self.input_shape, self.classes, torch_seed(self.seed, "model"))
         parts = {
             f"client-{number}": rng.choice(count, self.samples, replace=False) for number in range(1, self.clients + 1)
         }
@@ -100,8 +100,10 @@ class Scenario:
 SCENARIOS = {
     "lenet": Scenario("lenet", (3, 32, 32), samples=417, batch_size=50),
     "mnist-cnn": Scenario("mnist-cnn", (1, 28, 28), samples=500, batch_size=100),
+    "vgg11": Scenario("vgg11", (3, 32, 32), samples=417, batch_size=50, classes=100),
 }
-"""LeNet on the shapes of CIFAR-10, and the CNN of McMahan et al. 2017 on those of MNIST, each divided among 120."""
+"""LeNet on the shapes of CIFAR-10, the CNN of McMahan et al. 2017 on those of MNIST, and VGG-11 on those of CIFAR-100,
+each divided among 120 clients."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from coterie.planning.population import Choice, PopulationPlan
 
 _COMPOSITIONS = {"any": "", "random": "random circles", "similar": "similar availability"}
-_WIDE = 110  # columns of a terminal that shows everything
+_WIDE = 110  # columns of a terminal that shows families and simulated gaps
+_WIDEST = 130  # and of one that also shows the cost in rounds
 _MUCH = 0.9  # of the cohort: below this, advice
 
 
@@ -74,7 +75,7 @@ def _show_choices(plan: "PopulationPlan", console: "Console") -> None:
 
     similar = plan.composed("similar")
     for choices in filter(None, (plan.main, similar)):
-        console.print(_table(choices, plan, wide=console.width >= _WIDE))
+        console.print(_table(choices, plan, wide=console.width >= _WIDE, widest=console.width >= _WIDEST))
     best = plan.recommended
     if best:
         of_those = " Only some T are shown." if plan.selective else ""
@@ -84,6 +85,7 @@ def _show_choices(plan: "PopulationPlan", console: "Console") -> None:
         )
         if best.convergence < _MUCH and not plan.over_select:
             console.print(_advice(best))
+        console.print(_training_cost(plan, best))
     else:
         console.print(f"[yellow]No T is recommended.[/] The rule: {RULE}. {_reason(plan)}")
     if similar:
@@ -163,6 +165,27 @@ def _advice(best: "TradeOff") -> str:
     )
 
 
+def _training_cost(plan: "PopulationPlan", best: "TradeOff") -> str:
+    """Say what the recommended T costs in rounds of training, and which smaller T would cost less."""
+    rows = {choice.expected.privacy: choice for choice in plan.main}
+    half = rows[best.privacy].slowdown.most / 2
+    cheaper = [one for one in rows.values() if one.expected.protects and one.slowdown.most <= half]
+    other = f" T = {cheaper[-1].expected.privacy}: {_times(cheaper[-1])}." if cheaper else ""
+    return (
+        f"What T = {best.privacy} costs in training: {_times(rows[best.privacy])} the rounds of T = 1 for the same "
+        "convergence bound: the least if the noise of gradients dominates it, the most if clients differ much and the "
+        f"members of a circle are alike.{other}"
+    )
+
+
+def _times(choice: "Choice") -> str:
+    """Write how many times as many rounds a T takes."""
+    least, most = choice.slowdown
+    if f"{least:.2f}" == f"{most:.2f}":
+        return f"{least:.2f} times"
+    return f"{least:.2f} to {most:.2f} times" if math.isfinite(most) else f"at least {least:.2f} times"
+
+
 def _reason(plan: "PopulationPlan") -> str:
     rows = [choice.expected for choice in plan.main]
     if not any(row.protects for row in rows):
@@ -174,7 +197,7 @@ def _reason(plan: "PopulationPlan") -> str:
     return f"The best, T = {best.privacy}, aggregates {_number(best.aggregated)} of {plan.cohort:,}. {_advice(best)}"
 
 
-def _table(choices: "Sequence[Choice]", plan: "PopulationPlan", *, wide: bool) -> "Table":
+def _table(choices: "Sequence[Choice]", plan: "PopulationPlan", *, wide: bool, widest: bool) -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -183,7 +206,12 @@ def _table(choices: "Sequence[Choice]", plan: "PopulationPlan", *, wide: bool) -
     honest = ["T-c"] if plan.collusion else []
     modes = list(choices[0].gaps) if wide else []
     headings = ["T", *honest, "circles", "selected", "aggregated", "of K", "skipped", "β", "F"]
-    for heading in (*headings, *(f"{mode}*" for mode in modes), *(["family"] if wide else [])):
+    for heading in (
+        *headings,
+        *(f"{mode}*" for mode in modes),
+        *(["family"] if wide else []),
+        *(["rounds"] if widest else []),
+    ):
         table.add_column(f" {heading}", justify="right", no_wrap=True)
     for choice in choices:
         row = choice.expected
@@ -199,6 +227,7 @@ def _table(choices: "Sequence[Choice]", plan: "PopulationPlan", *, wide: bool) -
             f" {row.fairness_gap:.3f}",
             *(f" {choice.gaps[mode]:.3f}" for mode in modes),
             *([f" {_humanise(row.family)}"] if wide else []),
+            *([f" {choice.slowdown.most:.3g}x"] if widest else []),
             style="bold green" if row.recommended else "" if row.protects else "red",
         )
     return table
@@ -228,6 +257,8 @@ def _legend(plan: "PopulationPlan", console: "Console") -> "Iterator[str]":
         yield "F of the fairness-aware modes has no closed form, and a population of this size is not simulated here."
     if console.width >= _WIDE:
         yield "family: different cohorts."
+    if console.width >= _WIDEST:
+        yield "rounds: at most so many times those of T = 1 for the same convergence bound."
     needed = {row.privacy: row.cohort_needed for choice in plan.main if (row := choice.expected)}
     if larger := [f"{cohort:,} (T = {level:,})" for level, cohort in needed.items() if cohort > plan.cohort]:
         yield f"† Some circles are larger than T. For one circle more in a cohort, K must be {', '.join(larger)}."
@@ -284,6 +315,7 @@ def _lines(choice: "Choice", plan: "PopulationPlan") -> "Iterator[tuple[str, str
     yield "clients aggregated in a round", _number(row.aggregated)
     yield "  as a share of the cohort K", f"{row.convergence:.4f}"
     yield "selection variance, β/(4E²G²)", f"{row.variance:.4f}"
+    yield "rounds for the bound of T = 1", _times(choice)
     yield "fairness gap F, uniform, long run", f"{row.fairness_gap:.4f}"
     for mode, gap in choice.gaps.items():
         yield f"  after {plan.rounds:,} rounds, {mode}*", f"{gap:.4f}"

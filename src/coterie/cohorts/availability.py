@@ -94,11 +94,14 @@ def heterogeneous(clients: int, rng: np.random.Generator) -> Steady:
     return Steady(mixed_dropout(clients, rng))
 
 
-def label_dependent(labels: Indices, parts: Sequence[Indices], rates: Sequence[float] = LABEL_DROPOUT) -> Steady:
+def label_dependent(labels: Indices, parts: Sequence[Indices], rates: Sequence[float] | None = None) -> Steady:
     """Derive dropout from the data: the mean rate of a client's lowest and highest label (So et al. 2023, non-IID).
 
     Only examples that no other client holds count. Otherwise, examples shared by all would make all clients equal.
+    Without ``rates`` they are :data:`LABEL_DROPOUT`, spread evenly over the labels if there are more than ten of them.
     """
+    if rates is None:
+        rates = label_rates(int(labels.max(initial=0)) + 1)
     if labels.size and not 0 <= labels.min() <= labels.max() < len(rates):
         raise ConfigError(f"labels run from {labels.min()} to {labels.max()}, but there are {len(rates)} rates")
     holders = np.bincount(np.concatenate([np.empty(0, np.int64), *parts]), minlength=labels.size)
@@ -107,6 +110,15 @@ def label_dependent(labels: Indices, parts: Sequence[Indices], rates: Sequence[f
         raise ConfigError("a client without examples of its own has no label to depend on")
     rate = np.array(rates, np.float64)
     return Steady(np.array([(rate[own.min()] + rate[own.max()]) / 2 for own in owned]))
+
+
+def label_rates(labels: int) -> Sequence[float]:
+    """Return a dropout probability for each label: those of :data:`LABEL_DROPOUT`, interpolated for more labels."""
+    known = len(LABEL_DROPOUT)
+    if labels <= known:
+        return LABEL_DROPOUT
+    rates: list[float] = np.interp(np.linspace(0, known - 1, labels), np.arange(known), LABEL_DROPOUT).tolist()
+    return rates
 
 
 def diurnal(clients: int, low: float, high: float, period: float) -> Diurnal:

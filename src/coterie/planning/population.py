@@ -31,6 +31,7 @@ from coterie.cohorts.theory import KEPT_SHARE, LEAST_HONEST, USEFUL_SHARE, Trade
 from coterie.errors import ConfigError
 from coterie.graphs.table import topology_name
 from coterie.planning.collusion import check_lost, check_session, circle_colluders, count_colluders, withstood
+from coterie.planning.convergence import Slowdown, slowdown
 from coterie.planning.notebook import plan_html
 from coterie.planning.session import Plan, recommend
 from coterie.reports.findings import Table
@@ -65,6 +66,8 @@ class Choice:
     composition: Composition
     expected: TradeOff
     gaps: dict[Mode, float]
+    slowdown: Slowdown
+    """How many times the rounds of T = 1 it takes for the same convergence bound, from the least to the most."""
 
 
 @dataclass(frozen=True)
@@ -206,6 +209,7 @@ class PopulationPlan:
                     "family": choice.expected.family if math.log10(choice.expected.family) < 300 else None,
                     "family_log10": math.log10(choice.expected.family),
                     "simulated_fairness_gap": choice.gaps or None,
+                    "rounds_factor": [limit if math.isfinite(limit) else None for limit in choice.slowdown],
                 }
                 for choice in self.choices
             ],
@@ -248,6 +252,7 @@ def plan_population(
     everyone = np.resize(np.array(absent, dtype=np.float64), population)
     compositions: list[Composition] = ["any"] if len(set(absent)) == 1 else ["random", "similar"]
     rounds = math.ceil(_TURNS * population / cohort)
+    levels = _levels(population, cohort) if privacy is None else [privacy]
     choices: list[Choice] = []
     for composition in compositions:
         compose = partial(_compose, composition, everyone, seed)
@@ -262,13 +267,13 @@ def plan_population(
             colluders=partial(circle_colluders, population, colluders.of_roster, active=worst, bits=privacy_bits),
             playable=lambda clients: not active or withstood(clients, lost) >= colluders.number,
             needs=active_needs(LEAST_HONEST, colluders.number) if active else None,
-            levels=_levels(population, cohort) if privacy is None else [privacy],
+            levels=sorted({1, *levels}),  # what others cost is relative to T = 1, which is never recommended
             compose=None if composition == "any" else compose,
         )
-        for row in rows:
+        for row in (row for row in rows if row.privacy in levels):
             short = simulate_gaps and rounds <= _LONGEST_RUN and rounds * row.circles <= _LARGEST_RUN
             gaps = _gaps(compose(row.privacy).availability(everyone), row.chosen, rounds, seed) if short else {}
-            choices.append(Choice(composition, row, gaps))
+            choices.append(Choice(composition, row, gaps, slowdown(row, rows[0], confirmed=active)))
     plan = PopulationPlan(
         population=population,
         cohort=cohort,

@@ -21,6 +21,7 @@ from coterie.reproduce.experiment import Count, Experiment
 KINDS = {
     "active-membership": "coterie.reproduce.active_membership:AttackExperiment",
     "confined-table": "coterie.reproduce.confined_table.experiment:ConfinedTable",
+    "convergence": "coterie.reproduce.convergence.experiment:Convergence",
     "landscape": "coterie.reproduce.landscape:Landscape",
     "membership": "coterie.reproduce.membership:MembershipTable",
     "multi-round-metrics": "coterie.reproduce.multi_round.experiment:MultiRoundMetrics",

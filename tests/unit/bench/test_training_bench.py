@@ -60,7 +60,7 @@ def test_a_typical_round_has_the_median_of_each_cost() -> None:
 
 def test_the_sizes_are_those_of_the_paper() -> None:
     sizes = {name: (s.clients, s.cohort, s.samples, s.batch_size) for name, s in SCENARIOS.items()}
-    assert sizes == {"lenet": (120, 12, 417, 50), "mnist-cnn": (120, 12, 500, 100)}
+    assert sizes == {"lenet": (120, 12, 417, 50), "mnist-cnn": (120, 12, 500, 100), "vgg11": (120, 12, 417, 50)}
 
 
 def test_both_sides_play_real_rounds(tmp_path: Path) -> None:

@@ -75,6 +75,16 @@ def test_shared_examples_do_not_make_clients_alike() -> None:
     assert sorted(dropout) == pytest.approx(sorted(LABEL_DROPOUT * 4))
 
 
+def test_rates_are_spread_over_more_than_ten_labels() -> None:
+    labels = np.repeat(np.arange(100), 2)
+    parts = [np.flatnonzero(labels == label) for label in range(100)]
+    dropout = label_dependent(labels, parts).dropout
+    assert (dropout[0], dropout[-1]) == pytest.approx((0.1, 0.5))
+    assert (np.diff(dropout) >= 0).all()
+    assert dropout.mean() == pytest.approx(np.mean(LABEL_DROPOUT), abs=0.005)
+    assert tuple(label_dependent(labels[:20], parts[:10]).dropout) == LABEL_DROPOUT
+
+
 def test_rates_must_fit_the_labels_and_clients_must_have_some() -> None:
     everything = np.arange(LABELS.size)
     with pytest.raises(ConfigError, match="from 0 to 9, but there are 3 rates"):

@@ -35,6 +35,7 @@ DATA_VARIABLE = "COTERIE_DATA"
 # federation could compute them from its own data.
 _MNIST_SCALE = (0.1307,), (0.3081,)
 _CIFAR_SCALE = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+_CIFAR100_SCALE = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
 
 
 def load(name: str, data_dir: Path | str | None = None, **options: Any) -> Dataset:  # noqa: ANN401  (each loader's own)
@@ -116,6 +117,21 @@ def cifar10(folder: Path, train_rows: int = 0, validation_rows: int = 0) -> Data
 
     train = part(*(f"data_batch_{number}" for number in range(1, 6)))
     return _split("cifar10", train, lambda: part("test_batch"), train_rows, validation_rows)
+
+
+def cifar100(folder: Path, train_rows: int = 0, validation_rows: int = 0, coarse: bool = False) -> Dataset:
+    """CIFAR-100 (3 x 32 x 32) from its python files; each channel minus its mean, divided by its deviation.
+
+    The label is one of 100 classes; with ``coarse``, one of 20 groups of them. ``train_rows`` and ``validation_rows``
+    work as in :func:`mnist`.
+    """
+    entry, classes = ("coarse_labels", 20) if coarse else ("fine_labels", 100)
+
+    def part(name: str) -> tuple[InputArray, Targets]:
+        pictures, labels = read_cifar_batch(folder / "cifar-100-python" / name, entry, classes)
+        return _scaled(pictures, *_CIFAR100_SCALE), labels
+
+    return _split("cifar100", part("train"), lambda: part("test"), train_rows, validation_rows, classes)
 
 
 def cifar10_features(folder: Path, train_rows: int = 0) -> Dataset:
@@ -214,6 +230,7 @@ def _split(
     test: Callable[[], tuple[InputArray, Targets]],
     train_rows: int,
     validation_rows: int,
+    classes: int = 10,
 ) -> Dataset:
     """Keep the first ``train_rows`` training pictures (0: all); test with the last ``validation_rows`` if set."""
     x, y = train
@@ -225,7 +242,7 @@ def _split(
     end = len(y) - validation_rows
     kept = train_rows or end
     held = (x[end:], y[end:]) if validation_rows else test()
-    return Dataset(name, x[:kept], y[:kept], *held, classes=10)
+    return Dataset(name, x[:kept], y[:kept], *held, classes=classes)
 
 
 def _scaled(pictures: Bytes, mean: tuple[float, ...], deviation: tuple[float, ...]) -> InputArray:
@@ -253,6 +270,7 @@ DATASETS = {
         "t10k-labels-idx1-ubyte, each as it is or as .gz",
     ),
     "cifar10": Source(cifar10, _CIFAR_FILES),
+    "cifar100": Source(cifar100, "cifar-100-python/train and cifar-100-python/test"),
     "cifar10-features": Source(cifar10_features, _CIFAR_FILES),
     "cifar10-cnn-features": Source(cifar10_cnn_features, _CIFAR_FILES),
     "faces": Source(faces, "att_faces/s1/1.pgm to att_faces/s40/10.pgm"),

@@ -71,8 +71,10 @@ def read_pgm(path: Path) -> Bytes:
     return np.frombuffer(content, np.uint8, offset=header.end()).reshape(height, width)
 
 
-def read_cifar_batch(path: Path) -> tuple[Bytes, npt.NDArray[np.int64]]:
-    """Read one of CIFAR-10's "python" batches: pictures (n x 3 x 32 x 32) and labels (0 to 9).
+def read_cifar_batch(path: Path, entry: str = "labels", classes: int = 10) -> tuple[Bytes, npt.NDArray[np.int64]]:
+    """Read one of CIFAR's "python" files: pictures (n x 3 x 32 x 32), and labels from 0 to ``classes`` - 1.
+
+    ``entry`` is the name of the labels: CIFAR-10 has "labels", CIFAR-100 "fine_labels" and "coarse_labels".
 
     These files are pickles, and a pickle can call any function it names. This reader replaces the few names that an
     array needs by :class:`_Inert`, refuses all others, and rebuilds the array from the numbers: no file can make it
@@ -82,15 +84,15 @@ def read_cifar_batch(path: Path) -> tuple[Bytes, npt.NDArray[np.int64]]:
         try:
             batch = _InertUnpickler(stream, encoding="bytes").load()
         except Exception as error:  # a damaged pickle can raise almost anything
-            _fail(path, f"is not a pickled CIFAR-10 batch ({error})", error)
+            _fail(path, f"is not a pickled CIFAR batch ({error})", error)
     entries = {_bytes(key): value for key, value in batch.items()} if isinstance(batch, dict) else {}
-    if not {b"data", b"labels"} <= entries.keys():
-        _fail(path, "has no entries 'data' and 'labels'")
-    pictures, labels = _array(entries[b"data"]), entries[b"labels"]
+    if not {b"data", entry.encode()} <= entries.keys():
+        _fail(path, f"has no entries 'data' and {entry!r}")
+    pictures, labels = _array(entries[b"data"]), entries[entry.encode()]
     if pictures is None or pictures.ndim != 2 or pictures.shape[1] != _CIFAR_ROW:
         _fail(path, f"has 'data' that are not rows of {_CIFAR_ROW} unsigned bytes")
-    if not isinstance(labels, list) or not all(type(label) is int and 0 <= label <= 9 for label in labels):
-        _fail(path, "has 'labels' that are not whole numbers from 0 to 9")
+    if not isinstance(labels, list) or not all(type(label) is int and 0 <= label < classes for label in labels):
+        _fail(path, f"has {entry!r} that are not whole numbers from 0 to {classes - 1}")
     if len(labels) != len(pictures):
         _fail(path, f"has {len(pictures)} pictures and {len(labels)} labels")
     return pictures.reshape(-1, 3, 32, 32), np.array(labels, np.int64)

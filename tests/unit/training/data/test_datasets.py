@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tests.support.data_files import CIFAR, FACES, LOCATION, MNIST, SMALL, pixels, write_data
+from tests.support.data_files import CIFAR, CIFAR100, FACES, LOCATION, MNIST, SMALL, pixels, write_data
 from tests.support.interpreter import printed_by
 
 from coterie.errors import ConfigError, InputError
@@ -95,7 +95,17 @@ def test_cifar_is_read_as_python_2_wrote_it(folder: Path) -> None:
     assert np.allclose(restored, written.reshape(-1, 3, 32, 32), atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["mnist", "cifar10"])
+def test_cifar_100_has_fine_and_coarse_labels(folder: Path) -> None:
+    fine, coarse = load("cifar100", folder), load("cifar100", folder, coarse=True)
+    assert (fine.classes, fine.train_y.tolist(), fine.test_y.tolist()) == (100, [99, 0, 37, 5], [99, 0])
+    assert (coarse.classes, coarse.train_y.tolist(), coarse.test_y.tolist()) == (20, [19, 4, 1, 9], [19, 4])
+    assert np.array_equal(fine.train_x, coarse.train_x)
+    mean, deviation = (np.array(values).reshape(3, 1, 1) for values in datasets._CIFAR100_SCALE)
+    restored = (fine.train_x * deviation + mean) * 255
+    assert np.allclose(restored, CIFAR100["train"].reshape(-1, 3, 32, 32), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10", "cifar100"])
 def test_training_pictures_may_be_cut_short(name: str, folder: Path) -> None:
     everything, first = load(name, folder), load(name, folder, train_rows=2)
     assert np.array_equal(first.train_x, everything.train_x[:2])
@@ -106,7 +116,7 @@ def test_training_pictures_may_be_cut_short(name: str, folder: Path) -> None:
             load(name, folder, train_rows=rows)
 
 
-@pytest.mark.parametrize("name", ["mnist", "cifar10"])
+@pytest.mark.parametrize("name", ["mnist", "cifar10", "cifar100"])
 def test_validation_pictures_are_the_last_of_training_and_nobody_trains_on_them(name: str, folder: Path) -> None:
     everything, held = load(name, folder), load(name, folder, validation_rows=1)
     assert np.array_equal(held.train_x, everything.train_x[:-1])
@@ -156,6 +166,8 @@ def test_without_any_folder_the_error_says_what_to_do(name: str, monkeypatch: py
         ("mnist", "MNIST/raw/train-images-idx3-ubyte"),
         ("mnist", "MNIST/raw/t10k-labels-idx1-ubyte.gz"),
         ("cifar10", "cifar-10-batches-py/data_batch_3"),
+        ("cifar100", "cifar-100-python/train"),
+        ("cifar100", "cifar-100-python/test"),
         ("faces", "att_faces/s1/1.pgm"),
         ("faces", "att_faces/s2/1.pgm"),
         ("faces", "att_faces/s2/3.pgm"),

@@ -42,6 +42,7 @@ IMAGES = "mnist", "MNIST/raw/train-images-idx3-ubyte"
 LABELS = "mnist", "MNIST/raw/train-labels-idx1-ubyte"
 PACKED = "mnist", "MNIST/raw/t10k-images-idx3-ubyte.gz"
 BATCH = "cifar10", "cifar-10-batches-py/test_batch"
+HUNDRED = "cifar100", "cifar-100-python/train"
 FACE = "faces", "att_faces/s2/3.pgm"
 FIFTH_FACE = "faces", "att_faces/s2/5.pgm"
 ROWS = "location30", "location30/bangkok"
@@ -70,8 +71,8 @@ def first_label(content: bytes) -> bytes:
         (PACKED, lambda c: c[:-20], "cannot be read"),
         (PACKED, gzip.decompress, "cannot be read"),
         (PACKED, lambda c: c[:40] + bytes(40) + c[80:], "cannot be read"),
-        (BATCH, lambda c: c[:-9], "not a pickled CIFAR-10 batch"),
-        (BATCH, lambda _: b"", "not a pickled CIFAR-10 batch"),
+        (BATCH, lambda c: c[:-9], "not a pickled CIFAR batch"),
+        (BATCH, lambda _: b"", "not a pickled CIFAR batch"),
         (BATCH, lambda _: pickle.dumps([1]), "no entries 'data'"),
         (BATCH, swap(b"labels", b"Labels"), "no entries 'data'"),
         (BATCH, swap(b"u1", b"i1"), "not rows of 3072"),
@@ -79,6 +80,8 @@ def first_label(content: bytes) -> bytes:
         (BATCH, swap(struct.pack("<i", 3072), b"\0\0\0\0"), "not rows of 3072"),
         (BATCH, first_label, "from 0 to 9"),
         (BATCH, swap(b"(K\x09", b"("), "3 pictures and 2 labels"),
+        (HUNDRED, swap(b"(K\x63", b"(K\x64"), "'fine_labels' that are not whole numbers from 0 to 99"),
+        (HUNDRED, swap(b"fine_labels", b"Fine_labels"), "no entries 'data' and 'fine_labels'"),
         (FACE, swap(b"P5", b"P2"), "header of a binary PGM"),
         (FACE, swap(b"255", b"127"), "a white of 127"),
         (FACE, lambda c: c[:-1], "6 x 5 pixels and holds 29"),
@@ -141,7 +144,7 @@ def test_a_pickle_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "batch"
     before = dict(vars(readers._Inert))
     path.write_bytes(b"\x80\x02cnumpy\nndarray\n(N}U\x05stateK\x07stb.")  # set an attribute of the class itself
-    with pytest.raises(InputError, match="not a pickled CIFAR-10 batch"):
+    with pytest.raises(InputError, match="not a pickled CIFAR batch"):
         readers.read_cifar_batch(path)
     assert dict(vars(readers._Inert)) == before
 

@@ -86,7 +86,7 @@ class LogInput(NamedTuple):
     @property
     def options(self) -> dict[str, Any]:
         """The arguments of :func:`~coterie.auditing.logs.read_log` that say how the log is read."""
-        from coterie.cohorts.ledger import Head
+        from coterie.cohorts.ledger_entry import Head
         from coterie.cohorts.log_size import MEGABYTE
 
         return {

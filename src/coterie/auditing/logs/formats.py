@@ -23,7 +23,7 @@ from coterie.cohorts.participation import LogReading, Participation
 from coterie.errors import ConfigError, InputError, Remedy
 
 if TYPE_CHECKING:
-    from coterie.cohorts.ledger import Head
+    from coterie.cohorts.ledger_entry import Head
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from coterie.cohorts.log_size import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
-    from coterie.cohorts.ledger import Head
+    from coterie.cohorts.ledger_entry import Head
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import msgspec
 from coterie.errors import InputError
 
 if TYPE_CHECKING:
-    from coterie.cohorts.ledger import Head
+    from coterie.cohorts.ledger_entry import Head
 
 CONFIG, CHECKPOINT, LEDGER = "config.toml", "checkpoint.safetensors", "ledger.sqlite"
 
@@ -76,7 +76,7 @@ def find_ledger(folder: Path) -> RunLedger:
         )
     if progress is None or progress.ledger is None:
         return RunLedger(path, None)
-    from coterie.cohorts.ledger import Head
+    from coterie.cohorts.ledger_entry import Head
 
     return RunLedger(path, Head(*progress.ledger))
 

@@ -85,7 +85,7 @@ class DealtRecords:
         rows = rng.permutation(len(dataset.train_x) + len(dataset.test_x))
         if rows.size <= ends[2]:
             raise ConfigError(f"{data!r} has {rows.size} examples and {ends[2]} are dealt: none are left to test with")
-        honest, cover, outside, test = np.split(rows[: ends[3]], ends[:3])
+        honest, covering, outside, test = np.split(rows[: ends[3]], ends[:3])
         inside = rng.permutation(honest)[: malicious * half]
         targets = np.concatenate([inside.reshape(malicious, half), outside.reshape(malicious, half)], axis=1).ravel()
 
@@ -97,7 +97,7 @@ class DealtRecords:
         asked, task = dealt(targets), task_of(dataset)
         return cls(
             honest=dealt(honest),
-            cover=dealt(cover),
+            cover=dealt(covering),
             targets=asked,
             decoys=task.decoys(asked.y, rng),
             test=dealt(test),

@@ -40,6 +40,8 @@ from coterie.runs.settings.toml import load_config
 from coterie.runs.storage.folder import RunFolder
 from coterie.training import Dataset, flatten
 from coterie.training.evaluate import evaluate
+from coterie.training.executors.processes import InProcess
+from coterie.training.local import LocalResult
 
 EVERYBODY = ("availability.kind=equal", "availability.dropout=0.0")
 SMALL = (
@@ -240,6 +242,26 @@ def test_a_random_graph_gives_the_same_model_or_none(tmp_path: Path) -> None:
     assert few.summary.aborted == 2
     untrained = flatten.read(find_federation(load_config(None, [*SMALL, *several])).problem.model)
     assert all(map(np.array_equal, parameters(few), untrained))
+
+
+def test_the_training_loss_is_that_of_the_clients_in_the_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With circles of two, the loss of one whose partner dropped out would be that of a single client."""
+    losses: dict[tuple[int, str], float] = {}
+    result_of = InProcess.result
+
+    def remember(self: InProcess, client: str) -> LocalResult:
+        found = result_of(self, client)
+        losses[found.round, client] = found.loss
+        return found
+
+    monkeypatch.setattr(InProcess, "result", remember)
+    lossy = ("rounds=8", "cohort.size=2", "cohort.privacy=2", "faults.dropout=0.3", 'faults.steps=["mask"]', *EVERYBODY)
+    records = play(tmp_path / "run", *lossy).records
+    empty = [record for record in records if not record.aggregated]
+    assert any((record.round, name) in losses for record in empty for name in record.stranded)
+    assert {record.train_loss for record in empty} == {None}
+    for record in (record for record in records if record.aggregated):
+        assert record.train_loss == pytest.approx(np.mean([losses[record.round, name] for name in record.aggregated]))
 
 
 @pytest.mark.parametrize("kind", ["skellam", "discrete-gaussian"])

@@ -173,6 +173,8 @@ class Engine:
         built, algorithm, auditor = self._built, self._built.algorithm, self._auditor
         strong_privacy, exposed = self._exposure()
         own = [score for name, score in scores.items() if name not in algorithm.aside]
+        # A mean over others could be about one client alone, whose circle was not summed.
+        trained = result.revealed if algorithm.aggregates else costs.losses
         record = RoundRecord(
             round=result.number,
             outcome=result.outcome,
@@ -184,7 +186,7 @@ class Engine:
             stranded=result.stranded,
             left_later=result.left_later,
             learning_rate=algorithm.learning_rate(result.number),
-            train_loss=_mean([costs.losses[name] for name in sorted(costs.losses)]),
+            train_loss=_mean([costs.losses[name] for name in sorted(trained) if name in costs.losses]),
             test_loss=_mean([score.loss for score in own]),
             accuracy=_mean([score.accuracy for score in own if score.accuracy is not None]),
             error=_mean([score.error for score in own if score.error is not None]),

@@ -62,7 +62,7 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Clients in the sum, or excluded, that dropped out after contributing: they count as if they had stayed."""
     learning_rate: float = 0.0
     train_loss: float | None = None
-    """Mean over the clients that trained, of their examples' loss while training."""
+    """Mean over the clients in the sum (without sums: all that trained) of their examples' loss while training."""
     test_loss: float | None = None
     accuracy: float | None = None
     """Share of the test examples that models classify correctly; None where targets are numbers, not labels."""

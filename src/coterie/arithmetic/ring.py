@@ -20,6 +20,8 @@ RingVector: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
 
 _Bytes: TypeAlias = npt.NDArray[np.uint8]
 
+_PIECE = 1 << 14  # elements unpacked at a time, a multiple of 8, so that temporaries stay in the cache
+
 
 @dataclass(frozen=True)
 class Ring:
@@ -122,13 +124,20 @@ class Ring:
         if len(packed) != size:
             raise InputError(f"{length} elements of {self.bits} bits take {size} bytes, not {len(packed)}")
         whole, rest = divmod(self.bits, 8)
-        vector, word = self.zeros(length), np.empty(length, self.dtype)
-        if rest:
-            vector[:] = _join_bit_planes(packed[whole * length :].reshape(rest, -1), length)
-        for plane in packed[: whole * length].reshape(whole, length)[::-1]:
-            vector <<= 8
-            word[:] = plane  # a cast by itself is vectorised, one within the next line is not
-            vector |= word
+        planes = packed[: whole * length].reshape(whole, length)
+        bit_planes = packed[whole * length :].reshape(rest, _bit_plane_size(length))
+        vector, words = self.zeros(length), np.empty(min(length, _PIECE), self.dtype)
+        for start in range(0, length, _PIECE):
+            piece = vector[start : start + _PIECE]
+            if rest:
+                piece[:] = _join_bit_planes(bit_planes[:, start // 8 : (start + _PIECE) // 8], piece.size)
+            word = words[: piece.size]
+            for plane in planes[::-1]:
+                piece <<= 8
+                word[:] = plane[
+                    start : start + _PIECE
+                ]  # a cast by itself is vectorised, one within the next line is not
+                piece |= word
         return vector
 
 

@@ -42,7 +42,7 @@ from coterie.secagg.server import Aggregate
 
 _KINDS = "fiu"  # floating-point numbers, signed and unsigned integers
 _ONE_PART = 16.0  # times clip: a range up to this loses four bits at most, and travels in one part
-_PIECE = 1 << 16  # entries that are worked on at a time, so that a large model is in memory as it came, and no more
+_PIECE = 1 << 14  # entries that are worked on at a time, so that a large model is in memory as it came, and no more
 _FINEST = 2.0**-43  # of a range at full weight: float64 has ten binary digits below it, which dither needs
 
 
@@ -135,7 +135,8 @@ class Form:
         def model() -> Iterator[FloatArray]:
             for part in self._parts(received):
                 for moved in part.changes(reply.arrays[part.name]):
-                    yield np.clip(moved / part.scale.reach, -1, 1)
+                    moved /= part.scale.reach
+                    yield moved
 
         return Scaled(model, size, np.array(values), steps, weight)
 
@@ -254,10 +255,11 @@ class _Part(NamedTuple):
         return self.base.dtype.kind != "f"
 
     def changes(self, now: NDArray[Any]) -> Iterator[FloatArray]:
-        """Yield how far the entries moved, within their range, in pieces of a fixed size."""
+        """Yield how far the entries moved, within their range, in pieces of a fixed size that may be overwritten."""
         reach = self.scale.reach
         for moved in self._differences(now):
-            yield np.clip(np.where(np.isnan(moved), 0.0, moved), -reach, reach)
+            moved[np.isnan(moved)] = 0.0
+            yield np.clip(moved, -reach, reach, out=moved)
 
     def clipped_share(self, now: NDArray[Any]) -> float:
         """Return the share of entries that are clipped; an :class:`InputError` if the array is not as it was sent."""
@@ -276,7 +278,7 @@ class _Part(NamedTuple):
         for start in range(0, after.size, _PIECE):
             piece = slice(start, start + _PIECE)
             with np.errstate(invalid="ignore", over="ignore"):
-                yield np.asarray(after[piece], dtype=np.float64) - np.asarray(before[piece], dtype=np.float64)
+                yield np.subtract(after[piece], before[piece], dtype=np.float64)
 
     def moved(self, total: FloatArray, total_weight: int) -> NDArray[np.generic]:
         """Return the array moved by a mean change. Whole numbers become fractions, as in any weighted mean."""

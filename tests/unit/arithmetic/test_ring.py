@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.arithmetic import Ring, RingVector
+from coterie.arithmetic.ring import _PIECE
 from coterie.errors import ConfigError, InputError
 
 rings = st.builds(Ring, st.integers(1, 64))
@@ -40,6 +41,20 @@ def test_every_ring_packs_its_extremes(bits: int) -> None:
         vector = ring.zeros(length)
         vector[::2] = ring.modulus - 1
         assert equal(ring.unpack(ring.pack(vector), length), vector)
+
+
+@pytest.mark.parametrize("bits", [5, 8, 30, 33, 64])
+@pytest.mark.parametrize("more", [-1, 0, 1, 9])
+def test_vectors_longer_than_a_piece_are_unpacked_whole(bits: int, more: int) -> None:
+    ring, length = Ring(bits), 2 * _PIECE + more
+    drawn = np.random.default_rng(bits).integers(0, ring.modulus, length, dtype=np.uint64)
+    vector = drawn.astype(ring.dtype)
+    packed = ring.pack(vector)
+    assert equal(ring.unpack(packed, length), vector)
+    if bits % 8 and length % 8:
+        packed[-1] |= 0x80
+        with pytest.raises(InputError, match="padding"):
+            ring.unpack(packed, length)
 
 
 @given(st.data(), rings, lengths)

@@ -41,10 +41,12 @@ class DirectRequest(NodeRequest):
         self._payload, self._app, self._node = trip.payloads[node], app, node
         self._model: Arrays = dict(trip.records) if isinstance(trip.records, Mapping) else {}
         self.task = Task(RUN, trip.function, trip.group)
-        self.identifier = hashlib.sha256(self._payload).digest()
         self.created_at, self.ttl = time.time(), trip.seconds
         self.run_config = RUN_CONFIG
         self.rosters, self.vouchers = trip.rosters.get(node, ()), trip.vouchers
+
+    def identifier(self) -> bytes:
+        return hashlib.sha256(self._payload).digest()
 
     def payload(self) -> bytes:
         return self._payload

@@ -155,8 +155,6 @@ class NodeRequest(ABC):
     """A step of a session as it arrived at a node, with the app's function behind it."""
 
     task: Task
-    identifier: bytes
-    """A digest of the whole request: a request with the same one is the same request."""
     created_at: float
     ttl: float
     """When the request was made and how many seconds it lives, by the server's clock."""
@@ -167,6 +165,10 @@ class NodeRequest(ABC):
     vouchers: object = b""
     notice: object = ""
     """What the server says about the last round, for the log."""
+
+    @abstractmethod
+    def identifier(self) -> bytes:
+        """Return a digest of the whole request: a request with the same one is the same request."""
 
     @abstractmethod
     def payload(self) -> bytes:

@@ -100,8 +100,9 @@ class Responder:
         with node.session(request.task.run) as place, node.memory() as file:
             payload = request.payload()
             two_trips = is_book(payload) or is_book_message(payload)
-            parked = None if two_trips else place.read()  # in two trips the file may be large, and is rarely needed
-            if parked is not None and parked.request == request.identifier:
+            # In two trips the file may be large, and is rarely needed; nor is the digest of the request.
+            parked, identifier = (None, b"") if two_trips else (place.read(), request.identifier())
+            if parked is not None and parked.request == identifier:
                 return parked.reply
             if request.notice:
                 LOGGER.warning("%s: the server says: %s", node.settings.name, quoted(request.notice))
@@ -124,7 +125,7 @@ class Responder:
             with each_signature_once():  # in a simulation this process plays many nodes
                 reply = member.answer(payload)
             if not two_trips:
-                place.write(Parked(request.identifier, reply, member.park() if member.waiting else b""), until)
+                place.write(Parked(identifier, reply, member.park() if member.waiting else b""), until)
             elif not replies.used:
                 # A contribution that arrived, or a state of the papers' protocol whose session the server has given up.
                 place.remove()

@@ -14,7 +14,7 @@ from coterie.deployment.reasons import BEHIND
 from coterie.deployment.recipe import ConfinedRecipe
 from coterie.rounds import RoundResult
 from coterie.transports.flower.confined import with_displacement
-from coterie.transports.flower.records import configuration_of, model_of
+from coterie.transports.flower.records import configuration_of, model_of, name_of
 
 
 class DescentRounds:
@@ -35,7 +35,7 @@ class DescentRounds:
             self._descent.note_task(task_name(assignment.function), configuration)
         shown = self._descent.show(model_of(records), present) if trains else self._descent.place()
         together = with_displacement(records, shown)
-        return replace(assignment, content=together.object_id.encode(), records=together, complete=None)
+        return replace(assignment, content=name_of(together), records=together, complete=None)
 
     def note(self, result: RoundResult[Mean], reasons: Mapping[str, str]) -> None:
         """Note after a round who has judged its models, and who had missed some."""

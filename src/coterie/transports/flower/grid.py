@@ -23,7 +23,7 @@ from coterie.errors import ConfigError, LocalProtocolError
 from coterie.rounds import RoundResult
 from coterie.transports.flower.descent import DescentRounds
 from coterie.transports.flower.link import steadily
-from coterie.transports.flower.records import model_of
+from coterie.transports.flower.records import model_of, name_of
 
 _ENOUGH_LOOKS = 2  # Flower's strategies count the nodes once and sample them once
 _MOST_SHOWN = 1 << 16  # to a strategy that waits for more nodes than it says; it makes a message for each it samples
@@ -165,7 +165,7 @@ class PrivateGrid(Grid):
             self._log_once(f"the strategy asks for {100 * share:.0f} % of the nodes: rounds have that share of circles")
         assignment = Assignment(
             function,
-            content.object_id.encode(),
+            name_of(content),
             model_of(content) if trains else {},
             round=self._number(),
             share=share,

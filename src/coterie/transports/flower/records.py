@@ -8,6 +8,7 @@ sends once, however many nodes it goes to; as a value of a ``ConfigRecord`` they
 import io
 import math
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +24,7 @@ HEADER = "coterie"
 PAYLOAD = "coterie-payload"
 _BYTES = "bytes"
 _NUMPY = "numpy.ndarray"
+_VERSION_1 = np.lib.format.magic(1, 0)
 
 REFUSED = 6
 """Flower's code for a mod that would not go on."""
@@ -41,31 +43,63 @@ def packed(payload: bytes, header: Mapping[str, ConfigRecordValues], app: Record
     """Return records with a payload and its header, beside the records of the app."""
     records = RecordDict({HEADER: ConfigRecord(dict(header))})
     if payload:
-        records[PAYLOAD] = ArrayRecord({_BYTES: Array(np.frombuffer(payload, dtype=np.uint8))})
+        records[PAYLOAD] = ArrayRecord({_BYTES: _array_of(payload)})
     for key, record in (app or {}).items():
         records[key] = record
     return records
 
 
+def _array_of(payload: bytes) -> Array:
+    """Return bytes as an array of uint8, as ``Array`` would make it of one, but with a single copy."""
+    return Array(str(np.dtype(np.uint8)), (len(payload),), _NUMPY, _start_of(len(payload)) + payload)
+
+
+@lru_cache(maxsize=16)
+def _start_of(size: int) -> bytes:
+    """Return what stands before so many bytes in numpy's format."""
+    file = io.BytesIO()
+    about = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.uint8)), "fortran_order": False, "shape": (size,)}
+    np.lib.format.write_array_header_1_0(file, about)
+    return file.getvalue()
+
+
 def header_of(records: RecordDict) -> ConfigRecord | None:
     """Return the header of the payload; None if the records are not Coterie's."""
-    return records.config_records.get(HEADER)
+    found = records.get(HEADER)  # the views of a kind check every record again
+    return found if isinstance(found, ConfigRecord) else None
 
 
 def payload_of(records: RecordDict, sender: str) -> bytes:
     """Return the payload, empty if there is none; a :class:`PeerProtocolError` blames the sender of anything else."""
     if header_of(records) is None:
         raise PeerProtocolError(sender, f"did not answer through private_mod, and is left out: {FIRST}")
-    found = records.array_records.get(PAYLOAD)
-    if found is None:
+    found = records.get(PAYLOAD)
+    if not isinstance(found, ArrayRecord):
         return b""
     try:
-        array = found[_BYTES].numpy()
+        array = view_of(found[_BYTES])
     except Exception:  # numpy accepts archives and headers of any size, and fails at them in as many ways
         raise PeerProtocolError(sender, "sent a payload that cannot be read") from None
     if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.ndim != 1:
         raise PeerProtocolError(sender, f"sent a payload that is not bytes; a mod may have changed it: {FIRST}")
     return bytes(array.tobytes())
+
+
+def name_of(records: RecordDict) -> bytes:
+    """Return Flower's name of records: equal names, equal records.
+
+    Flower keeps a copy of the bytes that it names in each array. In a simulation these copies would travel with every
+    message, so they are made in other arrays.
+    """
+    named = RecordDict(dict(records.items()))
+    for key, record in records.items():
+        if isinstance(record, ArrayRecord):
+            named[key] = ArrayRecord({name: _twin(array) for name, array in record.items()})
+    return named.object_id.encode()
+
+
+def _twin(array: Array) -> Array:
+    return Array(array.dtype, tuple(array.shape), array.stype, array.data)
 
 
 def without_ours(records: RecordDict) -> RecordDict:
@@ -113,14 +147,23 @@ def view_of(array: Array) -> NDArray[Any]:
     """
     data = array.data
     try:
-        file = io.BytesIO(data)
-        if array.stype == _NUMPY and np.lib.format.read_magic(file) == (1, 0):
-            shape, in_columns, dtype = np.lib.format.read_array_header_1_0(file)
+        if array.stype == _NUMPY and data.startswith(_VERSION_1):
+            end = len(_VERSION_1) + 2
+            end += int.from_bytes(data[end - 2 : end], "little")
+            shape, in_columns, dtype = _read_start(data[:end])
             if math.prod(shape) and not in_columns and not dtype.hasobject:
-                return np.frombuffer(data, dtype, math.prod(shape), file.tell()).reshape(shape)
+                return np.frombuffer(data, dtype, math.prod(shape), end).reshape(shape)
     except ValueError:
         pass
     return array.numpy()
+
+
+@lru_cache(maxsize=256)
+def _read_start(start: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read what stands before an array's entries; cached, because it is read as Python's source."""
+    file = io.BytesIO(start)
+    np.lib.format.read_magic(file)
+    return np.lib.format.read_array_header_1_0(file)
 
 
 def model_of(records: RecordDict) -> Arrays:

@@ -24,6 +24,7 @@ from coterie.transports.flower.records import (
     configuration_of,
     header_of,
     model_of,
+    name_of,
     packed,
     payload_of,
     without_ours,
@@ -42,11 +43,14 @@ class FlowerRequest(NodeRequest):
         self._received = without_ours(message.content)
         self._app = app_records(self._received)
         self.task = Task(about.run_id, about.message_type, about.group_id)
-        self.identifier = bytes.fromhex(message.content.object_id)
         self.created_at, self.ttl = about.created_at, about.ttl
         self.run_config = run_config_digest(context.run_config)
         self.rosters, self.vouchers = header.get("rosters", []), header.get("vouchers", b"")
         self.notice = header.get("notice", "")
+
+    def identifier(self) -> bytes:
+        """Return Flower's name of the message's records."""
+        return bytes.fromhex(self._message.content.object_id)
 
     def payload(self) -> bytes:
         """Return the protocol's message."""
@@ -54,7 +58,7 @@ class FlowerRequest(NodeRequest):
 
     def content(self) -> bytes:
         """Return Flower's name of the app's records and of the models of a descent."""
-        return self._received.object_id.encode()
+        return name_of(self._received)
 
     def arrays(self) -> Arrays:
         """Return the model in the app's records."""

@@ -61,10 +61,13 @@ class NvflareRequest(NodeRequest):
                 raise PeerProtocolError(SERVER, f"asked for the function {asked}; there are {', '.join(TASKS)}")
         self._message, self._site_app, self._app = message, site_app, app
         self.task = Task(message.run, message.function, message.group)
-        self.identifier = hashlib.sha256(encode(message)).digest()
         self.created_at, self.ttl = message.created_at, message.seconds
         self.run_config = site_app.digest
         self.rosters, self.vouchers, self.notice = message.rosters, message.vouchers, message.notice
+
+    def identifier(self) -> bytes:
+        """Return a digest of the message."""
+        return hashlib.sha256(encode(self._message)).digest()
 
     def payload(self) -> bytes:
         """Return the protocol's message."""

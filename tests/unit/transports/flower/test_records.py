@@ -1,14 +1,15 @@
+import pickle
 from typing import Literal
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.errors import InputError
+from coterie.errors import InputError, PeerProtocolError
 from coterie.transports.flower.grid import array_types, with_types
-from coterie.transports.flower.records import RecordArrays, model_of, view_of
+from coterie.transports.flower.records import HEADER, RecordArrays, model_of, name_of, packed, payload_of, view_of
 
 
 def record(**arrays: np.ndarray) -> ArrayRecord:
@@ -83,3 +84,34 @@ def test_an_array_that_is_shorter_than_its_header_says_is_refused() -> None:
     whole = Array(np.arange(10.0))
     with pytest.raises(ValueError, match=r"cannot reshape|read"):
         view_of(Array(whole.dtype, whole.shape, whole.stype, whole.data[:-8]))
+
+
+@given(st.binary(min_size=1, max_size=300))
+def test_a_payload_is_packed_as_flower_packs_an_array(payload: bytes) -> None:
+    records = packed(payload, {"kind": "step"})
+    (array,) = records.array_records["coterie-payload"].values()
+    theirs = Array(np.frombuffer(payload, np.uint8))
+    assert (array.dtype, array.shape, array.stype, array.data) == (
+        theirs.dtype,
+        theirs.shape,
+        theirs.stype,
+        theirs.data,
+    )
+    assert payload_of(records, "server") == payload
+
+
+def test_a_payload_of_another_kind_is_none() -> None:
+    records = RecordDict({HEADER: MetricRecord()})
+    with pytest.raises(PeerProtocolError, match="did not answer through private_mod"):
+        payload_of(records, "node 1")
+    records = RecordDict({HEADER: ConfigRecord(), "coterie-payload": MetricRecord()})
+    assert payload_of(records, "node 1") == b""
+
+
+def test_naming_records_leaves_no_copies_of_their_bytes_in_them() -> None:
+    """Flower keeps what it names in each array. Ray sent every model twice, once as itself and once as that copy."""
+    records = RecordDict({"arrays": record(w=np.zeros(1000)), "config": ConfigRecord({"lr": 0.1})})
+    before = len(pickle.dumps(records))
+    name = name_of(records)
+    assert len(pickle.dumps(records)) < before + 500
+    assert name == records.object_id.encode()

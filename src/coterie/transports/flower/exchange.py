@@ -25,7 +25,8 @@ from coterie.transports.flower.records import REFUSED
 
 UNAVAILABLE = 5
 NOBODY = -1
-_SHORTEST, _LONGEST = 0.05, 0.5  # seconds between two looks
+_SHORTEST, _SHORT, _LONGEST = 0.01, 0.05, 0.5  # seconds between two looks
+_SHARE = 20  # a look that takes no time, as in a simulation, is soon followed by another: looking is 1/20 of the time
 _LOOK_AROUND = 3.0  # seconds between two looks at who is connected
 _AGAIN = 1.0  # seconds before a request that was lost is sent again
 _PERHAPS_LOST = 3.0  # seconds that a reply has to come after a look that failed, before its node is asked again
@@ -74,15 +75,16 @@ class Exchange:
         A :class:`~coterie.errors.CarrierError` says that the SuperLink failed until the time was up.
         """
         asking = _Asking(self, requests, self.clock() + seconds)
-        outage, pause = Outage(self.clock), _SHORTEST
-        while asking.open and self.clock() < asking.until:
+        outage, pause = Outage(self.clock), 0.0
+        while asking.open and (began := self.clock()) < asking.until:
             try:
                 asking.look()
             except Exception as error:  # an error that will not pass is raised again
                 pause = outage.failed(error, asking.until)
             else:
                 outage.answered()
-                pause = _SHORTEST if asking.found else min(pause * 1.5, _LONGEST)
+                short = min(max(_SHORTEST, _SHARE * (self.clock() - began)), _SHORT)
+                pause = short if asking.found else min(max(short, pause * 1.5), _LONGEST)
             yield from asking.take()
             if asking.open:
                 self.sleep(min(pause, max(0.0, asking.until - self.clock())))

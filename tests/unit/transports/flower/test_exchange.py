@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from flwr.app import ConfigRecord, Error, Message, RecordDict
@@ -43,6 +43,27 @@ def test_everybody_who_answers_is_told_once() -> None:
     replies = ask(lambda message, _answer: echo(message), nodes=5)
     assert sorted(reply.node for reply in replies) == list(range(5))
     assert all(reply.records is not None for reply in replies)
+
+
+@pytest.mark.parametrize(("look", "pause"), [(0.0, 0.01), (0.001, 0.02), (0.2, 0.05)])
+def test_looks_that_take_no_time_follow_each_other_sooner(look: float, pause: float) -> None:
+    """Every trip of a simulation waited 25 ms on average for the next look, which takes one."""
+    clock = Clock()
+
+    class Grid(FakeGrid):
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            clock.now += look
+            return list(super().pull_messages(list(message_ids)[:1]))  # one reply each time
+
+    exchange = Exchange(
+        Grid(dict.fromkeys(range(4), FakeNode(make_app(), {})), lambda message, _answer: echo(message)),
+        "train",
+        "1",
+        clock=clock,
+        sleep=clock.sleep,
+    )
+    assert len(list(exchange.ask({number: RecordDict() for number in range(4)}, 60))) == 4
+    assert clock.slept == pytest.approx([pause] * 3)
 
 
 @pytest.mark.parametrize("code", [0, 3, 4, 5, 8])

@@ -160,9 +160,9 @@ class Enrolment:
 
     def mark_answered(self, client: str) -> None:
         """Note that a client takes part in a session, and so trusts the current roster."""
-        node = self._node_of[client]
-        if (said := self._known.get(node)) is not None:
-            self._known[node] = msgspec.structs.replace(said, roster=self.roster.digest, pin=b"")
+        node, latest = self._node_of[client], self._rosters.latest
+        if (said := self._known.get(node)) is not None and latest is not None:
+            self._known[node] = msgspec.structs.replace(said, roster=latest.digest, pin=b"")
 
     def _meet(self, function: str) -> None:
         """Ask every node that was not asked before; a node that does not say takes no part in this run."""

@@ -10,6 +10,7 @@ they trust.
 import math
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -101,8 +102,9 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         return Quantizer(1.0, self.precision, clients, self.most_weight, min_weight=0, dither=True)
 
     @staticmethod
+    @lru_cache(maxsize=16)
     def from_bytes(data: bytes) -> "RosterRecipe":
-        """Read what :meth:`to_bytes` wrote, and check it."""
+        """Read what :meth:`to_bytes` wrote, and check it. The last few are remembered: every message needs one."""
         try:
             recipe = msgspec.msgpack.decode(data, type=RosterRecipe | ConfinedRecipe)
         except ValueError as error:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from coterie.cohorts.prekey_stock import PrekeyStock
 from coterie.cohorts.roster import Roster
 from coterie.crypto.agreement import check_public
+from coterie.crypto.signing import each_signature_once
 from coterie.errors import ConfigError, PeerProtocolError, PrekeyRefused, VerificationError
 from coterie.rounds.floor import SECONDS_A_DAY
 from coterie.secagg import messages
@@ -92,7 +93,8 @@ class PrekeyStore:
         refused: dict[str, PeerProtocolError] = {}
         for client, prekeys in offers.items():
             try:
-                stocks[client] = self._checked(client, prekeys, (excused or {}).get(client, frozenset()))
+                with each_signature_once():  # what a client has left comes again with each of its contributions
+                    stocks[client] = self._checked(client, prekeys, (excused or {}).get(client, frozenset()))
             except PrekeyRefused as error:
                 refused[client] = error
                 stocks[client] = {}  # so that it is left out until it has made new ones

@@ -12,6 +12,7 @@ from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.prekey_stock import PrekeyStock
 from coterie.cohorts.roster import Client
+from coterie.crypto.signing import _verify_once
 from coterie.errors import ConfigError, LocalProtocolError, PeerProtocolError, PrekeyRefused
 from coterie.rounds import Floor, Member
 from coterie.rounds.prekeys import MOST_OFFERED, OLDEST_DAYS, PrekeyStore, population_of
@@ -165,6 +166,21 @@ def test_an_offer_is_checked(ledger: Ledger) -> None:
     assert stock.counts() == {}
     store.offer(ME, messages.encode(good))
     assert stock.counts() == {ME: PREKEYS}
+
+
+def test_what_is_offered_again_is_verified_once_and_what_changed_is_refused(ledger: Ledger) -> None:
+    """Each contribution brings the three prekeys that are left, which were all verified again in every round."""
+    store, _, population = make_store(ledger)
+    offered = offer_of(population)
+    store.offer(ME, messages.encode(offered))
+    before = _verify_once.cache_info()
+    store.offer(ME, messages.encode(offered))
+    after = _verify_once.cache_info()
+    assert (after.hits - before.hits, after.misses) == (PREKEYS, before.misses)
+    first, *others = offered.prekeys
+    forged = msgspec.structs.replace(first, issued=first.issued + 1)
+    with pytest.raises(PeerProtocolError, match="bad prekey"):
+        store.offer(ME, messages.encode(msgspec.structs.replace(offered, prekeys=(forged, *others))))
 
 
 def test_the_server_checks_dates(ledger: Ledger) -> None:

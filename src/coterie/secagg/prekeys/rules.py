@@ -143,5 +143,7 @@ def opened_secrets(book: PrekeyBook, dealer: int, aggregated: Collection[int]) -
     aggregated are opened, so that the masks among those aggregated stay closed for ever.
     """
     lost = set(book.lost_circles(aggregated))
+    if not lost:
+        return (0,)
     foreign = book.foreign_circles(dealer)
     return (0, *(1 + place for place, circle in enumerate(foreign) if circle in lost))

@@ -38,8 +38,10 @@ class DatabaseFile:
             )
             self._connection.execute("PRAGMA secure_delete = ON")
             if durable:
-                # EXTRA: the commit is on disk when it returns, the removal of its journal included.
+                # EXTRA: the commit is on disk when it returns, the end of its journal included.
                 self._connection.execute("PRAGMA synchronous = EXTRA")
+                # A journal that stays needs no sync of its folder, neither when it is made nor when it is removed.
+                self._connection.execute("PRAGMA journal_mode = TRUNCATE")
             else:
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("PRAGMA synchronous = NORMAL")

@@ -261,7 +261,7 @@ class ClientMemory:
 
     def fixed(self, name: str) -> bytes | None:
         """Return the value fixed under a name; None if there is none."""
-        with self._file.writing() as connection:
+        with self._file.reading() as connection:
             return self._kept(connection, name)
 
     def fixed_names(self, beginning: str) -> list[str]:

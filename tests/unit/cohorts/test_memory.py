@@ -102,6 +102,13 @@ def test_each_step_of_a_session_is_taken_once_and_in_order(steps: list[int]) -> 
                     memory.advance(b"session", step)
 
 
+def test_no_journal_with_earlier_content_is_left_on_disk(memory: ClientMemory, path: Path) -> None:
+    """The journal stays, so that its folder needs no sync, and is empty: what is erased must not be in it."""
+    memory.enter(b"1" * 32)
+    memory.enter(b"2" * 32)
+    assert path.with_name(f"{path.name}-journal").read_bytes() == b""
+
+
 def test_a_session_that_was_never_entered_is_not_answered(memory: ClientMemory) -> None:
     with pytest.raises(PeerProtocolError, match="never entered"):
         memory.advance(b"\x01", 1)

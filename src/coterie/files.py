@@ -149,9 +149,10 @@ def private_folder(folder: Path) -> Path:
     Missing parents are created private as well. Otherwise other users could replace the folder in them.
     """
     try:
-        for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
-            missing.mkdir(exist_ok=True, mode=0o700)
-        folder.mkdir(exist_ok=True)
+        if not folder.is_dir():  # nodes look for theirs with every message
+            for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
+                missing.mkdir(exist_ok=True, mode=0o700)
+            folder.mkdir(exist_ok=True)
         mode = folder.stat().st_mode
     except OSError as error:
         raise ConfigError(f"{folder} cannot be a private folder: {error.strerror or error}") from None

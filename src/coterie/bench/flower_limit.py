@@ -20,7 +20,6 @@ from coterie.deployment.node import Node, NodeSettings
 from coterie.deployment.sessions import STALE, Parked
 from coterie.graphs.guarantees import quorum_of
 from coterie.rounds.floor import Floor
-from coterie.secagg.prekeys.messages import PREKEYS
 from coterie.secagg.protocols import SessionProtocol
 from coterie.secagg.terms import default_colluders
 
@@ -51,7 +50,7 @@ class Operations:
         Against an active server everybody signs three times. A node on its own checks the others' keys and masks, and
         as many of the others' survivors as a quorum takes beside its own. A worker checks each of these signatures
         once, for all the nodes it plays. The server checks all. In two trips nodes check everybody's prekeys and no
-        more, and the server checks all that come with a contribution.
+        more, and the server checks the new prekey that comes with a contribution.
         """
         if protocol is SessionProtocol.TWO_TRIPS:
             alone = nodes * nodes if active else 0
@@ -60,7 +59,7 @@ class Operations:
                 keys=2 * nodes,
                 agreements=nodes * (nodes - 1),
                 signatures=(3 if active else 1) * nodes,
-                verifications=checked + (PREKEYS + (2 if active else 0)) * nodes,
+                verifications=checked + (3 if active else 1) * nodes,
                 masks=nodes * nodes + nodes,
                 answers=2 * nodes,
             )

@@ -14,7 +14,7 @@ from coterie.deployment.enrolment import Enrolment
 from coterie.deployment.logs import LOGGER
 from coterie.errors import PeerProtocolError, PrekeyRefused
 from coterie.reports.words import one_line
-from coterie.rounds.prekeys import PrekeyStore
+from coterie.rounds.prekeys import PrekeyStore, Verified
 
 FILE = "prekeys.sqlite"
 """The file of the stock, in the server's folder."""
@@ -29,6 +29,7 @@ class PrekeySupply:
         self._enrolment = enrolment
         self._asked: Counter[str] = Counter()
         self._renew: set[str] = set()
+        self._verified: Verified = {}
         self.reasons: dict[str, str] = {}
         """Why clients have no prekeys, by their names."""
 
@@ -39,7 +40,9 @@ class PrekeySupply:
     def fill(self, stock: PrekeyStock, function: str) -> PrekeyStore:
         """Take in what was offered, ask clients that are there and have no fresh prekey left, and return the store."""
         enrolment = self._enrolment
-        store = PrekeyStore(enrolment.roster, stock, population=enrolment.population, clock=time.time)
+        store = PrekeyStore(
+            enrolment.roster, stock, population=enrolment.population, clock=time.time, verified=self._verified
+        )
         self._take_in(store)
         lacking = self._lacking(stock)
         if plain := [name for name in lacking if name not in self._renew]:

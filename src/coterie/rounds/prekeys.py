@@ -6,6 +6,7 @@ Coordinator(..., prekeys=store)     # contributions bring more from then on
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 from coterie.cohorts.prekey_stock import PrekeyStock
 from coterie.cohorts.roster import Roster
 from coterie.crypto.agreement import check_public
-from coterie.crypto.signing import each_signature_once
 from coterie.errors import ConfigError, PeerProtocolError, PrekeyRefused, VerificationError
 from coterie.rounds.floor import SECONDS_A_DAY
 from coterie.secagg import messages
@@ -40,6 +40,10 @@ def population_of(roster: Roster) -> bytes:
     return roster.predecessor or roster.digest
 
 
+Verified: TypeAlias = dict[str, frozenset[tuple[bytes, bytes, bytes]]]
+"""By client, the identity key, the population and the bytes of each prekey of its last offer."""
+
+
 class PrekeyStore:
     """Prekeys of a roster's clients, on the server."""
 
@@ -51,6 +55,7 @@ class PrekeyStore:
         population: bytes | None = None,
         signed: bool = True,
         clock: Callable[[], float] | None = None,
+        verified: Verified | None = None,
     ) -> None:
         """Take up a stock.
 
@@ -61,11 +66,14 @@ class PrekeyStore:
             signed: whether clients sign their prekeys, as they must against a malicious server.
             clock: the seconds since 1970, to check dates of prekeys. Without it, dates are not checked: one client
                 that offers old prekeys then ends every round it is invited to, because the others refuse the book.
+            verified: prekeys whose signatures were verified for an earlier store: what a client has left comes again
+                with each of its contributions.
 
         """
         self.population = population_of(roster) if population is None else population
         self._identities = {client.name: client.identity for client in roster.clients}
         self._stock, self._signed, self._clock = stock, signed, clock
+        self._verified: Verified = {} if verified is None else verified
         self._unused: dict[str, frozenset[bytes]] = {}  # of each client when it was invited last
 
     def offer(self, client: str, message: bytes) -> None:
@@ -93,8 +101,7 @@ class PrekeyStore:
         refused: dict[str, PeerProtocolError] = {}
         for client, prekeys in offers.items():
             try:
-                with each_signature_once():  # what a client has left comes again with each of its contributions
-                    stocks[client] = self._checked(client, prekeys, (excused or {}).get(client, frozenset()))
+                stocks[client] = self._checked(client, prekeys, (excused or {}).get(client, frozenset()))
             except PrekeyRefused as error:
                 refused[client] = error
                 stocks[client] = {}  # so that it is left out until it has made new ones
@@ -132,14 +139,19 @@ class PrekeyStore:
         if len(prekeys) > MOST_OFFERED:
             raise PeerProtocolError(client, f"offered {len(prekeys)} prekeys; the most is {MOST_OFFERED}")
         identity = self._identities[client]
+        known, checked = self._verified.get(client, frozenset()), set()
         try:
             for prekey in prekeys:
                 check_public(prekey.key)
                 self._check_date(client, prekey)
-                if self._signed:
+                signed = identity, self.population, msgspec.msgpack.encode(prekey)
+                if self._signed and signed not in known:
                     rules.check_prekey(identity, self.population, client, prekey)
+                checked.add(signed)
         except VerificationError as error:
             raise PeerProtocolError(client, f"offered a bad prekey: {error}") from None
+        if self._signed:
+            self._verified[client] = frozenset(checked)
         bodies = {prekey.key: msgspec.msgpack.encode(prekey) for prekey in prekeys}
         if len(bodies) < len(prekeys) or self._stock.held_by_others(client, bodies.keys()):
             raise PeerProtocolError(client, "offered one key twice, or a key that another client offered")

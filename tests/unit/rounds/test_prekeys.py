@@ -12,12 +12,12 @@ from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.prekey_stock import PrekeyStock
 from coterie.cohorts.roster import Client
-from coterie.crypto.signing import _verify_once
 from coterie.errors import ConfigError, LocalProtocolError, PeerProtocolError, PrekeyRefused
 from coterie.rounds import Floor, Member
-from coterie.rounds.prekeys import MOST_OFFERED, OLDEST_DAYS, PrekeyStore, population_of
+from coterie.rounds.prekeys import MOST_OFFERED, OLDEST_DAYS, PrekeyStore, Verified, population_of
 from coterie.secagg import Step, ThreatMode, messages
-from coterie.secagg.prekeys.messages import PREKEYS, MaskedContribution, PrekeyOffer
+from coterie.secagg.prekeys import rules
+from coterie.secagg.prekeys.messages import PREKEYS, MaskedContribution, Prekey, PrekeyOffer
 from coterie.transports.faults import Fault, FaultKind, Faults
 
 ACTIVE = ThreatMode.ACTIVE_SERVER
@@ -168,19 +168,34 @@ def test_an_offer_is_checked(ledger: Ledger) -> None:
     assert stock.counts() == {ME: PREKEYS}
 
 
-def test_what_is_offered_again_is_verified_once_and_what_changed_is_refused(ledger: Ledger) -> None:
+def test_what_is_offered_again_is_verified_once_and_what_changed_is_refused(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each contribution brings the three prekeys that are left, which were all verified again in every round."""
-    store, _, population = make_store(ledger)
+    verified: Verified = {}
+    _, stock, population = make_store(ledger)
+    checked: list[bytes] = []
+    check = rules.check_prekey
+
+    def checks(identity: bytes, population: bytes, client: str, prekey: Prekey) -> None:
+        checked.append(prekey.key)
+        check(identity, population, client, prekey)
+
+    monkeypatch.setattr(rules, "check_prekey", checks)
     offered = offer_of(population)
-    store.offer(ME, messages.encode(offered))
-    before = _verify_once.cache_info()
-    store.offer(ME, messages.encode(offered))
-    after = _verify_once.cache_info()
-    assert (after.hits - before.hits, after.misses) == (PREKEYS, before.misses)
+    for _ in range(2):  # a store for each round
+        store = PrekeyStore(population.roster, stock, verified=verified)
+        store.offer(ME, messages.encode(offered))
+    assert checked == [prekey.key for prekey in offered.prekeys]
     first, *others = offered.prekeys
-    forged = msgspec.structs.replace(first, issued=first.issued + 1)
-    with pytest.raises(PeerProtocolError, match="bad prekey"):
-        store.offer(ME, messages.encode(msgspec.structs.replace(offered, prekeys=(forged, *others))))
+    for forged in (
+        msgspec.structs.replace(first, issued=first.issued + 1),
+        msgspec.structs.replace(first, signature=others[0].signature),
+    ):
+        with pytest.raises(PeerProtocolError, match="bad prekey"):
+            store.offer(ME, messages.encode(msgspec.structs.replace(offered, prekeys=(forged, *others))))
+    with pytest.raises(PeerProtocolError, match="bad prekey"):  # another client's are not verified for this one
+        store.offer(population.roster.names[1], messages.encode(offered))
 
 
 def test_the_server_checks_dates(ledger: Ledger) -> None:

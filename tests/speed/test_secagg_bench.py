@@ -8,7 +8,6 @@ import pytest
 
 from coterie.arithmetic.ring import Ring
 from coterie.bench.machine import keystream_ratio
-from coterie.bench.topologies import compare
 from coterie.graphs import Harary, ThreatModel, search_harary
 
 pytestmark = pytest.mark.bench
@@ -50,12 +49,6 @@ def test_flower_is_left_behind_on_long_vectors() -> None:
     assert record["speedup"]["mask"] >= 5
     assert record["keystream_ratio"] <= 2.0
     assert 1 <= record["masked_vector_ratio"] <= 1.01
-
-
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
-@pytest.mark.parametrize("clients", [100, 300, 500])
-def test_a_sparse_graph_saves_what_it_leaves_out(clients: int, dropout: float) -> None:
-    assert abs(compare(clients, dropout).deviation) <= 0.15
 
 
 def test_a_thousand_clients_fit_into_memory() -> None:

@@ -74,7 +74,7 @@ def draw_growth(courses: Mapping[str, Course], path: Path) -> None:
     """Draw counted operations over the number of clients, with the orders of Table 1 through the first point."""
     subtitle = (
         "Solid: operations of a session, counted. Dashed: the order of Table 1, through the first point.\n"
-        "Where they part, the operations do not grow as the paper says."
+        "Solid above dashed: the operations grow faster than the paper says."
     )
     drawn = [quantity for quantity in QUANTITIES if quantity.field in _DRAWN]
     names = [quantity.name[0].upper() + quantity.name[1:] for quantity in drawn]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from threading import Semaphore
 
@@ -38,11 +38,11 @@ def play_in_turns(first: Terms, second: Terms, faults: Faults, seed: int) -> tup
     with ThreadPoolExecutor(2) as pool:
         playing = [pool.submit(play, me, terms) for me, terms in enumerate((first, second))]
         try:
-            finished, _ = wait(playing, return_when=FIRST_EXCEPTION)
-            for session in finished:
-                session.result()
+            wait(playing)
         finally:
             turns.stop()
+    if turns.failure:
+        raise turns.failure
     return playing[0].result(), playing[1].result()
 
 
@@ -67,13 +67,21 @@ class _Turns:
         self._gates: Sequence[Semaphore] = (Semaphore(1), Semaphore(0))
         self._alone = False
         self._stopped = False
+        self.failure: BaseException | None = None
+        """Why the first session that failed did."""
 
     @contextmanager
     def of(self, me: int) -> Iterator[None]:
-        """Begin when it is this session's turn; at the end leave all turns to the other session."""
+        """Begin when it is this session's turn; at the end leave all turns to the other session.
+
+        If this session fails, the other one ends at its next turn.
+        """
         self._gates[me].acquire()
         try:
             yield
+        except BaseException as error:
+            self.failure, self._stopped = self.failure or error, True
+            raise
         finally:
             self._alone = True
             self._gates[1 - me].release()

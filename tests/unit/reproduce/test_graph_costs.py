@@ -27,7 +27,7 @@ from coterie.reproduce.graph_costs.sessions import play_in_turns, play_session
 from coterie.reproduce.graph_costs.settings import BELL, CCESA, SA, STEPS, Counted, Outcomes
 from coterie.reproduce.reliability import present
 from coterie.reproduce.runner import REPORT, Run
-from coterie.secagg import client, unmasking
+from coterie.secagg import masking
 from coterie.secagg.server import Aggregate, Server, Step
 from coterie.secagg.terms import Terms
 from coterie.transports.faults import Faults, dropouts
@@ -61,7 +61,7 @@ class Work:
     def __init__(self, patched: pytest.MonkeyPatch) -> None:
         self.client_products = self.client_stream = self.server_products = self.server_stream = 0
         split, combine = shamir.split, shamir.combine_many
-        mask, unmask = client.mask_vector, unmasking.unmask_circles
+        mask, unmask = masking.mask_vector, masking.unmask_circles
 
         def count_split(secrets: Any, threshold: int, points: Sequence[int], *more: Any) -> Any:  # noqa: ANN401
             self.client_products += threshold * len(points)
@@ -81,8 +81,8 @@ class Work:
 
         patched.setattr(shamir, "split", count_split)
         patched.setattr(shamir, "combine_many", count_combine)
-        patched.setattr(client, "mask_vector", count_mask)
-        patched.setattr(unmasking, "unmask_circles", count_unmask)
+        patched.setattr("coterie.secagg.client.mask_vector", count_mask)
+        patched.setattr("coterie.secagg.unmasking.unmask_circles", count_unmask)
 
 
 @settings(deadline=None, max_examples=25)

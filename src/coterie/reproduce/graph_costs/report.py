@@ -146,7 +146,7 @@ def _ratio_claims(pairs: Sequence[Pair]) -> Iterator[Claim]:
         off = one.ratios(1, 2) / one.probability
         yield settle(
             f"Table 5.1, {one.name}: steps 1 and 2 take p = {one.probability:.4f} of SA's time, to {_NEAR:.0%}",
-            f"{write_interval(off, '.3f')} of p",
+            write_interval(off, ".3f", " of p"),
             judge_mean(off, 1 - _NEAR, 1 + _NEAR),
             ours=True,
         )
@@ -163,7 +163,7 @@ def _savings_claim(experiment: GraphCostsSettings, pairs: Sequence[Pair]) -> Ite
     low, high = _SAVINGS
     yield settle(
         f"Abstract: 20 to 30% of SA's resources; a client's time with the least p of Table 5.1 ({best.name})",
-        f"{write_interval(100 * ratios, '.1f', '%')}",
+        write_interval(100 * ratios, ".1f", "%"),
         judge_mean(ratios, low, high),
         Scale(participants=best.clients).shortfalls(Scale(participants=paper.clients)),
     )
@@ -247,7 +247,7 @@ def _growth_claims(experiment: GraphCostsSettings, courses: dict[str, Course]) -
             yield settle(
                 f"Table 1, CCESA, {quantity.name}: from {few:,} to {many:,} clients they grow at most as "
                 f"O({order.words}), to {_GROWS:.0%}",
-                f"{write_interval(off, '.3f')} of its growth",
+                write_interval(off, ".3f", " of its growth"),
                 judge_mean(off, -inf, 1 + _GROWS),
                 scale,
             )

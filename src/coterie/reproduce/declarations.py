@@ -22,6 +22,7 @@ KINDS = {
     "active-membership": "coterie.reproduce.active_membership:AttackExperiment",
     "confined-table": "coterie.reproduce.confined_table.experiment:ConfinedTable",
     "convergence": "coterie.reproduce.convergence.experiment:Convergence",
+    "graph-costs": "coterie.reproduce.graph_costs.experiment:GraphCosts",
     "landscape": "coterie.reproduce.landscape:Landscape",
     "membership": "coterie.reproduce.membership:MembershipTable",
     "multi-round-metrics": "coterie.reproduce.multi_round.experiment:MultiRoundMetrics",

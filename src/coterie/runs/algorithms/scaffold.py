@@ -2,8 +2,9 @@
 
 A client contributes its update alone, divided by the number of its local steps: the server computes the change of the
 control variates from the same sum. So there is one sum of one vector a round, over whole circles, and T holds. A second
-vector with other coefficients would break it. Clients keep their control variates; a client whose contribution is not
-in the sum of a round keeps the one it had before.
+vector with other coefficients would break it. What a client sends depends on its own control variate, though, which
+changes from round to round: many sums tell more than those of federated averaging at a constant rate. Clients keep
+their control variates; a client whose contribution is not in the sum of a round keeps the one it had before.
 """
 
 from collections.abc import Iterator, Sequence

@@ -71,8 +71,13 @@ class BuiltRun:
         return min((release.noise.least for release in self.releases), default=0)
 
     def score(self, model: ModelArrays, name: str = "") -> Score:
-        """Score a model on the test examples; the model of a client whose data is a series, on that series alone."""
-        return self.federation.score(name, model)
+        """Score the model of this name: a client's own on that client's test examples, another on the common ones.
+
+        A client may have the name of the common model, and its examples may be what noise is to protect. A model
+        without a name is scored on the common ones.
+        """
+        own = self.algorithm.personal and name not in self.algorithm.aside
+        return self.federation.score(name if own else "", model)
 
     @property
     def noisy(self) -> bool:

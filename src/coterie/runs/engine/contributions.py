@@ -36,17 +36,13 @@ class Contributions:
         """
         return lambda _terms: self.encode(name, memory)
 
-    @property
-    def clipped(self) -> float:
-        """The share of entries that lay outside the clipping range in this round."""
-        return sum(self._clipped.values()) / max(1, len(self._clipped) * self._layout.size)
-
     def costs(self, seconds: float, upload_bytes: int, download_bytes: int) -> RoundCosts:
         """Return what the round cost, which took so many seconds, training included."""
         updates = self.updates
         return RoundCosts(
             losses=updates.losses,
-            clipped=self.clipped,
+            clipped=self._clipped,
+            entries=self._layout.size,
             upload_bytes=upload_bytes,
             download_bytes=download_bytes,
             train_seconds=updates.seconds,

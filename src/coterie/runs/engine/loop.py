@@ -194,7 +194,7 @@ class Engine:
             exposed=exposed,
             fairness_gap=auditor.fairness_gap,
             cardinality=auditor.cardinality,
-            clipped=costs.clipped,
+            clipped=costs.clipped_of(trained),
             upload_bytes=costs.upload_bytes,
             download_bytes=costs.download_bytes,
             epsilon=built.epsilon(auditor.revealed),

@@ -59,15 +59,16 @@ class Plain:
         if len(selected) < minimum:
             reason = too_few(len(selected), minimum)
             return RoundResult(self._number, Outcome.SKIPPED, Attendance(selected), selected, note=reason), RoundCosts()
-        clipped = 0
+        clipped: dict[str, int] = {}
         arrays: dict[str, ModelArrays] = {}
         for name in self._training:
             update = updates.contribution(name)
-            clipped += sum(int(np.count_nonzero(np.abs(array) > self._clip)) for array in update)
+            clipped[name] = sum(int(np.count_nonzero(np.abs(array) > self._clip)) for array in update)
             arrays[name] = [np.clip(array, -self._clip, self._clip) for array in update]
         costs = RoundCosts(
             losses=updates.losses,
-            clipped=clipped / max(1, sum(array.size for update in arrays.values() for array in update)),
+            clipped=clipped,
+            entries=sum(array.size for array in next(iter(arrays.values()), [])),
             upload_bytes=sum(array.nbytes for update in arrays.values() for array in update),
             train_seconds=updates.seconds,
             compute_seconds=updates.compute_seconds,

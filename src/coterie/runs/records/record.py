@@ -17,12 +17,20 @@ class RoundCosts:
 
     losses: Mapping[str, float] = field(default_factory=dict, repr=False)
     """The training loss of each client that trained."""
-    clipped: float = 0.0
+    clipped: Mapping[str, int] = field(default_factory=dict, repr=False)
+    """How many entries of the update of each client lay outside the clipping range."""
+    entries: int = 0
+    """How many entries an update has."""
     upload_bytes: int = 0
     download_bytes: int = 0
     train_seconds: float = 0.0
     protect_seconds: float = 0.0
     compute_seconds: float = 0.0
+
+    def clipped_of(self, clients: Collection[str]) -> float:
+        """Return the share of the entries of these clients' updates that lay outside the clipping range."""
+        counts = [self.clipped[name] for name in clients if name in self.clipped]
+        return sum(counts) / max(1, len(counts) * self.entries)
 
 
 PUBLIC = frozenset(
@@ -77,7 +85,7 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     cardinality: float = 0.0
     """C so far: how many clients were aggregated in a round, on average."""
     clipped: float = 0.0
-    """Share of the entries of all updates that lay outside the clipping range."""
+    """Share of the entries of the updates in the sum that lay outside the clipping range."""
     upload_bytes: int = 0
     """What all clients together sent in this round."""
     download_bytes: int = 0

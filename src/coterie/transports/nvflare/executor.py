@@ -31,7 +31,7 @@ from coterie.deployment.replies import lacking
 from coterie.errors import ConfigError, TrainingError, regarding
 from coterie.transports.nvflare.files import stop_bytecode
 from coterie.transports.nvflare.filters import CODES as _CODES
-from coterie.transports.nvflare.job_config import read_app
+from coterie.transports.nvflare.job_config import check_executors, read_app
 from coterie.transports.nvflare.jobs import keep_installed
 from coterie.transports.nvflare.messages import KEY, Work
 from coterie.transports.nvflare.names import LOG, TASKS, WEIGHT
@@ -114,7 +114,9 @@ class PrivateExecutor(Executor):
         """Read the app of this job, or find out why it is refused."""
         workspace, job = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT), fl_ctx.get_job_id()
         try:
-            self._site_app = read_app(Path(workspace.get_app_dir(job)), Path(workspace.get_app_config_dir(job)))
+            found = read_app(Path(workspace.get_app_dir(job)), Path(workspace.get_app_config_dir(job)))
+            check_executors(found, PrivateExecutor)
+            self._site_app = found
         except ConfigError as error:
             self._site_app = error
         return self._site_app

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import SystemVarName
 from nvflare.app_common.logging.job_log_streamer import JobLogStreamer
 from nvflare.app_common.logging.site_log_streamer import SiteLogStreamer
@@ -61,6 +62,18 @@ def read_app(folder: Path, config: Path) -> SiteApp:
     _check_components(described)
     _check_paths(described, folder.resolve())
     return SiteApp(described, digest_files(folder, Path(loaded.get_location())))
+
+
+def check_executors(app: SiteApp, private: type[Executor]) -> None:
+    """Refuse an app with an executor that is not ``private``: NVFlare would give it tasks, and send what it answers."""
+    executors = app.config.get("executors")
+    for entry in executors if isinstance(executors, list) else ():
+        table = entry.get("executor") if isinstance(entry, dict) else None
+        if isinstance(table, dict) and not issubclass(_class_of(table), private):
+            raise ConfigError(
+                f"{_CONFIG} has an executor beside {private.__name__}, whose results would leave as they are: let "
+                f"{private.__name__} have all tasks"
+            )
 
 
 def _as_json(config: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ KINDS = {
     "multi-round-metrics": "coterie.reproduce.multi_round.experiment:MultiRoundMetrics",
     "picture-attack": "coterie.reproduce.pictures:PictureAttack",
     "reconstruction": "coterie.reproduce.reconstruction:Reconstruction",
+    "recovery": "coterie.reproduce.recovery:Recovery",
     "reliability": "coterie.reproduce.reliability:Reliability",
     "training-table": "coterie.reproduce.training_table:TrainingTable",
 }

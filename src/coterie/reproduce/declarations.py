@@ -23,6 +23,7 @@ KINDS = {
     "confined-table": "coterie.reproduce.confined_table.experiment:ConfinedTable",
     "convergence": "coterie.reproduce.convergence.experiment:Convergence",
     "landscape": "coterie.reproduce.landscape:Landscape",
+    "lost-rounds": "coterie.reproduce.lost_rounds:LostRounds",
     "membership": "coterie.reproduce.membership:MembershipTable",
     "multi-round-metrics": "coterie.reproduce.multi_round.experiment:MultiRoundMetrics",
     "picture-attack": "coterie.reproduce.pictures:PictureAttack",

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from coterie.arithmetic import FloatArray
 from coterie.attacks.attack import OnShare, ignore_progress
+from coterie.cohorts.availability import Availability
 from coterie.cohorts.circles import Circles, Indices, Mask, random_circles
 from coterie.cohorts.policies import POLICIES, Policy, PolicySettings
 from coterie.errors import ConfigError
@@ -116,17 +117,19 @@ class Federation:
         selection: "Selection | None" = None,
         dropouts: float = 0.0,
         *,
+        availability: Availability | None = None,
         together: bool = True,
     ) -> Iterator["ObservedRound"]:
-        """Play rounds and yield those that reveal anything; everybody is available in each.
+        """Play rounds and yield those that reveal anything.
 
-        Cohorts are chosen as ``selection`` says; without it, everybody takes part. A selected client drops out inside a
-        round with probability ``dropouts``. ``together``: see :func:`make_trainer`.
+        Cohorts are chosen from the available clients as ``selection`` says; without it, all of them take part. Without
+        ``availability``, everybody is available in each round. A selected client drops out inside a round with
+        probability ``dropouts``. ``together``: see :func:`make_trainer`.
         """
         frequencies = np.zeros(len(self), np.int64)
         with make_trainer(self.problem, together=together) as trainer:
             for number in rounds:
-                members = self._select(selection, number, frequencies, dropouts)
+                members = self._select(selection, number, frequencies, dropouts, availability)
                 if members.size < _MINIMUM:
                     continue
                 frequencies[members] += 1
@@ -142,12 +145,21 @@ class Federation:
         """Score a model on the test examples."""
         return evaluate(self.problem, state, ArrayData(self.dataset.test_x, self.dataset.test_y))
 
-    def _select(self, selection: "Selection | None", number: int, frequencies: Indices, dropouts: float) -> Indices:
+    def _select(
+        self,
+        selection: "Selection | None",
+        number: int,
+        frequencies: Indices,
+        dropouts: float,
+        availability: Availability | None,
+    ) -> Indices:
         """Return who is in the sum of a round."""
-        everybody = np.ones(len(self), np.bool_)
+        available = np.ones(len(self), np.bool_)
+        if availability is not None:
+            available = availability.draw(number, stream(self.seed, "availability", number))
         if selection is None:
-            return np.flatnonzero(everybody)
-        chosen = selection.policy.select(everybody, frequencies, stream(self.seed, "selection", number))
+            return np.flatnonzero(available)
+        chosen = selection.policy.select(available, frequencies, stream(self.seed, "selection", number))
         lost = stream(self.seed, "losses", number).random(len(self)) < dropouts
         return selection.summed(chosen[~lost[chosen]])
 

@@ -24,10 +24,12 @@ KINDS = {
     "convergence": "coterie.reproduce.convergence.experiment:Convergence",
     "graph-costs": "coterie.reproduce.graph_costs.experiment:GraphCosts",
     "landscape": "coterie.reproduce.landscape:Landscape",
+    "lost-rounds": "coterie.reproduce.lost_rounds:LostRounds",
     "membership": "coterie.reproduce.membership:MembershipTable",
     "multi-round-metrics": "coterie.reproduce.multi_round.experiment:MultiRoundMetrics",
     "picture-attack": "coterie.reproduce.pictures:PictureAttack",
     "reconstruction": "coterie.reproduce.reconstruction:Reconstruction",
+    "recovery": "coterie.reproduce.recovery:Recovery",
     "reliability": "coterie.reproduce.reliability:Reliability",
     "training-table": "coterie.reproduce.training_table:TrainingTable",
 }

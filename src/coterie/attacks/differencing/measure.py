@@ -17,7 +17,14 @@ from coterie.attacks.differencing.algebra import (
     told_apart,
 )
 from coterie.attacks.differencing.settings import DifferencingSettings
-from coterie.attacks.federation import Federation, Observations, ObservedRound, Selection, make_selections
+from coterie.attacks.federation import (
+    Federation,
+    Matrix,
+    Observations,
+    ObservedRound,
+    Selection,
+    make_selections,
+)
 from coterie.attacks.session import session_error
 from coterie.auditing.auditor import audit
 from coterie.cohorts.circles import Mask, Reals
@@ -119,20 +126,27 @@ class Differencing(DifferencingSettings):
     def attack(self, federation: Federation, state: ModelArrays, selection: Selection) -> WindowTrial:
         """Observe a window, reconstruct, and compare with what was sent."""
         seen = Observations.of(self.window(federation, state, selection), len(federation))
-        estimate = reconstruct(seen.participation, seen.means)
-        guess = guess_mean(seen.participation, seen.means)
-        truth, there = seen.truth[seen.seen], seen.seen
-        whole = selection.circles and (selection.aligned or not self.dropouts) and there.all()
-        return WindowTrial(
-            errors=relative_errors(truth, estimate[there]),
-            guesses=relative_errors(truth, guess),
-            told_apart=told_apart(seen.truth, estimate, selection.mates),
-            bound=float(np.average(circle_bounds(seen.truth, selection.mates), weights=selection.mates.sizes))
-            if whole
-            else None,
-            exposed=count_exposed(seen.participation),
-            rounds=len(seen.means),
-        )
+        whole = selection.circles and (selection.aligned or not self.dropouts)
+        return compare(seen, reconstruct(seen.participation, seen.means), selection, whole=whole)
+
+
+def compare(seen: Observations, estimate: Matrix, selection: Selection, *, whole: bool) -> WindowTrial:
+    """Compare the updates reconstructed from a window with what was sent; an update of zeros has no relative error.
+
+    ``whole``: every sum is over whole circles, which bounds the error of any estimate.
+    """
+    there = seen.seen & seen.truth.any(1)
+    truth = seen.truth[there]
+    return WindowTrial(
+        errors=relative_errors(truth, estimate[there]),
+        guesses=relative_errors(truth, guess_mean(seen.participation, seen.means)),
+        told_apart=told_apart(seen.truth, estimate, selection.mates),
+        bound=float(np.average(circle_bounds(seen.truth, selection.mates), weights=selection.mates.sizes))
+        if whole and there.all()
+        else None,
+        exposed=count_exposed(seen.participation),
+        rounds=len(seen.means),
+    )
 
 
 def count_exposed(participation: Mask) -> int:

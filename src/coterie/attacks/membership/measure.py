@@ -56,7 +56,7 @@ class PassiveMembership(MembershipSettings):
 
     def training(self, clients: int, *, noisy: bool = False) -> Training:
         """Return how a federation of so many clients is trained."""
-        work = LocalSGD(self.learning_rate, self.epochs, self.batch_size)
+        work = LocalSGD(self.learning_rate, self.epochs, self.batch_size, self.momentum)
         return Training(clients, self.rounds, work, SumNoise(self.noise, self.norm) if noisy else None)
 
     @property

@@ -36,6 +36,7 @@ class MembershipSettings(Settings):
     epochs: Annotated[int, Option("Local epochs in a round; more of them overfit.", least=1, most=10_000)] = 10
     learning_rate: Annotated[float, Option("Learning rate of clients.")] = 0.2
     batch_size: int = 10
+    momentum: float = 0.0
     references: Annotated[int, Option("Reference models of the attacker, an even number.", least=4, most=10_000)] = 16
     victims: Annotated[int, Option("Federations attacked in each trial.", least=1, most=10_000)] = 8
     strangers: int = 300

@@ -57,7 +57,7 @@ def verdict(plan: DeploymentPlan) -> str:
         )
     others = f"at least {count(choice.honest - 1, 'other honest client')}"
     return (
-        f"From all sums of all rounds together, the server cannot separate the update of any honest client from those "
+        f"No combination of the sums of all rounds has the update of an honest client without those "
         f"of {others}{_chance(plan.session.guarantee.privacy_failure_log2)}. No number of rounds changes "
         "that, as long as the assumptions below hold."
     )

@@ -208,6 +208,11 @@ class Algorithm(ABC, Generic[S]):
         return {name: model for name, model in models.items() if not cls.personal or name in cls.aside}
 
     @classmethod
+    def varies(cls, _config: CommonSettings) -> bool:
+        """Return whether clients count differently in each sum by more than their examples; see the threat model."""
+        return False
+
+    @classmethod
     @abstractmethod
     def introduction(cls, config: CommonSettings, promise: Promise) -> str:
         """Say in a few words how a run learns, before it does."""

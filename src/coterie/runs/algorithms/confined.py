@@ -286,6 +286,11 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         return {column: epsilon for column, epsilon in found.items() if np.isfinite(epsilon)}
 
     @classmethod
+    def varies(cls, _config: CommonSettings) -> bool:
+        """Return False: a participant sends one gradient in a round."""
+        return False
+
+    @classmethod
     def introduction(cls, config: CommonSettings, promise: Promise) -> str:
         """Say what is sent."""
         settings = cls.own(config)

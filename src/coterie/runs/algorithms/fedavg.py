@@ -37,6 +37,11 @@ class FederatedAveraging(Algorithm[S]):
         return (Layout.of(self.strategy.models()["global"]),)
 
     @classmethod
+    def varies(cls, config: CommonSettings) -> bool:
+        """Return whether the learning rate changes: in several steps, that counts differently for each client."""
+        return config.training.schedule.kind != "constant"
+
+    @classmethod
     def introduction(cls, config: CommonSettings, promise: Promise) -> str:
         """Say what the server sees."""
         if config.aggregation.kind == "plain":

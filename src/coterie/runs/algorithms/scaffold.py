@@ -48,6 +48,11 @@ class ControlledAveraging(FederatedAveraging[Section]):
         self.strategy.retain(summed)
 
     @classmethod
+    def varies(cls, _config: CommonSettings) -> bool:
+        """Return True: what a client sends depends on its control variate, which changes with every sum it is in."""
+        return True
+
+    @classmethod
     def introduction(cls, config: CommonSettings, promise: Promise) -> str:
         """Say what the server sees."""
         return f"{super().introduction(config, promise)}; SCAFFOLD, with control variates from the same sums"

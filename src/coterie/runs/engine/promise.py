@@ -7,6 +7,7 @@ from coterie.auditing.logs.run_folders import read_progress
 from coterie.cohorts.policies import POLICIES, Policy, largest_cohort
 from coterie.cohorts.roster import Roster
 from coterie.errors import ConfigError, InputError
+from coterie.runs.algorithms import algorithm_of
 from coterie.runs.engine.cohorts import Cohorts
 from coterie.runs.engine.protection import SessionShapes
 from coterie.runs.records.promise import Promise
@@ -49,6 +50,7 @@ def promise_for(config: RunConfig, circle: int, sizes: Collection[int], *, spars
         sparse=sparse,
         planned=planned,
         drawn=drawn_circles(config.cohort) and aggregation.collusion_of == "roster",
+        varying=algorithm_of(config).varies(config),
     )
 
 

@@ -27,6 +27,8 @@ class Promise:
     """Whether sparse graphs and thresholds are this planner's; of others it is not known how often they fail."""
     drawn: bool = False
     """Whether circles are drawn at random, so that few circles have many colluders."""
+    varying: bool = False
+    """Whether members of a circle count differently in each round, so that many sums say more about each of them."""
 
     @property
     def cut(self) -> bool:
@@ -99,9 +101,8 @@ class Promise:
         lies = ", also if it lies" if self.active else ""
         helped = f"; if {self._colluders} help it, T - c = {self.honest} of these are honest" if self.colluders else ""
         return (
-            f"whatever the server computes from all the sums it ever sees{lies}, it cannot separate the members of a "
-            f"group of {self.privacy} clients or more{helped}. No client is exposed, and no number of rounds changes "
-            f"that{self._caveats}"
+            f"every combination of all the sums that the server ever sees{lies} is about groups of {self.privacy} "
+            f"clients or more{helped}. No client is exposed, and no number of rounds changes that{self._caveats}"
         )
 
     @property
@@ -127,6 +128,12 @@ class Promise:
             said += (
                 ". Circles are drawn at random among all clients, colluders too: one has more than c of them with a "
                 f"probability of 2^-{PRIVACY_BITS:g} at most"
+            )
+        if self.varying:
+            said += (
+                ". What the sums say about a group together is not bounded: here clients count differently in each "
+                "round, and for simple models that has been enough to compute the data of both members of a circle "
+                "(docs/security/threat-model.md). Noise bounds it, and a constant learning rate removes this cause"
             )
         return said
 

@@ -13,73 +13,11 @@ cohort is a union of fixed circles of at least T clients, so no number of rounds
 
 from typing import TYPE_CHECKING
 
-from coterie.cohorts.availability import mixed_dropout
-from coterie.cohorts.circles import (
-    Circles,
-    circle_sizes,
-    circles_per_round,
-    partition_circles,
-    random_circles,
-    similar_circles,
-    single_circles,
-)
-from coterie.cohorts.policies import (
-    POLICIES,
-    BalancedHalves,
-    Iid,
-    MultiRound,
-    Policy,
-    PolicyKind,
-    PolicySettings,
-    Random,
-    WeightedRandom,
-    make_policy,
-    simulate,
-)
+from coterie.cohorts.circles import random_circles
+from coterie.cohorts.policies import POLICIES, MultiRound
 from coterie.cohorts.roster import Client, Roster
-from coterie.cohorts.theory import (
-    Forecast,
-    TradeOff,
-    family_size,
-    forecast,
-    intact_share,
-    selection_rates,
-    selection_variance,
-    trade_off,
-)
 
-__all__ = [
-    "POLICIES",
-    "BalancedHalves",
-    "Circles",
-    "Client",
-    "Forecast",
-    "Iid",
-    "Ledger",
-    "MultiRound",
-    "Policy",
-    "PolicyKind",
-    "PolicySettings",
-    "Random",
-    "Roster",
-    "TradeOff",
-    "WeightedRandom",
-    "circle_sizes",
-    "circles_per_round",
-    "family_size",
-    "forecast",
-    "intact_share",
-    "make_policy",
-    "mixed_dropout",
-    "partition_circles",
-    "random_circles",
-    "selection_rates",
-    "selection_variance",
-    "similar_circles",
-    "simulate",
-    "single_circles",
-    "trade_off",
-]
+__all__ = ["POLICIES", "Client", "Ledger", "MultiRound", "Roster", "random_circles"]
 
 if TYPE_CHECKING:
     from coterie.cohorts.ledger import Ledger

@@ -16,17 +16,11 @@ from typing import TYPE_CHECKING
 from coterie.cohorts.circles import random_circles
 from coterie.cohorts.policies import POLICIES, MultiRound
 from coterie.cohorts.roster import Client, Roster
+from coterie.lazy_names import lazy_getattr
 
 __all__ = ["POLICIES", "Client", "Ledger", "MultiRound", "Roster", "random_circles"]
 
 if TYPE_CHECKING:
     from coterie.cohorts.ledger import Ledger
-else:
-
-    def __getattr__(name: str) -> object:
-        """Import the ledger on first use: importing its database takes longer than all the rest of this package."""
-        if name == "Ledger":
-            from coterie.cohorts.ledger import Ledger
-
-            return Ledger
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+else:  # importing the database of the ledger takes longer than all the rest of this package
+    __getattr__ = lazy_getattr(__name__, {"Ledger": "coterie.cohorts.ledger"})

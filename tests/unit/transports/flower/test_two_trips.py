@@ -1,7 +1,6 @@
 """Rounds on Flower in two trips: nodes that leave, prekeys that run out, restored and copied folders, crashes."""
 
 import contextlib
-import logging
 import shutil
 import sqlite3
 import time
@@ -38,13 +37,6 @@ CONTRIBUTE, SURVIVORS, PROOF = 10, 12, 14
 """The tags of what a server sends in a session of two trips, and in the third."""
 NODE = 100
 NAME = "partition-0"
-
-
-@pytest.fixture(autouse=True)
-def log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
-    caplog.set_level(logging.INFO, "flwr")
-    return caplog
 
 
 def tag_of(message: Message) -> int:

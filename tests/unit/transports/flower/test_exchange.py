@@ -1,16 +1,12 @@
-from collections.abc import Callable
-
 import pytest
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.flower import Deliver, FakeGrid, FakeNode, make_app
+from tests.support.flower import Answer, Deliver, FakeGrid, FakeNode, make_app
 from tests.support.flower_faults import Clock, Fault, FaultyGrid, http_error, schedules
 
 from coterie.errors import CarrierError
 from coterie.transports.flower.exchange import Exchange, Reply
-
-Answer = Callable[[Message], Message]
 
 
 def echo(message: Message) -> Message:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from flwr.app import Message
 from flwr.serverapp.strategy import FedAvg
-from tests.support.flower import FakeGrid, initial_arrays, make_app, make_grid
+from tests.support.flower import Answer, FakeGrid, initial_arrays, make_app, make_grid
 from tests.support.flower_strategies import QUIET
 
 from coterie.cohorts.database_file import DatabaseFile
@@ -32,7 +32,6 @@ from coterie.secagg.prekeys.messages import PREKEYS, SHARE_BYTES, OpenedShares
 from coterie.transports.flower import PrivateStrategy, private_mod
 from coterie.transports.flower.records import header_of, packed, payload_of
 
-Answer = Callable[[Message], Message]
 CONTRIBUTE, SURVIVORS, PROOF = 10, 12, 14
 """The tags of what a server sends in a session of two trips, and in the third."""
 NODE = 100

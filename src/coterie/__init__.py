@@ -13,6 +13,7 @@ Every error that is raised on purpose is in :mod:`coterie.errors`.
 
 from typing import TYPE_CHECKING
 
+from coterie.lazy_names import lazy_getattr
 from coterie.version import __version__
 
 __all__ = [
@@ -38,27 +39,22 @@ if TYPE_CHECKING:
     from coterie.runs.comparison.comparison import Comparison, compare
     from coterie.runs.engine.run import RunResult
 else:  # imported when they are first used, so that ``import coterie`` stays light; a type checker knows them all
-    _HOMES = {
-        "AggregationResult": "coterie.api",
-        "AuditReport": "coterie.auditing.findings",
-        "Comparison": "coterie.runs.comparison.comparison",
-        "Plan": "coterie.planning.session",
-        "PopulationPlan": "coterie.planning.population",
-        "RunResult": "coterie.runs.engine.run",
-        "aggregate": "coterie.api",
-        "audit": "coterie.api",
-        "compare": "coterie.runs.comparison.comparison",
-        "plan": "coterie.api",
-        "train": "coterie.api",
-    }
-
-    def __getattr__(name: str) -> object:
-        """Import a name of the front door."""
-        from importlib import import_module
-
-        if name in _HOMES:
-            return getattr(import_module(_HOMES[name]), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = lazy_getattr(
+        __name__,
+        {
+            "AggregationResult": "coterie.api",
+            "AuditReport": "coterie.auditing.findings",
+            "Comparison": "coterie.runs.comparison.comparison",
+            "Plan": "coterie.planning.session",
+            "PopulationPlan": "coterie.planning.population",
+            "RunResult": "coterie.runs.engine.run",
+            "aggregate": "coterie.api",
+            "audit": "coterie.api",
+            "compare": "coterie.runs.comparison.comparison",
+            "plan": "coterie.api",
+            "train": "coterie.api",
+        },
+    )
 
 
 def __dir__() -> list[str]:

@@ -94,10 +94,14 @@ def test_strangers_and_latecomers_are_rejected_in_every_step() -> None:
 # --- A masked input that arrives after the survivors were announced.
 
 
+def hold_back() -> tuple[Cast, bytes]:
+    """Play up to the shares without the villain's input, and return it."""
+    late = Cast(make_terms(5)).play_until(Step.MASK).replies()[VILLAIN]
+    return Cast(make_terms(5)).play_until(Step.REVEAL, {Step.MASK: [VILLAIN]}), late
+
+
 def test_late_input_is_rejected_and_does_not_touch_the_sum() -> None:
-    cast = Cast(make_terms(5)).play_until(Step.MASK)
-    late = cast.replies()[VILLAIN]
-    cast = Cast(make_terms(5)).play_until(Step.REVEAL, {Step.MASK: [VILLAIN]})
+    cast, late = hold_back()
     assert cast.server.receive(VILLAIN, late) is not None
     result = cast.finish()
     assert VILLAIN not in result.clients
@@ -105,9 +109,7 @@ def test_late_input_is_rejected_and_does_not_touch_the_sum() -> None:
 
 
 def test_late_input_falsifies_the_sum_if_the_step_stays_open() -> None:
-    cast = Cast(make_terms(5)).play_until(Step.MASK)
-    late = cast.replies()[VILLAIN]
-    cast = Cast(make_terms(5)).play_until(Step.REVEAL, {Step.MASK: [VILLAIN]})
+    cast, late = hold_back()
     cast.server.step = Step.MASK  # a server that never closed the step it announced
     assert cast.server.receive(VILLAIN, late) is None
     cast.server.step = Step.REVEAL
@@ -126,12 +128,18 @@ def garbage(cast: Cast, revelation: bytes, kind: str) -> bytes:
     return messages.encode(msgspec.structs.replace(opened, **{kind: mauled}))
 
 
-@pytest.mark.parametrize("kind", ["self_shares", "key_shares"])
-def test_garbage_shares_are_named_and_the_round_survives(kind: str) -> None:
+def reveal_garbage(kind: str) -> Cast:
+    """Play a session up to its end, in which one client was lost and the villain's shares are wrong."""
     cast = Cast(make_terms(7)).play_until(Step.REVEAL, {Step.MASK: ["client-06"]})
     replies = cast.replies()
     replies[VILLAIN] = garbage(cast, replies[VILLAIN], kind)
     cast.deliver(replies)
+    return cast
+
+
+@pytest.mark.parametrize("kind", ["self_shares", "key_shares"])
+def test_garbage_shares_are_named_and_the_round_survives(kind: str) -> None:
+    cast = reveal_garbage(kind)
     result = cast.unmask()
     (rejected,) = cast.server.rejected
     assert rejected.sender == VILLAIN
@@ -167,10 +175,7 @@ def test_liars_are_outvoted_until_too_few_others_are_left(liars: set[int], kind:
 def test_garbage_shares_falsify_the_sum_without_fingerprints(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for mark in ("self_share_mark", "key_share_mark", "self_seed_mark"):
         monkeypatch.setattr(rules, mark, lambda *_: bytes(16))
-    cast = Cast(make_terms(7)).play_until(Step.REVEAL, {Step.MASK: ["client-06"]})
-    replies = cast.replies()
-    replies[VILLAIN] = garbage(cast, replies[VILLAIN], kind)
-    cast.deliver(replies)
+    cast = reveal_garbage(kind)
     if kind == "key_shares":  # a wrong key is still recognised: its public half was advertised
         with pytest.raises(PeerProtocolError, match="another key") as caught:
             cast.unmask()

@@ -3,7 +3,6 @@
 import io
 import logging
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
-from tests.support.flower import FakeGrid, FakeNode, initial_arrays, make_app, make_grid
+from tests.support.flower import Answer, FakeGrid, FakeNode, initial_arrays, make_app, make_grid
 from tests.support.flower import identity as identity
 from tests.support.homes import home as home
 
@@ -34,7 +33,6 @@ from coterie.secagg.prekeys.messages import BookInvitation
 from coterie.transports.flower import PrivateStrategy, private_mod
 from coterie.transports.flower.records import header_of, packed, payload_of, without_ours
 
-Answer = Callable[[Message], Message]
 VICTIM = 102
 
 

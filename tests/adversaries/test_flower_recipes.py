@@ -20,6 +20,7 @@ from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 from tests.support.flower import FakeGrid, make_grid
 from tests.support.flower import identity as identity
+from tests.support.flower_strategies import QUIET
 from tests.support.homes import home as home
 from typer.testing import CliRunner
 
@@ -38,7 +39,6 @@ CAPS = (5, 10, 20, 30, 40, 50, 60, 70, 80, 100)
 BATCHES = (1, 2, 3, 5, 7, 11, 16, 25, 40, 64)
 UPDATES = np.random.default_rng(4).uniform(-0.9, 0.9, (len(SIZES), LENGTH))
 CLASS_SEVEN = (0, 5, 0.5, 3)
-QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
 SETTINGS: dict[str, Any] = {
     "privacy": 4,
     "deadline": 1,

@@ -14,6 +14,7 @@ from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 from tests.support.flower import configured, make_grid
 from tests.support.flower import identity as identity
+from tests.support.flower_strategies import QUIET
 from tests.support.homes import home as home
 
 from coterie.deployment.engine import AppReply, Arrays
@@ -25,7 +26,6 @@ from coterie.transports.flower import PrivateStrategy, private_mod
 
 SIZES = (531, 1207)
 COPIES = 1 << 14
-QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
 SETTINGS: dict[str, Any] = {"privacy": 2, "deadline": 1, "resume": False, "empty_rounds": 0}
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.support.flower import identity as identity
 from tests.support.flower import make_grid, reply_of
+from tests.support.flower_strategies import QUIET
 from tests.support.homes import home as home
 from typer.testing import CliRunner
 
@@ -35,7 +36,6 @@ ENTRIES = 64
 FARTHEST = 400
 """Units that a running variance moves by at most, as the attacker supposes."""
 VARIANCES = np.random.default_rng(3).lognormal(2.5, 1.0, (len(SIZES), ENTRIES))
-QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
 SETTINGS: dict[str, Any] = {"privacy": 2, "deadline": 1, "resume": False, "empty_rounds": 0}
 
 

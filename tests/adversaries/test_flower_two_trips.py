@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from flwr.app import ConfigRecordValues, Message, RecordDict
 from flwr.serverapp.strategy import FedAvg
+from tests.support.flower import Answer, initial_arrays, make_app, make_grid
 from tests.support.flower import identity as identity
-from tests.support.flower import initial_arrays, make_app, make_grid
 from tests.support.homes import home as home
 
 from coterie.cohorts.memory import ClientMemory
@@ -27,7 +27,6 @@ from coterie.secagg.prekeys.messages import PrekeyOffer, SurvivorList
 from coterie.transports.flower import PrivateStrategy, private_mod
 from coterie.transports.flower.records import packed, payload_of, without_ours
 
-Answer = Callable[[Message], Message]
 VICTIM, NAME, NODES = 102, "partition-2", 6
 
 

@@ -173,12 +173,16 @@ def test_different_survivors_fail_with_a_majority_threshold() -> None:
     assert not stole_the_input(attacker)
 
 
-def test_different_survivors_fail_with_the_consistency_step_at_any_threshold() -> None:
+def watch_low_threshold() -> tuple[Cast, Attacker, tuple[str, ...], tuple[str, ...]]:
+    """Play up to the masked inputs with the consistency step; return all clients, and those beside the victim."""
     cast = Cast(make_terms(6, threshold=3, active=True, colluders=0)).play_until(Step.MASK)
     attacker = Attacker(cast)
     attacker.watch_masking()
-    everybody = names(6)
-    others = tuple(name for name in everybody if name != VICTIM)
+    return cast, attacker, names(6), tuple(name for name in names(6) if name != VICTIM)
+
+
+def test_different_survivors_fail_with_the_consistency_step_at_any_threshold() -> None:
+    cast, _, everybody, others = watch_low_threshold()
     confirmations = {
         name: cast.reply(name, announcement(cast, everybody if name in (*others[:2], VICTIM) else others))
         for name in everybody
@@ -199,11 +203,7 @@ def test_different_survivors_fail_with_the_consistency_step_at_any_threshold() -
 
 def test_different_survivors_succeed_again_without_checking_signatures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "check_testimony", lambda *_: None)
-    cast = Cast(make_terms(6, threshold=3, active=True, colluders=0)).play_until(Step.MASK)
-    attacker = Attacker(cast)
-    attacker.watch_masking()
-    everybody = names(6)
-    others = tuple(name for name in everybody if name != VICTIM)
+    cast, attacker, everybody, others = watch_low_threshold()
     for name in everybody:
         cast.reply(name, announcement(cast, everybody if name in (*others[:2], VICTIM) else others))
     for name in everybody:

@@ -14,6 +14,8 @@ from coterie.cli.common import AsJson, ExitStatus
 from coterie.cli.derive import with_options
 from coterie.settings import declared
 
+_output = partial(typer.Option, metavar="FILE", dir_okay=False, show_default=False)
+
 
 @with_options
 def audit(
@@ -22,27 +24,11 @@ def audit(
         typer.Argument(metavar="LOG", help="A file, a ledger (file or database URL), a run's folder, or - for stdin."),
     ],
     settings: AuditSettings,
-    exposed: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", dir_okay=False, help="Write all exposed clients to a CSV file.", show_default=False
-        ),
-    ] = None,
+    exposed: Annotated[Path | None, _output(help="Write all exposed clients to a CSV file.")] = None,
     as_json: AsJson = False,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", dir_okay=False, help="Write a page with plots, complete in itself.", show_default=False
-        ),
-    ] = None,
+    html: Annotated[Path | None, _output(help="Write a page with plots, complete in itself.")] = None,
     summary: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            dir_okay=False,
-            help="Write a page in plain words that fits on one sheet of paper.",
-            show_default=False,
-        ),
+        Path | None, _output(help="Write a page in plain words that fits on one sheet of paper.")
     ] = None,
 ) -> None:
     """Audit a log, and show the findings."""

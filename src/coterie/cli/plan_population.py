@@ -3,7 +3,7 @@
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -11,12 +11,13 @@ from coterie.reports.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Unpack
 
     from rich.console import Console
     from rich.table import Table
 
     from coterie.cohorts.theory import TradeOff
-    from coterie.planning.population import Choice, PopulationPlan
+    from coterie.planning.population import Choice, PopulationOptions, PopulationPlan
 
 _COMPOSITIONS = {"any": "", "random": "random circles", "similar": "similar availability"}
 _WIDE = 110  # columns of a terminal that shows families and simulated gaps
@@ -29,29 +30,29 @@ def show_population(
     cohort: int,
     absent: "Sequence[float]",
     *,
-    privacy: int | None,
+    seed: int,
     plot: Path | None,
     as_json: bool,
-    **options: Any,  # noqa: ANN401 - as of plan_population
+    **options: "Unpack[PopulationOptions]",
 ) -> None:
     """Plan the rounds, draw the trade-off if asked to, and print the plan for people or for machines."""
     from rich.console import Console
 
     from coterie.planning.population import draw_trade_off, plan_population
 
-    shown = plan_population(population, cohort, absent, privacy=privacy, **options)
+    shown = plan_population(population, cohort, absent, **options, seed=seed)
+    chosen = options.pop("privacy", None) is not None
     if plot:
-        every = shown if privacy is None else plan_population(population, cohort, absent, **options)
-        draw_trade_off(every, plot)
+        draw_trade_off(plan_population(population, cohort, absent, **options, seed=seed) if chosen else shown, plot)
     if as_json:
         typer.echo(json.dumps(shown.as_dict(), indent=2))
         return
     console = Console(highlight=False)
     _show_head(shown, console)
-    if privacy is None:
-        _show_choices(shown, console)
-    else:
+    if chosen:
         _show_one(shown, console)
+    else:
+        _show_choices(shown, console)
     if plot:
         console.print(f"The trade-off is drawn in [bold]{plot}[/].")
 

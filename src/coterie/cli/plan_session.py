@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from coterie.planning.costs import Price
     from coterie.planning.seconds import SessionSeconds
     from coterie.planning.session import Plan
-    from coterie.planning.two_trips import ProtocolPlan
+    from coterie.planning.two_trips import ProtocolPlan, ProtocolPrice
     from coterie.secagg.protocols import SessionProtocol
 
     Seconds: TypeAlias = dict[SessionProtocol, SessionSeconds]
@@ -50,6 +51,10 @@ def _as_dict(found: "Plan", protocols: "ProtocolPlan", seconds: "Seconds") -> di
     from coterie.planning.session import complete_limit
     from coterie.secagg.protocols import SessionProtocol
 
+    def write(price: "Price | ProtocolPrice") -> dict[str, Any]:
+        chances = {f"{leaving:g}": chance for leaving, chance in price.failed_rounds.items()}
+        return asdict(price) | {"failed_rounds": chances}
+
     guarantee = found.guarantee
     return {
         "clients": found.clients,
@@ -76,18 +81,12 @@ def _as_dict(found: "Plan", protocols: "ProtocolPlan", seconds: "Seconds") -> di
         "length": found.length,
         **asdict(found.costs),
         "complete": asdict(found.complete),
-        "prices": [
-            asdict(price)
-            | {"failed_rounds": {f"{leaving:g}": chance for leaving, chance in price.failed_rounds.items()}}
-            for price in found.prices
-        ],
+        "prices": [write(price) for price in found.prices],
         "notes": list(found.notes),
         "protocol": protocols.protocol,
         "protocol_reason": protocols.reason,
         "protocols": {
-            name: asdict(price)
-            | {"failed_rounds": {f"{leaving:g}": chance for leaving, chance in price.failed_rounds.items()}}
-            | {"seconds": asdict(seconds[name]) if name in seconds else None}
+            name: write(price) | {"seconds": asdict(seconds[name]) if name in seconds else None}
             for name, price in (
                 (SessionProtocol.PAPERS, protocols.papers),
                 (SessionProtocol.TWO_TRIPS, protocols.two_trips),

@@ -12,7 +12,7 @@ import math
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 import numpy as np
 
@@ -53,6 +53,17 @@ _LINE: dict[str, Any] = {"linewidth": 2.2, "markersize": 5.5}
 _ALL_LEVELS = 24  # up to this K every T is shown
 _TURNS = 20  # how often a client takes part in a simulated run, if no round is skipped
 _LONGEST_RUN, _LARGEST_RUN = 2_000, 10_000_000  # rounds, and rounds x circles
+
+
+class PopulationOptions(TypedDict, total=False):
+    """The options of :func:`plan_population` that the plan of a deployment has too."""
+
+    privacy: int | None
+    lost: float
+    over_select: bool
+    collusion: float | None
+    active: bool
+    privacy_bits: float
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.errors import ConfigError
-from coterie.graphs import (
+from coterie.graphs.guarantees import (
     client_bits,
     majority_threshold,
     paper_parameters,

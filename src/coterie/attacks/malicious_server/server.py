@@ -4,7 +4,7 @@ The server sends every client whatever it likes, and records all replies. What i
 it really reconstructed: from shares that were revealed to it, or sealed for its own keys.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -73,7 +73,6 @@ class LyingServer:
         terms: Terms,
         colluders: Collection[int] = (),
         inputs: Mapping[int, RingVector] | None = None,
-        identify: Callable[[str], Identity] = simulated_identity,
     ) -> None:
         """Begin a session; who has no input given masks zeros."""
         self.terms = terms
@@ -87,7 +86,6 @@ class LyingServer:
         self.witness = Witness()
         self.refusals: list[CoterieError] = []
         self._inputs = inputs or {}
-        self._identify = identify
         self.keys: dict[bytes, PrivateKey] = {}
         """The keys of the server and its colluders, by their public halves."""
         self._entropy = DeterministicEntropy(b"server" + terms.session)
@@ -96,7 +94,7 @@ class LyingServer:
 
     def identity(self, number: int) -> Identity | None:
         """Return a client's signing key; none are needed where the server is trusted."""
-        return self._identify(self.terms.clients[number]) if self.terms.active else None
+        return simulated_identity(self.terms.clients[number]) if self.terms.active else None
 
     def forge(self, number: int, masking_key: bytes | None = None) -> Advertisement:
         """Return keys of the server's own in the name of a client, with an invalid signature."""

@@ -12,6 +12,8 @@ stand in front of Flower's grid, :mod:`~.carrier` and :mod:`~.exchange` send mes
 
 from typing import TYPE_CHECKING
 
+from coterie.lazy_names import lazy_getattr
+
 __all__ = ["Confinement", "PrivateStrategy", "private_mod"]
 
 if TYPE_CHECKING:
@@ -19,16 +21,11 @@ if TYPE_CHECKING:
     from coterie.transports.flower.mod import private_mod
     from coterie.transports.flower.strategy import PrivateStrategy
 else:
-    _HOMES = {
-        "Confinement": "coterie.deployment.confinement",
-        "PrivateStrategy": f"{__name__}.strategy",
-        "private_mod": f"{__name__}.mod",
-    }
-
-    def __getattr__(name: str) -> object:
-        """Import one half or the other, when it is first used."""
-        from importlib import import_module
-
-        if name in _HOMES:
-            return getattr(import_module(_HOMES[name]), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = lazy_getattr(
+        __name__,
+        {
+            "Confinement": "coterie.deployment.confinement",
+            "PrivateStrategy": f"{__name__}.strategy",
+            "private_mod": f"{__name__}.mod",
+        },
+    )

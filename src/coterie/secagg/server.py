@@ -216,7 +216,8 @@ class Server(BaseServer):
         of_keys = [entry.dealer for entry in revelation.key_shares]
         messages.check_order(of_seeds, name)
         messages.check_order(of_keys, name)
-        if not (dealers & self._aggregated >= set(of_seeds) and dealers - self._aggregated >= set(of_keys)):
+        right_kinds = self._aggregated.issuperset(of_seeds) and self._aggregated.isdisjoint(of_keys)
+        if not (right_kinds and dealers >= {*of_seeds, *of_keys}):
             raise PeerProtocolError(name, "revealed a share that it does not hold, or one of the wrong kind")
         for self_share in revelation.self_shares:
             self._self_shares[self_share.dealer][holder] = self_share.share

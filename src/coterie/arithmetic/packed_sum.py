@@ -26,14 +26,14 @@ class PackedSum:
 
     def __init__(self, ring: Ring, length: int, *, slim: bool = False) -> None:
         self._ring, self._length, self._slim = ring, length, slim
-        self._total = ring.zeros(length)
+        self._total: RingVector | None = None
         self._planes: tuple[_Words, _Bytes] | None = None  # the sums of the planes that are not in the total yet
         self._count = 0  # of how many vectors
 
     def add(self, data: bytes | bytearray | memoryview) -> None:
         """Add a packed vector. If :meth:`Ring.unpack` would refuse it, so does this, and the sum stays as it is."""
         if self._slim:
-            self._total += self._ring.unpack(data, self._length)
+            self._include(self._ring.unpack(data, self._length))
             return
         byte_planes, bit_planes = self._ring.planes(data, self._length)
         digits = np.unpackbits(bit_planes, axis=1, bitorder="little")
@@ -59,6 +59,14 @@ class PackedSum:
             for plane in (top, *of_bytes[::-1]):
                 words <<= 8
                 words += plane
-            self._total += words
+            self._include(words)
             self._planes, self._count = None, 0
+        if self._total is None:
+            self._total = self._ring.zeros(self._length)
         return self._total
+
+    def _include(self, words: RingVector) -> None:
+        if self._total is None:
+            self._total = words
+        else:
+            self._total += words

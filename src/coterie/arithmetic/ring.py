@@ -135,7 +135,7 @@ class Ring:
             raise InputError(f"{length} elements of {self.bits} bits take {size} bytes, not {len(packed)}")
         whole, rest = divmod(self.bits, 8)
         bit_planes = packed[whole * length :].reshape(rest, _bit_plane_size(length))
-        if length % 8 and (bit_planes[:, -1] >> length % 8).any():
+        if rest and length % 8 and (bit_planes[:, -1] >> length % 8).any():
             raise InputError("the padding of a packed vector is not zero")
         return packed[: whole * length].reshape(whole, length), bit_planes
 

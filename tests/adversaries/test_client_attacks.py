@@ -314,6 +314,28 @@ def test_an_input_with_a_bad_statement_never_came(kind: str) -> None:
     assert (result.total == ring_sum(cast.terms, cast.inputs, result.clients)).all()
 
 
+@pytest.mark.parametrize("active", [False, True])
+@pytest.mark.parametrize("circles", [None, (0, 0, 1, 1, 2, 2, 3)])
+def test_a_vector_that_is_not_well_packed_never_came(circles: tuple[int, ...] | None, active: bool) -> None:
+    cast = Cast(make_terms(7, active=active, colluders=1 if active else None, circles=circles)).play_until(Step.MASK)
+    replies = cast.replies()
+    villain = names(7)[-1]
+    good = messages.decode(replies[villain], messages.MaskedInput, "test", cast.terms.digest)
+    padded = bytes(good.payload[:-1]) + b"\xff"
+    for payload, reason in ((bytes(good.payload[:-1]), "bytes"), (padded, "padding")):
+        bad = messages.encode(msgspec.structs.replace(good, payload=memoryview(payload)))
+        rejected = cast.server.receive(villain, bad)
+        assert rejected is not None
+        assert reason in rejected.reason
+    view = cast.server.view()
+    assert (view.sums, view.survivors, view.statements) == ({}, frozenset(), {})
+    cast.deliver({name: reply for name, reply in replies.items() if name != villain})
+    cast.inbox = cast.server.close()
+    result = cast.finish()
+    assert result.clients == names(7)[:-1]
+    assert (result.total == ring_sum(cast.terms, cast.inputs, result.clients)).all()
+
+
 @pytest.mark.parametrize("circles", [None, (0, 0, 0, 1, 1, 1, 2)])
 def test_leaving_after_masking_does_not_end_the_round(circles: tuple[int, ...] | None) -> None:
     cast = Cast(make_terms(7, active=True, circles=circles)).play_until(Step.CONFIRM)

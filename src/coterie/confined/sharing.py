@@ -23,6 +23,7 @@ from typing import TypeVar
 
 import msgspec
 
+from coterie.arithmetic.packed_sum import PackedSum
 from coterie.arithmetic.ring import Ring, RingVector
 from coterie.confined.subset import check_honest
 from coterie.crypto.agreement import PrivateKey
@@ -177,12 +178,14 @@ def publish(state: Dealt, shares: Mapping[str, bytes]) -> tuple[Disclosed, bytes
 def total(state: Disclosed, sums: Mapping[str, bytes]) -> RingVector:
     """Return the sum of everybody's vectors."""
     terms = state.terms
-    result = state.own.copy()
+    others = PackedSum(terms.ring, terms.length)
     for peer, published in _inbox(state, sums, SumOfShares):
         try:
-            result += terms.ring.unpack(published.payload, terms.length)
+            others.add(published.payload)
         except InputError as error:
             raise PeerProtocolError(peer, str(error)) from None
+    result = others.total()
+    result += state.own
     terms.ring.reduce(result)
     return result
 

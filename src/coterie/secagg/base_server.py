@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coterie.arithmetic.packed_sum import PackedSum
 from coterie.arithmetic.ring import RingVector
 from coterie.errors import Blame, InputError, LocalProtocolError, PeerProtocolError, ThresholdError, VerificationError
 from coterie.secagg import messages
@@ -75,7 +76,7 @@ class BaseServer:
         """Who dealt or sent wrong shares that did not prevent the sum."""
         self._session, self._rows, self._parallel = session, rows, parallel
         self._stages: dict[Step, Stage] = {}
-        self._sums: dict[int, RingVector] = {}
+        self._sums: dict[int, PackedSum] = {}
         self._aggregated: frozenset[int] = frozenset()
         self._revealers: set[int] = set()
         self._aggregate: Aggregate | None = None
@@ -142,13 +143,16 @@ class BaseServer:
         messages.check_sender(message, client, sender)
         stage.take(client, message)
 
-    def _add(self, client: int, vector: RingVector) -> None:
-        """Add a masked vector to those of its circle."""
-        circle = self.terms.circle_of(client)
-        if circle in self._sums:
-            self._sums[circle] += vector
-        else:
-            self._sums[circle] = vector
+    def _add(self, client: int, vector: bytes | memoryview) -> None:
+        """Add a packed vector to those of its circle, or refuse it; circles make many sums, and so they are slim."""
+        terms, circle = self.terms, self.terms.circle_of(client)
+        added = self._sums.get(circle) or PackedSum(terms.ring, terms.length, slim=terms.circles is not None)
+        added.add(vector)
+        self._sums[circle] = added
+
+    def _totals(self) -> dict[int, RingVector]:
+        """Return the sum of the masked vectors of each circle, or 0 where there are none."""
+        return {circle: packed.total() for circle, packed in self._sums.items()}
 
     def _finish(self, total: RingVector) -> Outgoing:
         """Keep the sum; there is nothing left to send."""

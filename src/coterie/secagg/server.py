@@ -8,7 +8,7 @@
     server.aggregate
 
 The caller decides when a step ends; there is no clock here. A bad message becomes a :class:`Rejected` value and
-never harms the round. Masked inputs are added up as they arrive: memory holds one vector, or one for each circle.
+never harms the round. Masked inputs are added up as they arrive: memory holds one sum, or one for each circle.
 The order of the steps stands in :mod:`coterie.secagg.steps`, what happens in each in this class.
 """
 
@@ -97,7 +97,7 @@ class Server(BaseServer):
             seed_marks=MappingProxyType(self._seed_marks),
             survivors=frozenset(self._survivors),
             statements=MappingProxyType(self._statements),
-            sums=MappingProxyType(self._sums),
+            sums=self._totals(),
             aggregated=self._aggregated,
             confirmations=MappingProxyType(self._confirmations),
             self_shares=MappingProxyType(self._self_shares),
@@ -164,12 +164,12 @@ class Server(BaseServer):
     # Step 2: masked inputs.
 
     def _take_input(self, client: int, masked: messages.MaskedInput) -> None:
-        vector = self.terms.ring.unpack(masked.payload, self.terms.length)
-        if self.terms.active:
-            self._statements[client] = rules.check_statement(
-                self.terms, self._seed, client, self._sharers, masked.statement
-            )
-        self._add(client, vector)
+        if not self.terms.active:
+            self._add(client, masked.payload)
+        else:
+            statement = rules.check_statement(self.terms, self._seed, client, self._sharers, masked.statement)
+            self._add(client, masked.payload)
+            self._statements[client] = statement
         self._survivors.add(client)
 
     def _close_inputs(self) -> Outgoing:
@@ -216,7 +216,8 @@ class Server(BaseServer):
         of_keys = [entry.dealer for entry in revelation.key_shares]
         messages.check_order(of_seeds, name)
         messages.check_order(of_keys, name)
-        if not (dealers & self._aggregated >= set(of_seeds) and dealers - self._aggregated >= set(of_keys)):
+        right_kinds = self._aggregated.issuperset(of_seeds) and self._aggregated.isdisjoint(of_keys)
+        if not (right_kinds and dealers >= {*of_seeds, *of_keys}):
             raise PeerProtocolError(name, "revealed a share that it does not hold, or one of the wrong kind")
         for self_share in revelation.self_shares:
             self._self_shares[self_share.dealer][holder] = self_share.share

@@ -1,4 +1,4 @@
-"""A comparison: which runs and baselines are comparable, and how they compare, as findings."""
+"""A comparison: which runs and baselines are comparable, and the findings about them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ _HEIGHT = 400  # pixels of a figure
 
 
 class InFolder(Protocol):
-    """Whatever has a run's folder, such as the result of ``coterie.train``."""
+    """An object with a run's folder, such as the result of ``coterie.train``."""
 
     @property
     def folder(self) -> Path:
@@ -40,15 +40,15 @@ class Group:
 
     score: Score
     data: str
-    """What the data is called."""
+    """The name of the data."""
     entries: tuple[Entry, ...]
     """The runs in the order in which they were given, then the baselines."""
 
     @property
     def by_owners(self) -> bool:
-        """Whether the entries are compared by each client's own test examples, not by those of everybody.
+        """Whether models are scored on each client's own test examples instead of the common ones.
 
-        They are if clients of some run have models of their own, and scores on both kinds of examples are known.
+        True if some run has personal models, and scores on both kinds of examples are known.
         """
         known = [entry for entry in self.entries if entry.owners_score is not None]
         return any(entry.personal for entry in known) and not all(entry.judged_by_owners for entry in known)
@@ -61,7 +61,7 @@ class Group:
 
     @property
     def curves(self) -> list[Curve]:
-        """The lines of a chart, each with a colour of its own; after eight the colours repeat."""
+        """The lines of a chart. Each has its own colour; after eight, colours repeat."""
         return [
             Curve(entry.name, entry.points, SERIES[place % len(SERIES)], dashed=entry.summary is None)
             for place, entry in enumerate(self.entries)
@@ -121,7 +121,7 @@ class Comparison:
                 ("", lambda entry: printable(entry.name, 40)),
                 ("algorithm", lambda entry: entry.algorithm),
                 ("rounds", _write_rounds),
-                (f"{score.name} on own data", lambda entry: _write_owners_score(group, entry)),
+                (f"{score.name} on clients' data", lambda entry: _write_owners_score(group, entry)),
                 (f"final {score.name}", lambda entry: _write(score, entry.final)),
                 (f"best {score.name}", lambda entry: _write(score, entry.best)),
                 (reach, lambda entry: "" if target is None else _write_reached(entry, target)),
@@ -139,8 +139,8 @@ class Comparison:
         said = []
         if any(entry.summary and entry.summary.promised > 1 for entry in runs):
             said.append(
-                "T promised: the sums of any number of rounds are about at least so many clients. T held: the smallest "
-                "group that the sums of the rounds played so far do not separate."
+                "T promised: whatever the server computes from the sums of any number of rounds combines at least this "
+                "many clients. T held: the same for the rounds played so far."
             )
         if deltas := {entry.summary.config.noise.delta for entry in runs if entry.summary and entry.summary.epsilon}:
             deltas_shown = " or ".join(f"{delta:g}" for delta in sorted(deltas))
@@ -231,7 +231,7 @@ def compare(
 
 
 def _named(sources: "Sequence[Source] | Mapping[str, Source]") -> list[tuple[str, Path]]:
-    """Return the paths that were given, with names that tell them apart."""
+    """Return the given paths, each with a unique name."""
     if isinstance(sources, str | PathLike):
         sources = [sources]
     if isinstance(sources, Mapping):
@@ -275,7 +275,7 @@ def _expand(path: Path) -> list[Path]:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Return the last parts of the paths, as many as tell them apart; the same path twice gets a number."""
+    """Return the last parts of the paths, as many as make them unique; a repeated path gets a number."""
     resolved = [path.resolve() for path in paths]
     most = max((len(path.parts) for path in resolved), default=0)
     for parts in range(1, most + 1):
@@ -306,7 +306,7 @@ def _grouped(runs: Sequence[Entry], *, same_data: bool) -> list[Group]:
 def _with_baseline(
     groups: Sequence[Group], name: str, path: Path, baseline: Baseline, wanted: Score | None
 ) -> list[Group]:
-    """Add a baseline to all groups of its score; a column with another name is taken for the score of the runs."""
+    """Add a baseline to all groups of its score; an unknown heading is refused unless all runs have one score."""
     known = {group.score for group in groups} | ({wanted} if wanted else set())
     score = baseline.score
     if score is None and len(known) == 1:
@@ -352,7 +352,7 @@ def _headline(title: str, score: Score, scores: "Sequence[tuple[Entry, float | N
 
 
 def _remark_on_models(group: Group) -> "Iterator[str]":
-    """Say whose models and whose test examples the scores of a group are of, if clients have models of their own."""
+    """Yield whose models were scored on whose test examples, if a run has personal models."""
     personal = [entry for entry in group.entries if entry.personal]
     if not personal:
         return
@@ -361,7 +361,7 @@ def _remark_on_models(group: Group) -> "Iterator[str]":
         return
     name = group.score.name
     yield (
-        f"{name} on own data: each client's model on the client's own test examples, on average over the clients. It "
+        f"{name} on clients' data: each client's model on the client's own test examples, on average over the clients. It "
         "is the client's own model where it has one, and the common model elsewhere. Clients without test examples are "
         "scored on the common ones, with labels in the proportions of the client's training examples."
     )

@@ -56,7 +56,7 @@ class Participation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class Course(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened to a scheme in a trial; see :class:`~coterie.reproduce.convergence.ridge.Descent`."""
+    """The course of a scheme in a trial; see :class:`~coterie.reproduce.convergence.ridge.Descent`."""
 
     scheme: str
     trial: int
@@ -94,7 +94,7 @@ class Convergence(Experiment[Outcomes], frozen=True, kw_only=True, dict=True):
     batch: Count
     """Examples of a stochastic gradient."""
     rounds: tuple[Count, ...]
-    """After so many rounds the loss is measured."""
+    """The numbers of rounds after which the loss is measured."""
     schemes: tuple[Scheme, ...]
     baseline: str
     """The scheme that others are compared with."""
@@ -120,7 +120,7 @@ class Convergence(Experiment[Outcomes], frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def forecasts(self) -> dict[int, TradeOff]:
-        """What the theory says of each T."""
+        """The forecast of the theory for each T."""
         levels = sorted({1, *(scheme.privacy for scheme in self.schemes)})
         return {row.privacy: row for row in trade_off(self.ridge.clients, self.cohort, self.absent, levels=levels)}
 

@@ -361,7 +361,7 @@ def _remark_on_models(group: Group) -> "Iterator[str]":
         return
     name = group.score.name
     yield (
-        f"{name} on clients' data: each client's model on the client's own test examples, on average over the clients. It "
+        f"{name} on clients' data: each client's model on the client's own test examples, the mean over clients. It "
         "is the client's own model where it has one, and the common model elsewhere. Clients without test examples are "
         "scored on the common ones, with labels in the proportions of the client's training examples."
     )

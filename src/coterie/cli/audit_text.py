@@ -121,7 +121,7 @@ def _show_exposed(report: AuditReport, witnesses: int | None, console: Console) 
     if rest := len(report.exposed) - len(listed):
         console.print(f"... and {rest:,} more; --exposed FILE writes all of them.", style="dim")
     if written < len(listed):
-        console.print("Those not computed may take seconds each; --witnesses N computes more of them.", style="dim")
+        console.print("A witness that is not computed may take seconds; --witnesses N asks for it.", style="dim")
     console.print()
 
 

@@ -551,7 +551,7 @@ def test_own_model_own_data_and_resuming_from_python(tmp_path: Path, capsys: pyt
         train(small_model, rings(200, 1), rings(100, 2), clients=10, cohort=4, settings=settings, out=out, resume=True)
     with pytest.raises(ConfigError, match="holds a run already; resume=True continues it"):
         go(8)
-    with pytest.raises(ConfigError, match="resume=True goes on with the run in out, so give its folder"):
+    with pytest.raises(ConfigError, match="resume=True continues the run in out, so give its folder"):
         train(small_model, rings(200, 1), clients=10, resume=True)
 
 

@@ -1,12 +1,12 @@
 """Federated learning whose secure aggregation stays secure, round after round.
 
-Five verbs, each the whole of it in one call; the packages are for those who need their parts:
+There are five functions, each a complete task in one call. The packages offer the parts they are made of.
 
-* :func:`~coterie.api.train` a torch model under secure aggregation with multi-round privacy,
-* :func:`~coterie.api.aggregate` arrays without the server seeing any of them,
-* :func:`~coterie.api.audit` what the sums of past rounds give away, from anybody's log,
-* :func:`~coterie.api.plan` a session or many rounds before the first one,
-* :func:`~coterie.runs.comparison.comparison.compare` runs with each other and with baselines.
+* :func:`~coterie.api.train` trains a torch model under secure aggregation with multi-round privacy,
+* :func:`~coterie.api.aggregate` sums arrays without the server seeing any of them,
+* :func:`~coterie.api.audit` says what the sums of past rounds reveal, from the log of any system,
+* :func:`~coterie.api.plan` chooses the parameters of one session or of many rounds, before the first one,
+* :func:`~coterie.runs.comparison.comparison.compare` compares runs with each other and with baselines.
 
 Every error that is raised on purpose is in :mod:`coterie.errors`.
 """
@@ -58,5 +58,5 @@ else:  # imported when they are first used, so that ``import coterie`` stays lig
 
 
 def __dir__() -> list[str]:
-    """List the front door, whether it was opened or not."""
+    """List all public names, imported or not."""
     return __all__

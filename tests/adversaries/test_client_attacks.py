@@ -73,7 +73,7 @@ def test_a_message_of_another_step_is_rejected() -> None:
     assert (result.total == ring_sum(cast.terms, cast.inputs, names(5))).all()
 
 
-def test_strangers_and_latecomers_are_rejected_in_every_step() -> None:
+def test_unknown_and_late_clients_are_rejected_in_every_step() -> None:
     cast = Cast(make_terms(5))
     silent = "client-04"
     while True:
@@ -152,7 +152,7 @@ def test_garbage_shares_are_named_and_the_round_survives(kind: str) -> None:
 
 @given(liars=st.sets(st.integers(0, 5), min_size=1), kind=st.sampled_from(["self_shares", "key_shares"]))
 @settings(max_examples=20)
-def test_liars_are_outvoted_until_too_few_others_are_left(liars: set[int], kind: str) -> None:
+def test_wrong_shares_are_corrected_until_too_few_right_ones_are_left(liars: set[int], kind: str) -> None:
     """Four of six revealed shares open a secret; nobody else is named, and all liars are if any of them is."""
     cast = Cast(make_terms(7)).play_until(Step.REVEAL, {Step.MASK: ["client-06"]})
     villains = {cast.terms.clients[liar] for liar in liars}
@@ -185,7 +185,7 @@ def test_garbage_shares_falsify_the_sum_without_fingerprints(kind: str, monkeypa
         assert (result.total != ring_sum(cast.terms, cast.inputs, result.clients)).any()
 
 
-def test_shares_of_the_wrong_kind_or_of_strangers_are_rejected() -> None:
+def test_shares_of_the_wrong_kind_or_of_unknown_clients_are_rejected() -> None:
     cast = Cast(make_terms(5)).play_until(Step.REVEAL)
     reply = cast.replies([VILLAIN])[VILLAIN]
     opened = messages.decode(reply, messages.Revelation, "test", cast.terms.digest)

@@ -373,7 +373,7 @@ def test_cutting_the_ring_in_two(defended: bool, monkeypatch: pytest.MonkeyPatch
     assert (partial == ring_sum(cast.terms, cast.inputs, arc)).all()
 
 
-def test_an_honest_server_does_not_even_ask_where_the_ring_falls_apart() -> None:
+def test_an_honest_server_does_not_ask_if_the_ring_is_disconnected() -> None:
     cast = Cast(make_terms(8, topology=Harary(2), threshold=1)).play_until(Step.MASK)
     attacker = Attacker(cast)
     near = [VICTIM, *attacker.neighbours(VICTIM)]
@@ -386,7 +386,7 @@ def test_an_honest_server_does_not_even_ask_where_the_ring_falls_apart() -> None
 # --- Other lies about the survivors.
 
 
-def test_a_client_that_was_left_out_says_nothing() -> None:
+def test_a_client_that_was_left_out_does_not_answer() -> None:
     cast = Cast(make_terms(5)).play_until(Step.REVEAL)
     with pytest.raises(PeerProtocolError, match="without this client"):
         cast.reply(VICTIM, announcement(cast, [name for name in names(5) if name != VICTIM]))
@@ -405,7 +405,7 @@ def test_too_few_survivors_are_refused() -> None:
         cast.reply(VICTIM, announcement(cast, names(5)[:3]))
 
 
-def test_considering_an_announcement_reveals_nothing_and_says_who_would_be_aggregated() -> None:
+def test_considering_an_announcement_returns_the_aggregated_clients_and_reveals_nothing() -> None:
     cast = Cast(make_terms(6, circles=(0, 0, 1, 1, 2, 2))).play_until(Step.REVEAL)
     state = cast.states[VICTIM]
     assert isinstance(state, client.Masked)

@@ -9,7 +9,8 @@ import pytest
 
 from coterie.arithmetic.ring import Ring
 from coterie.bench.machine import keystream_ratio
-from coterie.graphs import Harary, ThreatModel, paper_parameters, search_harary
+from coterie.graphs import Harary, ThreatModel, search_harary
+from coterie.graphs.guarantees import paper_parameters
 from coterie.reproduce.declarations import FULL, declared, read_declaration
 from coterie.reproduce.experiment import Job, JobContext
 

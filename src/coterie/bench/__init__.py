@@ -1,4 +1,4 @@
-"""Benchmarks: what secure aggregation costs on this machine, compared with the machine's limits and with other systems.
+"""Benchmarks: the cost of secure aggregation here, compared with the machine's limits and with other systems.
 
 Each benchmark has a class in :mod:`~coterie.bench.settings` and a module that measures: :mod:`~coterie.bench.secagg`
 (one session, and the same work on Flower's SecAgg+), :mod:`~coterie.bench.training`, :mod:`~coterie.bench.confined` and

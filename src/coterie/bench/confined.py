@@ -91,13 +91,13 @@ class IterationCosts(TimedIterations):
 
 @dataclass(frozen=True)
 class SharingCosts:
-    """What a member of an additive sum spends, in seconds of processor time."""
+    """The cost of a member of an additive sum, in seconds of processor time."""
 
     members: int
     length: int
     bits: int
     generate_seconds: float
-    """Expanding the seeds of all shares but the one it keeps: the least that sharing can take."""
+    """Expanding the seeds of all shares except the one it keeps: a lower bound for the time of sharing."""
     split_seconds: float
     """Splitting its vector into shares: that, and subtracting."""
     deal_seconds: float
@@ -114,7 +114,7 @@ class SharingCosts:
 
 
 def mnist_shaped(seed: int) -> tuple[str, FloatArray, Labels]:
-    """Return the training examples of MNIST where they are found, and else as many random ones; and which they are."""
+    """Return the training examples of MNIST if found, otherwise as many random ones, and the name of the data."""
     try:
         data = load("mnist")
         return "MNIST", np.asarray(data.train_x, np.float32).reshape(-1, FEATURES), data.train_y.astype(np.int64)
@@ -187,7 +187,7 @@ def measure_sharing(members: int = MEMBERS, length: int = PARAMETERS) -> Sharing
 
 
 def _check(groups: CachedGroups, x: FloatArray, labels: Labels, grid: Grid) -> None:
-    """See that the first and the last group's loss is the one of its own model on its own examples."""
+    """Check that the cached loss of the first and the last group is that of its model on its examples."""
     each = grid.rows_each(len(x))
     for number in (0, grid.groups - 1):
         rows = slice(each * number, each * number + each)

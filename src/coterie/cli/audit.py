@@ -1,4 +1,4 @@
-"""``coterie audit``: what a participation log gives away about single clients."""
+"""``coterie audit``: what a participation log reveals about individual clients."""
 
 from functools import partial
 from importlib.util import find_spec
@@ -39,9 +39,9 @@ def audit(
     from coterie.host import install_command
 
     if settings.require is None and settings.weak:
-        raise typer.BadParameter("--weak chooses which T --require means: give --require as well")
+        raise typer.BadParameter("--weak changes the meaning of --require: give --require as well")
     if settings.weak and settings.collusion:
-        raise typer.BadParameter("--collusion is about strong T: leave out --weak or --collusion")
+        raise typer.BadParameter("--collusion refers to strong T: leave out --weak or --collusion")
     for option, path in (("--html", html), ("--summary", summary)):
         if path and not all(map(find_spec, ("jinja2", "plotly"))):
             raise typer.BadParameter(f"{option} needs more packages; get them with: {install_command('report')}")
@@ -83,7 +83,7 @@ def audit(
 
 
 def _given(settings: AuditSettings) -> dict[str, Any]:
-    """Return the options that a user gave and that the findings depend on, as evidence."""
+    """Return the given options that the findings depend on, for the record in the report."""
     values = {setting.name: (getattr(settings, setting.name), setting.default) for setting in declared(AuditSettings)}
     named = {f"--{name.replace('_', '-')}": pair for name, pair in values.items() if name not in ("witnesses", "limit")}
     given = {option: value for option, (value, default) in named.items() if value != default}
@@ -91,7 +91,7 @@ def _given(settings: AuditSettings) -> dict[str, Any]:
 
 
 def _promise(log: str) -> tuple[str, dict[str, Any]]:
-    """Return what a run promises by its own folder, in words and as values; nothing for other logs.
+    """Return what a run promises according to its folder, in words and as values; nothing for other logs.
 
     A folder that contradicts itself raises :class:`~coterie.errors.InputError`.
     """

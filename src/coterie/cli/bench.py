@@ -45,7 +45,7 @@ def secagg(settings: SecaggSettings, as_json: AsJson = False) -> None:
 
     workload = Workload.of(settings)
     if settings.against:
-        check_flower(workload)  # before minutes are spent on our own part
+        check_flower(workload)  # fail before minutes are spent on our part
     with progress_bars(as_json) as progress:
         measured = measure(workload, settings.workers, _bars(progress))
         rival = None

@@ -32,8 +32,7 @@ def plan(
     threat_model: Annotated[
         Path | None,
         typer.Option(
-            help="Write a page for people who are no engineers: who may attack, what holds, what does not, and on "
-            "which assumptions.",
+            help="Write a page for people who are not engineers: who may attack, what holds and what not, and why.",
             rich_help_panel=DEPLOYMENT,
         ),
     ] = None,
@@ -108,7 +107,7 @@ def _people(settings: PlanSettings) -> tuple[int, int, list[float]]:
 
 
 def _shared(settings: PlanSettings, lost: float | None) -> "PopulationOptions":
-    """Return the options that a plan of rounds and a plan of a deployment have in common."""
+    """Return the options that a plan of rounds and a plan of a deployment share."""
     return {
         "privacy": settings.privacy,
         "lost": lost or 0.0,

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from coterie.planning.population import Choice, PopulationOptions, PopulationPlan
 
 _COMPOSITIONS = {"any": "", "random": "random circles", "similar": "similar availability"}
-_WIDE = 110  # columns of a terminal that shows families and simulated gaps
-_WIDEST = 130  # and of one that also shows the cost in rounds
-_MUCH = 0.9  # of the cohort: below this, advice
+_WIDE = 110  # smallest width of a terminal for the columns of families and simulated gaps
+_WIDEST = 130  # and for the column of the cost in rounds as well
+_MUCH = 0.9  # share of the cohort; if fewer are aggregated, advice is printed
 
 
 def show_population(
@@ -35,7 +35,7 @@ def show_population(
     as_json: bool,
     **options: "Unpack[PopulationOptions]",
 ) -> None:
-    """Plan the rounds, draw the trade-off if asked to, and print the plan for people or for machines."""
+    """Plan the rounds, draw the trade-off if requested, and print the plan as text or JSON."""
     from rich.console import Console
 
     from coterie.planning.population import draw_trade_off, plan_population
@@ -154,20 +154,21 @@ def _settings(plan: "PopulationPlan", best: "TradeOff") -> "Iterator[str]":
 
 
 def _advice(best: "TradeOff") -> str:
-    """Say why so few clients are aggregated, and what would help."""
+    """Return why so few clients are aggregated, and what would help."""
     whole = 1 / best.over_selection
     if whole < _MUCH:
         return (
-            f"A circle of {best.privacy} loses nobody in {whole:.0%} of the rounds. --over-select selects more circles "
+            f"A circle of {best.privacy} loses no client in {whole:.0%} of the rounds. --over-select adds circles "
             "to make up for the others."
         )
     return (
-        "More clients or fewer absent ones leave more complete circles; a K that whole circles fill wastes less of it."
+        "More clients, or fewer absent ones, leave more complete circles. A K that is a multiple of the circle size "
+        "leaves fewer places empty."
     )
 
 
 def _training_cost(plan: "PopulationPlan", best: "TradeOff") -> str:
-    """Say what the recommended T costs in rounds of training, and which smaller T would cost less."""
+    """Return what the recommended T costs in rounds of training, and which smaller T would cost less."""
     rows = {choice.expected.privacy: choice for choice in plan.main}
     half = rows[best.privacy].slowdown.most / 2
     cheaper = [one for one in rows.values() if one.expected.protects and one.slowdown.most <= half]
@@ -239,7 +240,7 @@ def _legend(plan: "PopulationPlan", console: "Console") -> "Iterator[str]":
     yield (
         f"T: clients that no number of rounds separates; T = 1 protects no client. {honest if plan.collusion else ''}"
         "circles: selected for a round, of all. selected (C): clients selected in a round on average, skipped rounds "
-        "included. aggregated: those that are left when circles that lost a member in the round are left out"
+        "included. aggregated: the rest, after leaving out circles that lost a member in the round"
         f"{', rounds that end without a result included' if plan.active else ''}. of K: that as a share of the cohort."
     )
     first = next(iter(plan.main)).expected
@@ -323,7 +324,7 @@ def _lines(choice: "Choice", plan: "PopulationPlan") -> "Iterator[tuple[str, str
 
 
 def _humanise(number: int) -> str:
-    """Write a number exactly up to a million, then as 1.05e16; it may be too large for a float."""
+    """Write a number exactly up to a million, then as 1.05e16; the number may be too large for a float."""
     if number < 1_000_000:
         return f"{number:,}"
     exponent = math.floor(math.log10(number))

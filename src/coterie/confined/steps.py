@@ -16,7 +16,7 @@ class StepSize(Protocol):
     """A step size that depends on the iteration."""
 
     warning: ClassVar[str]
-    """What a user should know before choosing it; empty where there is nothing to warn of."""
+    """A warning for users; empty if there is none."""
 
     def __call__(self, iteration: int) -> float:
         """Return alpha_k for k = ``iteration``, from 1."""
@@ -90,4 +90,4 @@ STEP_SIZES: dict[str, Callable[..., StepSize]] = {
     "inverse-root": InverseRootStep,
     "paper": PaperStep,
 }
-"""Every schedule by the name that settings know it by."""
+"""Every schedule by its name in the settings."""

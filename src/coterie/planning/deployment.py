@@ -1,4 +1,4 @@
-"""The plan of a whole deployment: from population, losses, colluders, model and epsilon to every number of a run."""
+"""The plan of a whole deployment: all parameters of a run from population, losses, colluders, model and epsilon."""
 
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Unpack
@@ -32,7 +32,7 @@ class DeploymentPlan:
 
     population: PopulationPlan
     choice: TradeOff
-    """T, the cohorts, and what loss leaves of them."""
+    """T, the cohorts, and the clients left after loss."""
     session: Plan
     """The largest session of a round."""
     protocols: ProtocolPlan
@@ -46,17 +46,17 @@ class DeploymentPlan:
 
     @property
     def costs(self) -> Costs:
-        """Bytes and operations of a session, by the protocol that it takes."""
+        """Bytes and operations of a session under its protocol."""
         return self.protocols.price.costs
 
     @property
     def trips(self) -> int:
-        """Trips to every client in a round, if few are lost."""
+        """The number of trips to every client in a round, if few are lost."""
         return self.protocols.price.trips
 
     @property
     def threshold(self) -> int:
-        """Shares that open a secret: in two trips against a malicious server, a quorum."""
+        """The number of shares that reconstruct a secret; in two trips against a malicious server, a quorum."""
         quorum = self.session.quorum
         if quorum and self.protocols.protocol is SessionProtocol.TWO_TRIPS:
             return quorum
@@ -64,7 +64,7 @@ class DeploymentPlan:
 
     @property
     def holds(self) -> bool:
-        """Whether every honest client stays hidden among another honest one, over any number of rounds."""
+        """Whether every honest client is hidden together with another honest one, over any number of rounds."""
         return self.session.holds and self.choice.protects
 
     def settings(self) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def plan_deployment(
 
     The other options are those of :func:`~coterie.planning.population.plan_population`.
 
-    Raises :class:`ConfigError` with the reason, and what would help, if there is no such plan.
+    Raises :class:`ConfigError` with the reason and advice if there is no such plan.
     """
     rows = plan_population(population, cohort, absent, **options, simulate_gaps=False)
     choice = rows.recommended if options.get("privacy") is None else rows.main[0].expected

@@ -21,7 +21,7 @@ Outgoing = dict[int, messages.Message]
 
 @dataclass(frozen=True)
 class Rejected:
-    """A message that was not accepted; the session is as if it had never arrived."""
+    """A message that was not accepted. It has no effect on the session."""
 
     sender: str
     step: Step
@@ -30,7 +30,7 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """What a session yields."""
+    """The result of a session."""
 
     total: RingVector
     """The sum of the inputs of exactly the ``clients``, in the ring."""
@@ -39,10 +39,10 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Stage:
-    """What a server does in one step."""
+    """The work of a server in one step."""
 
     take: Callable[[int, Any], None]
-    """Checks and keeps one client's message, of the type that the table of steps says."""
+    """Checks and stores one client's message; the table of steps gives its type."""
     close: Callable[[], Outgoing]
     expected: Callable[[], Collection[int]]
     """Clients that take part in the step."""
@@ -54,7 +54,7 @@ class BaseServer:
     """One session, seen from the server; subclasses know the steps."""
 
     recorded_before: frozenset[Step] = frozenset({Step.REVEAL})
-    """Steps that clients are asked into only when it is recorded whose sum will be revealed."""
+    """Steps that begin only after it is recorded whose sum will be revealed."""
 
     def __init__(
         self, terms: Terms, session: bytes, first: Step, rows: Mapping[Step, StepRow], parallel: Map | None
@@ -73,7 +73,7 @@ class BaseServer:
         self.step = first
         self.rejected: list[Rejected] = []
         self.blame = Blame()
-        """Who dealt or sent wrong shares that did not prevent the sum."""
+        """The clients that dealt or sent wrong shares, if the sum succeeded nevertheless."""
         self._session, self._rows, self._parallel = session, rows, parallel
         self._stages: dict[Step, Stage] = {}
         self._sums: dict[int, PackedSum] = {}
@@ -112,15 +112,15 @@ class BaseServer:
         return None
 
     def close(self) -> dict[str, bytes]:
-        """End the current step and return what to send to whom; raise if the session cannot go on.
+        """End the current step and return the messages to send; raise an error if the session cannot continue.
 
-        Closing the last step removes the masks. Nothing is left to send then, and :attr:`aggregate` is there.
+        Closing the last step removes the masks. Then there is nothing to send, and :attr:`aggregate` is available.
         """
         if self.step is Step.DONE:
             raise LocalProtocolError("the session is over: there is nothing to close")
         outgoing = self._stages[self.step].close()
         self.step = self._following()
-        distinct = {id(message): message for message in outgoing.values()}  # many clients may get the same one
+        distinct = {id(message): message for message in outgoing.values()}  # many clients may get the same message
         encoded = {key: messages.encode(message) for key, message in distinct.items()}
         return {self.terms.clients[client]: encoded[id(message)] for client, message in outgoing.items()}
 
@@ -155,7 +155,7 @@ class BaseServer:
         return {circle: packed.total() for circle, packed in self._sums.items()}
 
     def _finish(self, total: RingVector) -> Outgoing:
-        """Keep the sum; there is nothing left to send."""
+        """Store the sum; there is nothing left to send."""
         self._sums.clear()
         self._aggregate = Aggregate(total, self.aggregated)
         return {}

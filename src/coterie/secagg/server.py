@@ -1,4 +1,4 @@
-"""The server: collects messages, closes steps, removes the masks of the sum and of nothing else.
+"""The server: it collects messages, closes steps, and removes only the masks of the sum.
 
     server = Server(terms)
     outgoing = server.invite()
@@ -9,7 +9,7 @@
 
 The caller decides when a step ends; there is no clock here. A bad message becomes a :class:`Rejected` value and
 never harms the round. Masked inputs are added up as they arrive: memory holds one sum, or one for each circle.
-The order of the steps stands in :mod:`coterie.secagg.steps`, what happens in each in this class.
+The order of the steps is in :mod:`coterie.secagg.steps`, the work of each step in this class.
 """
 
 from collections import defaultdict
@@ -70,7 +70,7 @@ class Server(BaseServer):
             Step.REVEAL: Stage(self._take_revelation, self._close_revelations, lambda: confirmed, self._revealers),
         }
 
-    # Who is still there after each step (V1 to V4 of the papers), by name.
+    # The clients that are present after each step (V1 to V4 of the papers), by name.
 
     @property
     def advertisers(self) -> tuple[str, ...]:
@@ -88,7 +88,7 @@ class Server(BaseServer):
         return self._names(self._survivors)
 
     def view(self) -> View:
-        """Everything this server holds, to be read and not changed: what a curious one would work with."""
+        """Everything that this server holds, read-only: the data of a curious server."""
         return View(
             terms=self.terms,
             seed=self._seed,
@@ -105,7 +105,7 @@ class Server(BaseServer):
         )
 
     def invite(self) -> dict[str, bytes]:
-        """Return what to send to every client to begin with: the terms."""
+        """Return the first message to every client: the terms."""
         invitation = messages.encode(messages.Invitation(self.terms.digest, self.terms.to_bytes()))
         return dict.fromkeys(self.terms.clients, invitation)
 
@@ -207,7 +207,7 @@ class Server(BaseServer):
     # Step 3: shares of what must be opened.
 
     def _take_revelation(self, holder: int, revelation: messages.Revelation) -> None:
-        """Keep one share of each dealer, of the kind that the survivor set calls for.
+        """Store one share of each dealer, of the kind that the survivor set requires.
 
         They are not compared with the dealer's commitments yet: see :meth:`_close_revelations`.
         """

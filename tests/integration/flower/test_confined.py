@@ -63,7 +63,7 @@ def test_node_killed_catches_up(federation: HookedFederation, tmp_path: Path) ->
     check_descent(federation, judged=5)
 
 
-def test_server_killed_goes_on_with_its_descent(federation: HookedFederation, tmp_path: Path) -> None:
+def test_a_killed_server_continues_its_descent(federation: HookedFederation, tmp_path: Path) -> None:
     app = hooked_app(tmp_path)
     first = federation.hold("server", "round", "1")
     run = federation.run(app, rounds=3, deadline=DEADLINE, confined=True)

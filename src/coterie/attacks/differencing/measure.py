@@ -1,4 +1,4 @@
-"""Differencing on real training: random cohorts against circles, compared with what clients really sent."""
+"""Differencing on real training: random cohorts against circles, compared with the updates that clients really sent."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,10 +42,10 @@ class WindowTrial:
     errors: Reals = field(repr=False)
     """The error of each client that took part."""
     guesses: Reals = field(repr=False)
-    """The same if the mean is guessed for every client."""
+    """The error of each client if the mean is guessed for all."""
     told_apart: float
     bound: float | None
-    """The least mean error that circles allow; None without circles, or if some were broken."""
+    """The lower bound on the mean error that circles give; None without circles, or if some were broken."""
     exposed: int
     """Clients whose update the sums determine, by exact arithmetic."""
     rounds: int
@@ -66,7 +66,8 @@ class Differencing(DifferencingSettings):
     """Least squares on a window of rounds, after training for a while (So et al. 2023).
 
     With ``small`` steps the learning rate in the window is that of training divided by the number of rounds before it,
-    as in the code published with the paper: updates hardly change. With ``ordinary`` steps it stays what it was.
+    as in the code published with the paper: updates hardly change. With ``ordinary`` steps the learning rate does not
+    change.
     """
 
     title: ClassVar[str] = "Differencing over rounds"
@@ -150,5 +151,5 @@ def compare(seen: Observations, estimate: Matrix, selection: Selection, *, whole
 
 
 def count_exposed(participation: Mask) -> int:
-    """Return how many clients' updates the sums determine if updates are constant: unit vectors in the row space."""
+    """Return how many updates the sums determine if updates are constant: the unit vectors in the row space."""
     return len(audit(Participation.from_matrix(participation), weak_budget_seconds=0).exposed)

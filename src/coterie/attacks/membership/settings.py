@@ -9,7 +9,7 @@ from coterie.settings import MOST_CLIENTS, DataDir, LabelledDataName, Option, Se
 
 @dataclass(frozen=True)
 class MembershipSettings(Settings):
-    """Passive membership inference: find out who was trained on, from a client's model, its masked upload and the sum.
+    """Passive membership inference: find training examples, from a client's model, its masked upload and the sum.
 
     A loss threshold, shadow models, LiRA and RMIA decide for every candidate whether the client had it. The same
     attacks, with as many reference models, run on a client's model in plain federated averaging, on its masked upload

@@ -166,7 +166,7 @@ def test_a_node_that_reveals_wrong_shares_does_not_spoil_the_sum_and_is_named(lo
     assert f"`coterie roster retire {NAME}`" in log.text
 
 
-def test_the_log_advises_to_retire_nobody_while_nothing_is_proven(log: pytest.LogCaptureFixture) -> None:
+def test_the_log_advises_no_retirement_without_proof(log: pytest.LogCaptureFixture) -> None:
     """A wrong share of one dealer is a dispute between two nodes."""
     events: list[StepEvent | RoundEvent] = []
     delivery = lying(NODE, about=slice(-1, None))

@@ -7,6 +7,7 @@ four times as many. A property that needs a certain number of examples states it
 import gc
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from functools import wraps
 from pathlib import Path
@@ -87,3 +88,16 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         handle.inner_test = inner
         if examples > TRACED:
             tracer.start()
+
+
+@pytest.fixture(autouse=True)
+def log_of_flower_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send what Coterie logs to Flower only, in tests on Flower.
+
+    A process has one engine. Here tests on both run in one, and would find every line twice.
+    """
+    if "flower" in str(request.path) and "nvflare" in sys.modules:
+        from coterie.deployment import logs
+
+        flower = [engine for engine in logs._REDIRECTION.engines if engine.name == "flwr"]
+        monkeypatch.setattr(logs._REDIRECTION, "engines", flower)

@@ -45,20 +45,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class AggregationResult(Generic[V]):
-    """The mean over those who stayed, and what is known of it."""
+    """The mean over the clients that stayed, its error bounds and its cost."""
 
     mean: V
-    """The weighted mean over ``clients``, in the form that each gave: an array, a tensor, a list or a dictionary."""
+    """The weighted mean over ``clients``, in the form of the inputs: an array, a tensor, a list or a dictionary."""
     total_weight: int
-    """The sum of their weights; the number of clients where no weights were given."""
+    """The sum of their weights; without weights, the number of clients."""
     clients: tuple[str, ...]
-    """Whose arrays are in the mean."""
+    """The clients whose arrays are in the mean."""
     clipped: int
-    """How many entries, over all clients, lay outside the clipping range."""
+    """The number of entries, over all clients, that lay outside the clipping range."""
     error_bound: float
-    """The mean of the clipped inputs is no further away than this, entry by entry."""
+    """The largest distance between this mean and the exact mean of the clipped inputs, in any entry."""
     report: SessionReport
-    """What it cost, and who refused to go on."""
+    """What the session cost, and which clients refused to continue."""
 
     @property
     def sum(self) -> V:
@@ -92,21 +92,23 @@ def aggregate(
 
     Args:
         inputs: for each client by name, a float array, a list of them, or a dictionary such as a torch module's
-            ``state_dict`` (of which only floats are aggregated); or tensors instead. All clients the same shapes.
+            ``state_dict`` (of which only floats are aggregated); or tensors instead. All clients give the same shapes.
         clip: entries are clipped to ``[-clip, clip]``.
-        weights: a whole number for each client; the mean is weighted, and nobody's weight is disclosed. A call is one
-            session and remembers nothing. If you sum the same clients again, give them the same weights, ``clip`` and
-            ``precision``: sums over one circle with other weights are other equations, and tell its members apart.
+        weights: a whole number for each client; the mean is weighted, and no client's weight is disclosed. A call is
+            one session and remembers nothing. If you sum the same clients again, give them the same weights, ``clip``
+            and ``precision``. If the weights change, two sums over one circle are two different equations, from which
+            the server can compute its members' inputs.
         precision: bits for each entry; the ring is made large enough that no sum overflows.
-        topology: who shares with whom; by default chosen for the expected ``dropout``.
-        threshold: shares that open a client's secret; by default a majority, or what the chosen topology needs.
+        topology: which clients exchange shares with each other; by default chosen for the expected ``dropout``.
+        threshold: the number of shares that reconstruct a client's secret; by default a majority, or what the chosen
+            topology needs.
         circles: a circle's number for each client; a circle is aggregated whole or not at all.
-        minimum: fewer clients than this are never aggregated.
+        minimum: the fewest clients that a sum may have.
         colluders: clients that may collude with a server that lies; needed with a sparse ``topology`` of your own.
-        identities: signing keys; with them the server is taken for an active adversary.
-        dropout: the probability that a client drops out, for choosing the topology. On a sparse one, sums of fewer
-            clients than are likely to be left are refused.
-        faults: what goes wrong in this session, for simulations.
+        identities: signing keys; with them, clients assume that the server may be malicious.
+        dropout: the probability that a client drops out, from which the topology is chosen. On a sparse topology, a sum
+            of far fewer clients than expected is refused.
+        faults: dropouts and other faults to simulate in this session.
         workers: threads to use; one for each core by default.
         seed: makes the *rounding* of entries reproducible; masks always come from the operating system.
 
@@ -203,54 +205,57 @@ def train(
 ) -> "RunResult":
     """Train a model across simulated clients, every round under secure aggregation.
 
-    ``train(model, clients={"ann": data, "bob": other, ...}, test_set=test)`` or, with examples that are to be divided,
-    ``train(model, train_set, test_set, clients=20, cohort=8, privacy=4)`` is what ``coterie run`` does, with a model
-    and data of your own. Examples are a torch data set, a data loader, a pair of arrays (X, y), or a list of pairs.
+    ``train(model, clients={"ann": data, "bob": other, ...}, test_set=test)`` or, to divide one set of examples among
+    clients, ``train(model, train_set, test_set, clients=20, cohort=8, privacy=4)`` does what ``coterie run`` does, with
+    your model and your data. Examples are a torch data set, a data loader, a pair of arrays (X, y), or a list of pairs.
     Inputs may be a dictionary of arrays, as tokenizers give: the model is then called with keyword arguments.
 
     Args:
-        model: a module, or a function that makes one; it is then made with random numbers that ``seed`` decides.
-        train_set: examples; read into memory and divided among the clients. A data set that draws random numbers when
-            it is read is read anew in every pass, and so is a data loader's with a ``collate_fn`` of its own. Batch
-            size and shuffling are those of a data loader, unless ``settings`` give others.
-        test_set: examples to judge the model by, if there are any; a :class:`~coterie.training.Dataset` holds both.
-        clients: how many clients there are; or the examples of each, by name or in a list. Under ``confined`` a client
+        model: a module, or a function that makes one. The function is called with torch seeded from the setting
+            ``seed``.
+        train_set: examples, which are read into memory and divided among the clients. A data set that draws random
+            numbers when it is read (augmentation) is read again in every pass, and so is that of a data loader with its
+            own ``collate_fn``. A data loader's batch size and shuffling are used, unless ``settings`` give others.
+        test_set: examples to evaluate the model on, if there are any; a :class:`~coterie.training.Dataset` holds both.
+        clients: the number of clients; or the examples of each, by name or in a list. Under ``confined`` a client
             may be a group whose members have different columns of the same rows: ``({"bank": array, "shop": array},
             labels)``, with the same members in every group and in the ``test_set``.
         client_tests: test examples of each client, in the same form as ``clients``. Every client's score is saved in
-            ``clients.csv``, and the models of single clients are judged by their owner's tests. Without them, the
-            setting ``clients.holdout`` keeps a share of each client's examples for that.
-        cohort: K, how many of them take part in a round; by default 8, or all if they are fewer.
-        privacy: T; the sums of any number of rounds are about at least so many clients. T is larger if larger circles
-            fill the cohort better and no client is ever missing.
-        rounds: how many rounds to play.
+            ``clients.csv``, and personal models are evaluated on the test examples of their client. Without them, the
+            setting ``clients.holdout`` holds back a share of each client's examples for that.
+        cohort: K, the number of clients that take part in a round; by default 8, or all if there are fewer.
+        privacy: T; whatever the server computes from the sums of all rounds combines at least this many clients. T is
+            larger if larger circles fill the cohort better and no client is ever missing.
+        rounds: the number of rounds.
         epsilon: the differential privacy of each client over all rounds, at the delta of the setting ``noise.delta``.
-            Every client adds noise; the least that suffices is computed before the first round. It is discrete Gaussian
-            unless ``settings`` give another ``noise.kind``. Without ``epsilon`` there is no noise.
-        algorithm: the setting ``training.algorithm``: ``fedavg`` unless given; ``fedprox`` or ``scaffold`` for clients
-            whose data differ, ``ditto`` for a model of each client besides, ``confined`` for confined descent.
-        policy: who selects cohorts, instead of circles of ``privacy`` clients: anything with the method ``select`` of
-            :class:`~coterie.cohorts.policies.Policy`. What it keeps together it names by an attribute ``circles``.
+            Every client adds noise; the smallest amount that suffices is computed before the first round. The noise is
+            discrete Gaussian unless ``settings`` give another ``noise.kind``. Without ``epsilon`` there is no noise.
+        algorithm: the setting ``training.algorithm``: by default ``fedavg``; ``fedprox`` or ``scaffold`` for clients
+            whose data differ, ``ditto`` for a personal model of each client in addition, ``confined`` for confined
+            descent.
+        policy: an object that selects cohorts, instead of circles of ``privacy`` clients. It has the method ``select``
+            of :class:`~coterie.cohorts.policies.Policy`, and an attribute ``circles`` if it keeps circles together.
         settings: any settings of ``coterie run``, by their keys: ``{"training.learning_rate": 0.05, "seed": 1}``.
-            Unlike there, all clients are always available and none is lost in mid-round, unless ``availability`` or
-            ``faults`` say so; training.executor is ``auto`` and training.workers 0: worker processes are worth it
-            for larger models, in scripts with ``if __name__ == "__main__":``.
-        loss: from outputs and targets to one number for each example, or to their mean; by default cross entropy for
-            labels, one-hot rows included, and the squared error for other targets.
-        metric: a further number to evaluate models by: a function from outputs and targets, as numpy arrays, to a
-            number. Larger is better, unless it is ``coterie.training.Metric(function, larger=False)``. Several are
-            given in a dictionary, by name.
+            Some defaults differ from ``coterie run``: all clients are always available and none drops out within a
+            round (see ``availability`` and ``faults``), training.executor is ``auto``, and training.workers is 0.
+            Worker processes pay off for larger models, in scripts with ``if __name__ == "__main__":``.
+        loss: a function from outputs and targets to one number for each example, or to their mean; by default cross
+            entropy for labels, one-hot rows included, and the squared error for other targets.
+        metric: another score of models: a function from outputs and targets, as numpy arrays, to a
+            number. Larger is better, unless it is ``coterie.training.Metric(function, larger=False)``. Give several in
+            a dictionary, by name.
         out: the folder of the run; by default a new one in ``runs``.
-        resume: go on with the run in ``out`` if there is one; everything else must be as it was, but for ``rounds``.
-            More rounds keep the learning rate that the schedule ended with.
+        resume: continue the run in ``out`` if there is one. All arguments except ``rounds`` must be the same as before.
+            Additional rounds keep the learning rate that the schedule ended with.
         ignore_stop: with ``resume``, continue although early stopping or an observer ended the run.
-        progress: show the run on the console, or as a bar in a notebook; without it, notes on the run are Python
+        progress: show the run on the console, or as a bar in a notebook; otherwise, remarks on the run are Python
             warnings.
         observers: objects that are called after each round. A :class:`~coterie.runs.report.observers.Observer` may end
-            the run by a :class:`~coterie.runs.records.record.Stop` with a reason. A resumed run respects that.
+            the run by returning a :class:`~coterie.runs.records.record.Stop` with a reason. A resumed run then stays
+            ended.
 
-    Ctrl-C, or the stop button of a notebook, ends the run after the round in progress, and a second time at once. Both
-    raise :class:`~coterie.errors.RunInterrupted`, which says how to continue.
+    Ctrl-C, or the stop button of a notebook, ends the run after the round in progress; pressed twice, it ends the run
+    at once. Both raise :class:`~coterie.errors.RunInterrupted`, which says how to continue.
 
     """
     from coterie.runs.engine.federation import make_federation
@@ -263,12 +268,10 @@ def train(
     from coterie.training.user_models import instantiate
 
     if (train_set is None) == isinstance(clients, int):
-        raise ConfigError("train takes either a train_set, to be divided, or the examples of each client in clients")
+        raise ConfigError("give train either a train_set, which is divided, or the examples of each client in clients")
     _check_train_arguments(settings, out, observers)
     if resume and out is None:
-        raise ConfigError(
-            "resume=True goes on with the run in out, so give its folder: train(..., out=..., resume=True)"
-        )
+        raise ConfigError("resume=True continues the run in out, so give its folder: train(..., out=..., resume=True)")
     chosen: dict[str, Any] = {"training.algorithm": algorithm} if algorithm is not None else {}
     learning = (settings or {}).get("training.algorithm", algorithm)
     dataset = own_dataset(train_set, test_set, clients, client_tests, algorithm=learning, one_hot=loss is None)
@@ -284,7 +287,7 @@ def train(
     wanted = Wanted(count, cohort, privacy, rounds, policy, {**chosen, **given})
     config, decisions = own_config(dataset, wanted)
     if epsilon is not None and config.noise.epsilon != epsilon:
-        raise ConfigError(f"epsilon is {epsilon:g}, and settings have noise of their own: give epsilon in one of them")
+        raise ConfigError(f"epsilon is {epsilon:g}, but settings contain noise as well: give only one of the two")
     module = instantiate(model, torch_seed(config.seed, "model"))
     federation = replace(make_federation(config, dataset, module, loss, policy, functions), decisions=decisions)
     everybody = list(observers)
@@ -299,8 +302,8 @@ def train(
     path = Path(out) if out is not None else None
     if path and RunFolder.exists(path):
         if not resume:
-            raise ConfigError(f"{path} holds a run already; resume=True goes on with it, another out begins a new one")
-        folder, federation = RunFolder.open(path), replace(federation, decisions=())  # said when the run began
+            raise ConfigError(f"{path} holds a run already; resume=True continues it, another out starts a new one")
+        folder, federation = RunFolder.open(path), replace(federation, decisions=())  # was shown when the run began
         changes = reconciled(folder, config, wanted)
         return play(TrainingRun.open(folder, federation, everybody, changes, ignore_stop=ignore_stop))
     return play(TrainingRun.begin(path, config, federation, everybody))
@@ -331,7 +334,7 @@ def audit(
     collusion: int = 0,
     weak_seconds: float = 2.0,
 ) -> "AuditReport":
-    """Find out whom the sums of past rounds give away, in the history of any federated learning system.
+    """Find out which clients the sums of past rounds expose, from the log of any federated learning system.
 
     >>> report = audit([[1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 0]])  # a row for each round, a column for each client
     >>> report.strong_privacy, [(found.client, found.round) for found in report.exposed]
@@ -342,11 +345,12 @@ def audit(
             of its database), the folder of a run, a matrix of 0 and 1, or a
             :class:`~coterie.cohorts.participation.Participation`, such as
             :func:`~coterie.auditing.logs.read_log` returns, which has options for logs of other systems.
-        collusion: also report the T that is left if so many members of a group collude with the server.
-        weak_seconds: time for the exact weak T; after it, proven bounds. An exact one may take minutes.
+        collusion: also report the T that is left if this share of a group, or this number of members, colludes with the
+            server.
+        weak_seconds: time limit for the exact weak T, which may take minutes; after it, proven bounds are reported.
 
-    A log with lines that cannot be read is refused, since they may change the verdict: ``read_log`` returns what can
-    be read, and the complaints.
+    A log with lines that cannot be read is refused, because they may change the verdict. ``read_log`` returns the rest,
+    and a list of those lines.
 
     """
     from coterie.auditing import auditor
@@ -383,7 +387,7 @@ _PLAN_NUMBERS: dict[str, tuple[bool, float | None, float | None]] = {
     "seed": (True, 0, MOST_SEED),
     **dict.fromkeys(("collusion", "lost", "privacy_bits", "reliability_bits"), (False, None, None)),
 }
-"""The numbers that a plan takes: whether they are whole, and their bounds. Shares are checked by the planner."""
+"""The numeric arguments of a plan: whether each is an integer, and its bounds. The planner checks shares itself."""
 
 
 @overload
@@ -422,7 +426,7 @@ def plan(
 def plan(
     clients: int, missing: float | Sequence[float] | None = None, *, cohort: int | None = None, **options: Any
 ) -> "Plan | PopulationPlan":
-    """Plan one session of all ``clients``; or, with a ``cohort``, many rounds that each choose so many of them.
+    """Plan one session of all ``clients``; or, with a ``cohort``, many rounds that select this many clients each.
 
     >>> found = plan(1000, 0.1, collusion=0.05)
     >>> found.guarantee.topology, found.guarantee.threshold
@@ -431,10 +435,11 @@ def plan(
     4
 
     Args:
-        clients: how many there are.
-        missing: for a session the probability that a client is *lost*: it drops out in it. For many rounds the
-            probability that a client is *absent* when a round begins, or several, which clients have evenly.
-        cohort: K, how many of them take part in a round.
+        clients: the number of clients.
+        missing: for a session, the probability that a client is *lost*: it drops out during the session. For many
+            rounds, the probability that a client is *absent* when a round begins; or several probabilities, each for
+            an equal share of the clients.
+        cohort: K, the number of clients that take part in a round.
         options: for a session ``privacy``, ``collusion``, ``roster``, ``topology``, ``privacy_bits``,
             ``reliability_bits``, ``active``, ``length`` and ``precision``, as of
             :func:`~coterie.planning.session.recommend`; for many rounds ``privacy``, ``lost`` (the probability that a
@@ -445,9 +450,7 @@ def plan(
     if missing is None and "dropout" in options:  # its old name
         missing = options.pop("dropout")
     if missing is None:
-        raise ConfigError(
-            "a plan needs to know how many clients are missing: lost in a session, or absent before a round"
-        )
+        raise ConfigError("a plan needs missing: the share of clients lost in a session, or absent before a round")
     levels = missing if isinstance(missing, Sequence) and not isinstance(missing, str) else (missing,)
     for name, value in (("clients", clients), ("cohort", cohort), *options.items()):
         if name in _PLAN_NUMBERS and value is not None:
@@ -461,6 +464,6 @@ def plan(
         return plan_population(clients, cohort, levels, **options)
     if len(levels) != 1:
         raise ConfigError(
-            "a session has one share of lost clients; several levels are for many rounds, which need a cohort"
+            "a session has one share of lost clients; several shares are for many rounds, which need a cohort"
         )
     return recommend(clients, levels[0], **options)

@@ -199,8 +199,8 @@ class Separation(NamedTuple):
     """A group of clients too small for the promise, and the earlier round that makes it visible.
 
     ``round`` is the latest round that contained these clients together with those from which they would now be
-    separated. For clients never aggregated before, it is the latest round that contained others of the row without
-    them, or ``None`` if there is none: the row alone is too small.
+    separated. For clients never aggregated before, it is the latest round that contained other clients of the row
+    without them, or ``None`` if there is none, because the row itself is too small.
     """
 
     clients: tuple[str, ...]
@@ -225,15 +225,15 @@ class SeparationRisk(RoundAborted):
 
 
 class Blame(NamedTuple):
-    """Who dealt or sent wrong shares, as far as the server can prove it.
+    """The clients that dealt or sent wrong shares, as far as the server can prove it.
 
     A share that does not fit, or is missing from an answer, is a dispute: its dealer or its holder broke the protocol.
     """
 
     proven: tuple[str, ...] = ()
-    """Clients that broke the protocol, if no more did than the session allows for."""
+    """Clients that broke the protocol, provided that the session has no more faulty clients than it tolerates."""
     disputes: tuple[tuple[str, str], ...] = ()
-    """Pairs of a dealer and a holder of whom one broke the protocol, under the same condition; neither is proven to."""
+    """Pairs of a dealer and a holder, one of whom broke the protocol, under the same condition; unknown which one."""
 
     def __str__(self) -> str:
         parts = []
@@ -311,7 +311,7 @@ def _listed(clients: Sequence[str]) -> str:
 class RunInterrupted(KeyboardInterrupt):
     """The user stopped ``coterie.train`` with Ctrl-C, or a notebook's stop button. The run's folder can be resumed.
 
-    It is no :class:`CoterieError` and no :class:`Exception`, so that code which handles errors does not swallow it.
+    It is neither a :class:`CoterieError` nor an :class:`Exception`, so that error handlers do not catch it by accident.
     """
 
     def __init__(self, folder: str, played: int, planned: int) -> None:

@@ -87,7 +87,7 @@ def write_once(path: Path, content: Content) -> bool:
 def reserve_secret(path: Path) -> None:
     """Make an empty file that only its owner may read, for a library that writes the content itself.
 
-    What is there already stays as it is, permissions included.
+    An existing file is not changed, nor are its permissions.
     """
     with _reported(path), suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _SECRET))

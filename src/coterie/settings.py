@@ -28,12 +28,12 @@ _SHOWN = 60  # characters of a value in an error
 
 @dataclass(frozen=True)
 class Option:
-    """What a field of a settings class says about itself, apart from its type and default."""
+    """The help, bounds and option name of a field of a settings class."""
 
     help: str
     least: float | None = None
     most: float | None = None
-    """Bounds of a number, or of each number in a tuple; both are allowed values."""
+    """Bounds of a number, or of each number in a tuple; the bounds themselves are allowed."""
     name: str = ""
     """The option's name if it differs from the field's, such as ``--lambda`` or ``--by-label/--at-random``."""
     metavar: str | None = None
@@ -44,9 +44,9 @@ class Option:
     table: str = ""
     """A mapping whose keys are the choices, or a function that returns one, as ``module:name``; the help lists them."""
     values: Mapping[str, object] | None = None
-    """The values by the words that stand for them on the command line."""
+    """The words for values on the command line, and the values they mean."""
     panel: str = ""
-    """The heading under which the help shows the option, if not with all others."""
+    """The heading under which the help shows the option, if it has its own."""
     hidden: bool = False
     """Whether the help leaves it out, as an old name that scripts still use."""
 
@@ -111,7 +111,7 @@ def read_table(settings: type[S], table: Mapping[str, Any], where: str) -> S:
 
 
 def _check_number(setting: Setting, value: Any) -> None:  # noqa: ANN401 - whatever was given
-    """Refuse what is not a number within the bounds, if the setting is a number, or a tuple of numbers."""
+    """Check the bounds of a setting that is a number or a tuple of numbers; other settings pass."""
     kinds = {setting.type, *get_args(setting.type)}
     if not kinds & {int, float} or (value is None and type(None) in kinds):
         return
@@ -129,7 +129,7 @@ def check_number(
     least: float | None = None,
     most: float | None = None,
 ) -> None:
-    """Raise :class:`ConfigError` if a value is no number, no whole one where it must be, or outside its bounds."""
+    """Raise :class:`ConfigError` if a value is not a number (where needed, an integer), or outside its bounds."""
     number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
     not_nan = value == value
     if number and not_nan and (least is None or least <= value) and (most is None or value <= most):
@@ -149,7 +149,7 @@ def check_number(
     raise ConfigError(f"{name} must be a {'whole ' if whole else ''}number{bounds}, not {shown}")
 
 
-# Settings that several classes have.
+# Settings that several classes share.
 
 Seed = Annotated[int, Option("Seed of every random choice.", least=0, most=MOST_SEED)]
 Trials = Annotated[int, Option("Number of repetitions, each with another seed.", least=1, most=1000)]

@@ -1,3 +1,3 @@
-"""The version of this package: said once, here."""
+"""The version of this package; everything else reads it from here."""
 
 __version__ = "0.1.0"

@@ -118,7 +118,7 @@ def test_without_a_minimum_sums_fall_apart_far_more_often_than_was_printed() -> 
     assert sum(count > 1 for count in parts) >= 5
 
 
-def test_an_honest_client_was_read_where_circles_were_not_counted(unlucky: Drawn) -> None:
+def test_an_honest_client_was_exposed_when_circles_were_not_counted(unlucky: Drawn) -> None:
     terms, victim = unlucky.terms, unlucky.victim
     cast, total, known = play(unlucky, victim)
     cast.inbox = cast.server.close()
@@ -142,7 +142,7 @@ def test_an_honest_client_was_read_where_circles_were_not_counted(unlucky: Drawn
     assert np.array_equal(aggregate.total, ring_sum(terms, cast.inputs, aggregate.clients))
 
 
-def test_clients_refuse_the_same_sum_under_the_terms_of_a_plan(unlucky: Drawn) -> None:
+def test_clients_refuse_that_sum_under_planned_terms(unlucky: Drawn) -> None:
     """Also where the plan knew nothing of circles: they make more sessions fail, not a sum less private."""
     plan = recommend(CLIENTS, LOST, collusion=COLLUSION)
     assert not is_complete(plan.guarantee.topology, CLIENTS)

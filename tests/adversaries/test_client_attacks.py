@@ -73,7 +73,7 @@ def test_a_message_of_another_step_is_rejected() -> None:
     assert (result.total == ring_sum(cast.terms, cast.inputs, names(5))).all()
 
 
-def test_strangers_and_latecomers_are_rejected_in_every_step() -> None:
+def test_unknown_and_late_clients_are_rejected_in_every_step() -> None:
     cast = Cast(make_terms(5))
     silent = "client-04"
     while True:
@@ -94,10 +94,14 @@ def test_strangers_and_latecomers_are_rejected_in_every_step() -> None:
 # --- A masked input that arrives after the survivors were announced.
 
 
+def hold_back() -> tuple[Cast, bytes]:
+    """Play up to the shares without the villain's input, and return it."""
+    late = Cast(make_terms(5)).play_until(Step.MASK).replies()[VILLAIN]
+    return Cast(make_terms(5)).play_until(Step.REVEAL, {Step.MASK: [VILLAIN]}), late
+
+
 def test_late_input_is_rejected_and_does_not_touch_the_sum() -> None:
-    cast = Cast(make_terms(5)).play_until(Step.MASK)
-    late = cast.replies()[VILLAIN]
-    cast = Cast(make_terms(5)).play_until(Step.REVEAL, {Step.MASK: [VILLAIN]})
+    cast, late = hold_back()
     assert cast.server.receive(VILLAIN, late) is not None
     result = cast.finish()
     assert VILLAIN not in result.clients
@@ -105,9 +109,7 @@ def test_late_input_is_rejected_and_does_not_touch_the_sum() -> None:
 
 
 def test_late_input_falsifies_the_sum_if_the_step_stays_open() -> None:
-    cast = Cast(make_terms(5)).play_until(Step.MASK)
-    late = cast.replies()[VILLAIN]
-    cast = Cast(make_terms(5)).play_until(Step.REVEAL, {Step.MASK: [VILLAIN]})
+    cast, late = hold_back()
     cast.server.step = Step.MASK  # a server that never closed the step it announced
     assert cast.server.receive(VILLAIN, late) is None
     cast.server.step = Step.REVEAL
@@ -126,12 +128,18 @@ def garbage(cast: Cast, revelation: bytes, kind: str) -> bytes:
     return messages.encode(msgspec.structs.replace(opened, **{kind: mauled}))
 
 
-@pytest.mark.parametrize("kind", ["self_shares", "key_shares"])
-def test_garbage_shares_are_named_and_the_round_survives(kind: str) -> None:
+def reveal_garbage(kind: str) -> Cast:
+    """Play a session up to its end, in which one client was lost and the villain's shares are wrong."""
     cast = Cast(make_terms(7)).play_until(Step.REVEAL, {Step.MASK: ["client-06"]})
     replies = cast.replies()
     replies[VILLAIN] = garbage(cast, replies[VILLAIN], kind)
     cast.deliver(replies)
+    return cast
+
+
+@pytest.mark.parametrize("kind", ["self_shares", "key_shares"])
+def test_garbage_shares_are_named_and_the_round_survives(kind: str) -> None:
+    cast = reveal_garbage(kind)
     result = cast.unmask()
     (rejected,) = cast.server.rejected
     assert rejected.sender == VILLAIN
@@ -144,7 +152,7 @@ def test_garbage_shares_are_named_and_the_round_survives(kind: str) -> None:
 
 @given(liars=st.sets(st.integers(0, 5), min_size=1), kind=st.sampled_from(["self_shares", "key_shares"]))
 @settings(max_examples=20)
-def test_liars_are_outvoted_until_too_few_others_are_left(liars: set[int], kind: str) -> None:
+def test_wrong_shares_are_corrected_until_too_few_right_ones_are_left(liars: set[int], kind: str) -> None:
     """Four of six revealed shares open a secret; nobody else is named, and all liars are if any of them is."""
     cast = Cast(make_terms(7)).play_until(Step.REVEAL, {Step.MASK: ["client-06"]})
     villains = {cast.terms.clients[liar] for liar in liars}
@@ -167,10 +175,7 @@ def test_liars_are_outvoted_until_too_few_others_are_left(liars: set[int], kind:
 def test_garbage_shares_falsify_the_sum_without_fingerprints(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for mark in ("self_share_mark", "key_share_mark", "self_seed_mark"):
         monkeypatch.setattr(rules, mark, lambda *_: bytes(16))
-    cast = Cast(make_terms(7)).play_until(Step.REVEAL, {Step.MASK: ["client-06"]})
-    replies = cast.replies()
-    replies[VILLAIN] = garbage(cast, replies[VILLAIN], kind)
-    cast.deliver(replies)
+    cast = reveal_garbage(kind)
     if kind == "key_shares":  # a wrong key is still recognised: its public half was advertised
         with pytest.raises(PeerProtocolError, match="another key") as caught:
             cast.unmask()
@@ -180,7 +185,7 @@ def test_garbage_shares_falsify_the_sum_without_fingerprints(kind: str, monkeypa
         assert (result.total != ring_sum(cast.terms, cast.inputs, result.clients)).any()
 
 
-def test_shares_of_the_wrong_kind_or_of_strangers_are_rejected() -> None:
+def test_shares_of_the_wrong_kind_or_of_unknown_clients_are_rejected() -> None:
     cast = Cast(make_terms(5)).play_until(Step.REVEAL)
     reply = cast.replies([VILLAIN])[VILLAIN]
     opened = messages.decode(reply, messages.Revelation, "test", cast.terms.digest)
@@ -306,6 +311,28 @@ def test_an_input_with_a_bad_statement_never_came(kind: str) -> None:
     cast.inbox = cast.server.close()
     result = cast.finish()
     assert result.clients == tuple(name for name in names(7) if name != VILLAIN)
+    assert (result.total == ring_sum(cast.terms, cast.inputs, result.clients)).all()
+
+
+@pytest.mark.parametrize("active", [False, True])
+@pytest.mark.parametrize("circles", [None, (0, 0, 1, 1, 2, 2, 3)])
+def test_a_vector_that_is_not_well_packed_never_came(circles: tuple[int, ...] | None, active: bool) -> None:
+    cast = Cast(make_terms(7, active=active, colluders=1 if active else None, circles=circles)).play_until(Step.MASK)
+    replies = cast.replies()
+    villain = names(7)[-1]
+    good = messages.decode(replies[villain], messages.MaskedInput, "test", cast.terms.digest)
+    padded = bytes(good.payload[:-1]) + b"\xff"
+    for payload, reason in ((bytes(good.payload[:-1]), "bytes"), (padded, "padding")):
+        bad = messages.encode(msgspec.structs.replace(good, payload=memoryview(payload)))
+        rejected = cast.server.receive(villain, bad)
+        assert rejected is not None
+        assert reason in rejected.reason
+    view = cast.server.view()
+    assert (view.sums, view.survivors, view.statements) == ({}, frozenset(), {})
+    cast.deliver({name: reply for name, reply in replies.items() if name != villain})
+    cast.inbox = cast.server.close()
+    result = cast.finish()
+    assert result.clients == names(7)[:-1]
     assert (result.total == ring_sum(cast.terms, cast.inputs, result.clients)).all()
 
 

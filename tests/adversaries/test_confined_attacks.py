@@ -71,7 +71,7 @@ def test_the_loss_check_turns_poison_into_standing_still() -> None:
     assert refused > 0.9  # denial of service, and no more
 
 
-def test_a_threshold_is_what_an_attacker_may_add_in_every_step() -> None:
+def test_an_attacker_may_add_the_threshold_to_the_loss_in_every_step() -> None:
     before, after, _ = honest_loss(IncreaseCheck(0.1))
     assert before + 0.1 < after <= before + 30 * 0.1
 
@@ -126,7 +126,7 @@ def random_subsets(count: int) -> list[list[str]]:
     return [sorted(rng.choice(NAMES, 4, replace=False).tolist()) for _ in range(count)]
 
 
-def test_random_subsets_of_participants_that_stand_still_give_everybody_away() -> None:
+def test_random_subsets_of_participants_that_refuse_all_steps_expose_all_of_them() -> None:
     assert recovered(make_descent(), random_subsets(20)) == 6
 
 

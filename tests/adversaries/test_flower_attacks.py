@@ -3,7 +3,6 @@
 import io
 import logging
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
-from tests.support.flower import FakeGrid, FakeNode, initial_arrays, make_app, make_grid
+from tests.support.flower import Answer, FakeGrid, FakeNode, initial_arrays, make_app, make_grid
 from tests.support.flower import identity as identity
 from tests.support.homes import home as home
 
@@ -34,7 +33,6 @@ from coterie.secagg.prekeys.messages import BookInvitation
 from coterie.transports.flower import PrivateStrategy, private_mod
 from coterie.transports.flower.records import header_of, packed, payload_of, without_ours
 
-Answer = Callable[[Message], Message]
 VICTIM = 102
 
 
@@ -143,13 +141,13 @@ def test_a_session_is_about_one_round_of_one_run(where: dict[str, Any]) -> None:
     assert "partition-2" not in kept.grid.results[-1].attendance.survivors
 
 
-def test_a_configuration_of_its_own_is_refused_by_the_victim() -> None:
+def test_the_victim_refuses_a_configuration_for_it_alone() -> None:
     kept = play(make_grid(make_app([private_mod]), 6, another_rate))
     assert kept.grid is not None
     assert "partition-2" not in kept.grid.results[-1].attendance.survivors
 
 
-def test_a_run_configuration_of_its_own_is_refused_by_the_victim() -> None:
+def test_the_victim_refuses_a_run_configuration_for_it_alone() -> None:
     grid = make_grid(make_app([private_mod]), 6)
     grid.nodes[VICTIM].run_config["lr"] = 1000.0
     kept = play(grid)
@@ -157,7 +155,7 @@ def test_a_run_configuration_of_its_own_is_refused_by_the_victim() -> None:
     assert "partition-2" not in kept.grid.results[-1].attendance.survivors
 
 
-def test_a_server_that_just_asks_for_the_model_gets_it_only_without_the_mod() -> None:
+def test_a_plain_request_for_the_model_succeeds_only_without_the_mod() -> None:
     plain = Message(RecordDict({"arrays": initial_arrays(), "config": ConfigRecord()}), VICTIM, "train")
     unprotected = FakeNode(make_app(), {"partition-id": 2}).answer(plain)
     assert unprotected.content.array_records
@@ -171,11 +169,11 @@ def test_a_weaker_session_is_refused_by_a_node_that_did_not_agree_to_it() -> Non
     assert value_of(play(agreed, **weak)) is not None
 
 
-def test_a_run_without_circles_is_refused_by_a_node_that_wants_company() -> None:
+def test_a_node_that_requires_circles_refuses_a_run_without_them() -> None:
     assert value_of(play(make_grid(make_app([private_mod]), 4), privacy=1)) is None
 
 
-def test_a_limit_on_examples_does_not_show_who_has_more() -> None:
+def test_a_limit_on_examples_does_not_reveal_which_nodes_have_more() -> None:
     """Lowered step by step, it would name each node's number by the limit at which that node drops out."""
     kept = play(make_grid(make_app([private_mod]), 4), most_examples=15)
     assert kept.grid is not None
@@ -237,7 +235,7 @@ def test_a_node_whose_sessions_were_restored_does_not_answer_again(home: Path, p
     assert second == [True]
 
 
-def test_a_roster_full_of_strangers_is_refused_by_a_node_that_knows_its_members(home: Path, tmp_path: Path) -> None:
+def test_a_node_with_a_list_of_members_refuses_a_roster_of_unknown_clients(home: Path, tmp_path: Path) -> None:
     from cryptography.hazmat.primitives import serialization as s
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -285,14 +283,14 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE)
-def test_garbage_from_a_node_is_its_own_fault(data: bytes) -> None:
+def test_garbage_from_a_node_is_blamed_on_that_node(data: bytes) -> None:
     sent = RecordDict({"coterie-payload": ArrayRecord({"bytes": Array("uint8", (3,), "numpy.ndarray", data)})})
     with pytest.raises(PeerProtocolError, match="eve"):
         payload_of(sent, "eve")
 
 
 @pytest.mark.parametrize("hello", [True, False], ids=["hello", "step"])
-def test_a_node_that_sends_garbage_ends_nobodys_run_but_its_own(hello: bool) -> None:
+def test_a_node_that_sends_garbage_does_not_end_the_run(hello: bool) -> None:
     def garbage(message: Message, answer: Answer) -> Message:
         if message.metadata.dst_node_id != VICTIM or hello == bool(payload_of(message.content, "server")):
             return answer(message)

@@ -151,12 +151,12 @@ def test_nodes_that_follow_any_chain_give_one_change_away(home: Path, unchecked:
     assert learnt[3] == pytest.approx(change_of(VICTIM), abs=1e-5)
 
 
-def test_a_node_refuses_a_chain_without_what_it_was_shown(home: Path, hiding: None) -> None:
+def test_a_node_refuses_a_chain_that_lacks_models_it_was_shown(home: Path, hiding: None) -> None:
     learnt = attack(home)
     assert learnt.keys() == {1}
 
 
-def test_a_chain_with_everything_shows_it_to_everybody(home: Path) -> None:
+def test_a_complete_chain_is_shown_to_all_nodes(home: Path) -> None:
     learnt = attack(home)
     assert learnt.keys() == {1, 3}
     assert learnt[3] == pytest.approx(np.zeros(3), abs=1e-5), "both nodes closed the gate, or neither did"
@@ -168,7 +168,7 @@ def test_a_model_shown_outside_a_session_would_do_the_same(home: Path, unchecked
     assert learnt[3] == pytest.approx(change_of(VICTIM), abs=1e-5)
 
 
-def test_a_node_that_was_shown_a_model_alone_is_summed_with_nobody(home: Path) -> None:
+def test_a_node_that_alone_was_shown_a_model_is_not_summed_with_others(home: Path) -> None:
     learnt = attack(home, alone=True)
     assert learnt.keys() == {1, 2}
 
@@ -202,7 +202,7 @@ def test_two_functions_that_judge_one_chain_would_give_an_evaluation_away(
     assert two_opinions(home) == pytest.approx(error @ error), "the other node closed its gate, and is worth nothing"
 
 
-def test_own_models_that_different_functions_judged_are_not_evaluated_together(home: Path) -> None:
+def test_models_judged_by_different_functions_are_not_evaluated_together(home: Path) -> None:
     with pytest.raises(PeerProtocolError, match=r"strict in a descent that 'task train\.lenient' judges"):
         two_opinions(home)
 
@@ -356,11 +356,11 @@ def test_two_configurations_that_judge_one_chain_would_give_an_evaluation_away(
     assert found == pytest.approx(squared(VICTIM), abs=1e-4), "the other node closed its gate, and is worth nothing"
 
 
-def test_own_models_that_two_configurations_judged_are_not_evaluated_together(home: Path, one_chain: None) -> None:
+def test_models_judged_under_different_configurations_are_not_evaluated_together(home: Path, one_chain: None) -> None:
     assert evaluated(home, Waiting(), (1.0, 0.0)) is None
 
 
-def test_own_models_that_one_configuration_judged_are_evaluated_together(home: Path, one_chain: None) -> None:
+def test_models_judged_under_one_configuration_are_evaluated_together(home: Path, one_chain: None) -> None:
     found = evaluated(home, Waiting(), (1.0, 1.0))
     assert found == pytest.approx(squared(VICTIM) + squared(SHOWN), abs=1e-4)
 

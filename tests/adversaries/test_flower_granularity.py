@@ -90,7 +90,7 @@ def solve(sums: list[NDArray[Any]]) -> NDArray[Any]:
     return np.asarray(found / 2**SESSIONS)
 
 
-def test_nodes_of_different_weights_are_told_apart() -> None:
+def test_nodes_with_different_weights_are_distinguished() -> None:
     found = solve(attack())
     for node in range(2):
         assert found[node] == pytest.approx(update(node), abs=2**-SESSIONS), node

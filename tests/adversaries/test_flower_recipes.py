@@ -20,6 +20,7 @@ from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 from tests.support.flower import FakeGrid, make_grid
 from tests.support.flower import identity as identity
+from tests.support.flower_strategies import QUIET
 from tests.support.homes import home as home
 from typer.testing import CliRunner
 
@@ -38,7 +39,6 @@ CAPS = (5, 10, 20, 30, 40, 50, 60, 70, 80, 100)
 BATCHES = (1, 2, 3, 5, 7, 11, 16, 25, 40, 64)
 UPDATES = np.random.default_rng(4).uniform(-0.9, 0.9, (len(SIZES), LENGTH))
 CLASS_SEVEN = (0, 5, 0.5, 3)
-QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
 SETTINGS: dict[str, Any] = {
     "privacy": 4,
     "deadline": 1,
@@ -145,7 +145,7 @@ def sizes_behind(totals: list[int]) -> list[int]:
     return sorted(found)
 
 
-def test_ten_caps_on_the_weights_give_away_all_updates_of_a_circle(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ten_caps_on_the_weights_reveal_all_updates_of_a_circle(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forget(monkeypatch)
     world = World()
     sums = [sum_of(session(world, monkeypatch, believed=True, most_examples=cap)) for cap in CAPS]
@@ -180,7 +180,7 @@ def test_nodes_that_remember_their_weight_say_the_same_ten_times(monkeypatch: py
 
 
 @pytest.mark.parametrize("remembered", [False, True])
-def test_one_example_more_gives_away_an_update_unless_weights_are_for_good(
+def test_one_more_example_reveals_an_update_unless_weights_are_permanent(
     remembered: bool, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody lies: one node's number of examples goes from 23 to 24 between two rounds."""
@@ -206,7 +206,7 @@ def survivors(kept: PrivateStrategy) -> set[str]:
     return set(kept.grid.results[-1].attendance.survivors)
 
 
-def test_the_name_of_the_weight_tells_who_lacks_a_class_where_a_value_is_refused(
+def test_refusing_a_value_would_reveal_which_node_lacks_a_class(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def strictly(_form: Form, weight: float) -> int:
@@ -237,7 +237,7 @@ def test_a_weight_of_any_value_counts_and_drops_nobody(monkeypatch: pytest.Monke
     assert mean.metrics["class-seven"] == 0 + 5 + 0 + 3
 
 
-def test_a_round_in_which_nobody_weighs_anything_ends_without_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_with_a_total_weight_of_zero_ends_without_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = session(World((0, -1, math.nan, 0.5)), monkeypatch)
     assert len(survivors(kept)) == 4
     assert kept.grid is not None
@@ -305,7 +305,7 @@ def test_one_function_by_two_names_is_configured_once(monkeypatch: pytest.Monkey
     [{"clip": 0.1}, {"clips": {"w": 0.1}}, {"precision": 10, "most_examples": 100}, {"train_metrics": {"x": (0, 1)}}],
     ids=["clip", "clips", "precision", "metrics"],
 )
-def test_whatever_else_is_in_the_recipe_is_refused_before_the_function_is_called(
+def test_other_changes_of_the_recipe_are_refused_before_the_function_is_called(
     other: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World()
@@ -330,7 +330,7 @@ def shares_above(world: World, monkeypatch: pytest.MonkeyPatch, *, believed: boo
     return share
 
 
-def test_ranges_that_change_tell_what_values_a_circle_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changing_ranges_reveal_the_values_of_a_circle(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as off:
         assert shares_above(World(), off, believed=True) == {-0.05: 1.0, 0.05: 0.75, 0.15: 0.5, 0.25: 0.25}
 
@@ -341,7 +341,7 @@ def test_ranges_that_change_are_refused_before_the_function_is_called(monkeypatc
     assert len(world.called) == 4
 
 
-def test_an_honest_server_is_told_before_anything_is_sent() -> None:
+def test_an_honest_server_gets_an_error_before_anything_is_sent() -> None:
     world = World()
     arrays = ArrayRecord({"w": Array(np.zeros(LENGTH))})
     PrivateStrategy(FedAvg(**QUIET), **SETTINGS).start(world.grid(), arrays, 1)

@@ -81,14 +81,12 @@ def attack(home: Path, happens: Callable[[Path, FakeGrid], object]) -> list[int]
     return None if second is None else np.flatnonzero(np.abs(first - second).max(axis=1) > 1e-4).tolist()
 
 
-def test_a_second_spread_would_tell_the_words_of_one_node(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_spread_would_reveal_the_start_of_one_node(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ConfinedNode, "_check_start", lambda *_: None)
     assert attack(home, change_spread) == HAS[VICTIM]
 
 
-def test_a_start_that_is_drawn_anew_after_a_restore_would_tell_the_words_of_one_node(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_start_after_a_restore_would_reveal_one_node(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: dict[bytes, bytes] = {}
     monkeypatch.setattr(
         contribution, "start_secret", lambda identity: drawn.setdefault(identity.public, os.urandom(32))

@@ -14,6 +14,7 @@ from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 from tests.support.flower import configured, make_grid
 from tests.support.flower import identity as identity
+from tests.support.flower_strategies import QUIET
 from tests.support.homes import home as home
 
 from coterie.deployment.engine import AppReply, Arrays
@@ -25,7 +26,6 @@ from coterie.transports.flower import PrivateStrategy, private_mod
 
 SIZES = (531, 1207)
 COPIES = 1 << 14
-QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
 SETTINGS: dict[str, Any] = {"privacy": 2, "deadline": 1, "resume": False, "empty_rounds": 0}
 
 
@@ -59,7 +59,7 @@ def totals_of_one_session(
 
 
 @pytest.mark.parametrize(("name", "unit"), [("bn.running_var", 1.0), ("w", 1e-6)])
-def test_how_one_sum_is_rounded_does_not_tell_the_updates_of_two_nodes(
+def test_the_rounding_of_one_sum_does_not_reveal_the_updates_of_two_nodes(
     name: str, unit: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An update p that is below one step was rounded to 1 with probability p, and to 0 otherwise.
@@ -124,7 +124,7 @@ def test_the_order_of_keys_in_a_record_is_part_of_the_configuration() -> None:
 
 
 @pytest.mark.parametrize("pinned", [False, True])
-def test_a_coarser_type_of_the_same_model_gives_away_two_updates_unless_types_are_fixed(
+def test_a_coarser_type_of_the_same_model_reveals_two_updates_unless_types_are_fixed(
     pinned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An app that computes in the type it receives has few values in float16, and their weighted sum has one solution.
@@ -192,7 +192,7 @@ def test_no_count_of_steps_leaves_dither_without_binary_digits(clip: float) -> N
 
 
 @pytest.mark.parametrize(("sizes", "told"), [((310, 531, 1207, 2203), True), ((500, 500, 500, 500), False)])
-def test_a_model_with_huge_gradients_tells_the_sign_of_each_update(
+def test_a_model_with_huge_gradients_reveals_the_sign_of_each_update(
     sizes: tuple[int, ...], told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is documented as not protected: the server chooses the model, and far above the clip only signs are left.
@@ -215,7 +215,7 @@ def test_a_model_with_huge_gradients_tells_the_sign_of_each_update(
     assert (len(weights) == len(sizes) and np.array_equal(solved, np.array(moves) < 0)) == told
 
 
-def test_a_counter_of_batches_tells_how_many_examples_two_nodes_have(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_counter_reveals_the_number_of_examples_of_two_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is documented as not protected: the sum of weights, and of weights times batches, are two equations."""
     batches: list[dict[str, NDArray[Any]]] = [{"bn.num_batches_tracked": np.array(-(-size // 32))} for size in SIZES]
     _, total = totals_of_one_session(monkeypatch, batches, SIZES)

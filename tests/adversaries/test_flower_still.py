@@ -37,7 +37,7 @@ class Walking(FedAvg):
         return ArrayRecord({"w": Array(np.asarray(server_round * -STEP, np.float32))}), None
 
 
-def test_the_others_of_a_circle_are_less_hidden_by_a_node_that_stands_still(home: Path) -> None:
+def test_a_node_that_refuses_all_moves_hides_the_rest_of_its_circle_less(home: Path) -> None:
     walking = Walking()
     confined = Confinement(norm=8.0, tau=TAU)
     World(centres=CENTRES.copy()).run(ROUNDS, confined, strategy=walking, own_aggregation=True)

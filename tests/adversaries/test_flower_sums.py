@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.support.flower import identity as identity
 from tests.support.flower import make_grid, reply_of
+from tests.support.flower_strategies import QUIET
 from tests.support.homes import home as home
 from typer.testing import CliRunner
 
@@ -35,7 +36,6 @@ ENTRIES = 64
 FARTHEST = 400
 """Units that a running variance moves by at most, as the attacker supposes."""
 VARIANCES = np.random.default_rng(3).lognormal(2.5, 1.0, (len(SIZES), ENTRIES))
-QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
 SETTINGS: dict[str, Any] = {"privacy": 2, "deadline": 1, "resume": False, "empty_rounds": 0}
 
 
@@ -56,7 +56,7 @@ def reply(name: str, moved: NDArray[np.float64], size: int) -> RecordDict:
     st.integers(1, 90),
     st.integers(-40, 40),
 )
-def test_a_sum_tells_nothing_but_the_weighted_sum(
+def test_a_sum_reveals_only_the_weighted_sum(
     clip: float, bits: tuple[int, int], one: int, other: int, shift: int
 ) -> None:
     """Two circles with the same weights and the same weighted sum of updates have the same vector, but for rounding.
@@ -108,7 +108,7 @@ def sums_of_one_session(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[int
     return int(total[0]), total[1 + ENTRIES + 1 :][:ENTRIES]
 
 
-def test_one_sum_does_not_give_away_the_running_variances_of_two_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_sum_does_not_reveal_the_running_variances_of_two_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Default settings, T = 2, nobody lies: the server only looks at the sum.
 
     It failed: each entry of a wide range added a small whole number times the node's weight. Only one split of the
@@ -244,7 +244,7 @@ def test_a_roster_is_shown_with_its_whole_recipe(home: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["two\n  varying          none", "two\x1b[8m", "two, three", "two (retired)", "\u202eowt"]
 )
-def test_names_on_a_roster_cannot_be_taken_for_other_words(home: Path, name: str) -> None:
+def test_names_on_a_roster_cannot_be_mistaken_for_other_words(home: Path, name: str) -> None:
     """An operator is handed the rosters of a server that lies, and reads them before pinning one.
 
     It failed: a name with ends of lines wrote lines of a recipe, one with a comma was two nodes, and one with a control
@@ -260,7 +260,7 @@ def test_names_on_a_roster_cannot_be_taken_for_other_words(home: Path, name: str
     assert shown.output.count("\n  varying ") == 1
 
 
-def test_a_pattern_is_not_taken_for_the_range_of_whole_numbers() -> None:
+def test_a_pattern_is_not_mistaken_for_the_range_of_integers() -> None:
     """It failed: the ranges of a recipe were said to be "integers 3.0, integers 1000000.0"."""
     assert RosterRecipe(clips=(("integers", 3.0),)).settings()["clips"] == "'integers' 3.0, integers 1000000.0"
 
@@ -292,9 +292,7 @@ def sums_by_rate(rates: NDArray[np.float64], steps: tuple[int, ...]) -> NDArray[
 
 
 @pytest.mark.parametrize(("steps", "told"), [((2, 4), True), ((1, 1), False)])
-def test_a_rate_that_varies_tells_nodes_apart_if_they_take_different_numbers_of_steps(
-    steps: tuple[int, int], told: bool
-) -> None:
+def test_a_varying_rate_distinguishes_nodes_with_different_numbers_of_steps(steps: tuple[int, int], told: bool) -> None:
     """What is documented as not protected: n local steps of rate r on a common curvature move by 1 - (1 - r)^n.
 
     The sums are a polynomial in 1 - r. Its coefficients are the updates of nodes with as many steps, one by one.
@@ -304,7 +302,7 @@ def test_a_rate_that_varies_tells_nodes_apart_if_they_take_different_numbers_of_
     assert (max(apart) < 1e-4) == told
 
 
-def test_a_clip_far_below_the_updates_tells_the_sign_of_each_of_them() -> None:
+def test_a_clip_far_below_the_updates_reveals_their_signs() -> None:
     """What is documented as not protected: clipped updates are signs, and signs times different weights add up once."""
     recipe = RosterRecipe(clip=1e-9)
     form, model = Form(recipe, 2), received("w", 20)

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from flwr.app import ConfigRecordValues, Message, RecordDict
 from flwr.serverapp.strategy import FedAvg
+from tests.support.flower import Answer, initial_arrays, make_app, make_grid
 from tests.support.flower import identity as identity
-from tests.support.flower import initial_arrays, make_app, make_grid
 from tests.support.homes import home as home
 
 from coterie.cohorts.memory import ClientMemory
@@ -27,7 +27,6 @@ from coterie.secagg.prekeys.messages import PrekeyOffer, SurvivorList
 from coterie.transports.flower import PrivateStrategy, private_mod
 from coterie.transports.flower.records import packed, payload_of, without_ours
 
-Answer = Callable[[Message], Message]
 VICTIM, NAME, NODES = 102, "partition-2", 6
 
 
@@ -164,7 +163,7 @@ def test_one_survivor_list_is_answered_also_after_a_restart_of_the_node() -> Non
     assert refused == [True]
 
 
-def test_prekeys_can_be_asked_for_at_any_time_and_tell_nothing() -> None:
+def test_prekeys_can_be_requested_at_any_time_and_reveal_nothing() -> None:
     """Rule: prekeys are public. Renewing between the trips erases the victim's state: it drops out, and no more."""
     offered: list[int] = []
 
@@ -180,7 +179,7 @@ def test_prekeys_can_be_asked_for_at_any_time_and_tell_nothing() -> None:
     assert offered == [4]
 
 
-def test_a_question_who_a_node_is_brings_no_roster_past_the_operators_settings(
+def test_a_request_for_an_introduction_cannot_bypass_the_operators_roster_settings(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rule: rosters that come with a hello pass the checks of those that come with an invitation."""

@@ -82,7 +82,7 @@ def solve(sums: list[FloatArray], displacements: list[Parameters]) -> FloatArray
     return found
 
 
-def test_sums_of_several_iterations_give_a_group_away_to_its_members() -> None:
+def test_sums_of_several_iterations_reveal_a_group_to_its_members() -> None:
     """There is no defence inside a group: its members trust each other, as threat-model.md says."""
     watched, displacements, data = play(12, secure=True)
     found = solve(watched.sums, displacements)
@@ -97,7 +97,7 @@ def test_one_iteration_does_not() -> None:
     assert HIDDEN < COLUMNS
 
 
-def test_a_members_part_is_seen_in_the_clear_and_hidden_by_the_secure_sum() -> None:
+def test_a_part_is_visible_in_plain_addition_and_hidden_by_the_secure_sum() -> None:
     clear, _, _ = play(1, secure=False)
     assert len(clear.parts[0]) == 3
     secure, _, _ = play(1, secure=True)

@@ -201,7 +201,7 @@ def test_an_archive_with_a_long_directory_is_refused_before_it_is_read(audit: Ru
     refused(audit(tmp_path / "log.npz"), 3, "about 2,000 arrays", base)
 
 
-def test_the_configuration_of_a_run_may_be_a_device(run: Run, base: int, tmp_path: Path) -> None:
+def test_a_configuration_that_is_a_device_file_is_refused(run: Run, base: int, tmp_path: Path) -> None:
     """It says whether there were sums at all, so there is no verdict without it."""
     (tmp_path / "config.toml").symlink_to("/dev/zero")
     (tmp_path / "metrics.jsonl").write_text('{"round": 1, "clients": ["a", "b"]}\n')
@@ -262,7 +262,7 @@ def test_parquet_with_a_text_that_is_repeated_does_not_repeat_it_in_memory(
     assert ended.memory < base + MEMORY * LIMIT + SPARE
 
 
-def test_parquet_is_judged_by_its_pages_and_not_by_what_its_end_says(audit: Run, base: int, tmp_path: Path) -> None:
+def test_the_size_of_a_parquet_file_is_computed_from_its_pages(audit: Run, base: int, tmp_path: Path) -> None:
     """The metadata of this file is made to say that 80 MB of zeros are none."""
     values = 10_000_000
 
@@ -360,7 +360,7 @@ def test_a_log_that_is_a_pipe_without_a_writer_is_not_waited_for(run: Run, tmp_p
 
 
 @pytest.mark.parametrize("delay", [None, 1.0])
-def test_a_log_may_be_a_pipe_that_somebody_writes_to(tmp_path: Path, delay: float | None) -> None:
+def test_a_log_may_be_a_pipe_with_a_writer(tmp_path: Path, delay: float | None) -> None:
     """A writer counts from when it opens the pipe, also if it has written nothing yet."""
     pipe = tmp_path / "log.csv"
     os.mkfifo(pipe)

@@ -145,7 +145,8 @@ def solve(sums: Mapping[int, Any]) -> None:
     """Check that sums of two sizes of batches give the update of each site."""
     factors = np.array([[0.1 * count_steps(site, batch) for site in EXAMPLES] for batch in sums])
     found = np.linalg.solve(factors, np.array(list(sums.values())))
-    assert np.allclose(found, list(GRADIENTS.values()), atol=1e-2)
+    # Rounding leaves errors of about 0.005 at random; another site's gradient would be 0.06 away at least.
+    assert np.allclose(found, list(GRADIENTS.values()), atol=3e-2)
 
 
 def set_weights() -> None:

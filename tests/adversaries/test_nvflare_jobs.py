@@ -7,19 +7,25 @@ arguments of them for one site, the sum of a circle is the update of the other o
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("nvflare", reason="needs coterie[nvflare]")
 
+from nvflare.apis.fl_constant import FLContextKey
+from nvflare.apis.fl_context import FLContextManager
+from nvflare.apis.shareable import Shareable
+from nvflare.apis.signal import Signal
 from nvflare.app_common.executors.task_script_runner import TaskScriptRunner
 from tests.support.homes import home as home
-from tests.support.nvflare_jobs import STREAMER, built, deploy, job, read
+from tests.support.nvflare_jobs import STREAMER, TRAINER, built, configured, deploy, job, read
 from tests.support.nvflare_jobs import site_environment as site_environment
 from tests.support.nvflare_sites import Learning, check_update_of_one
 
 from coterie.errors import ConfigError
-from coterie.transports.nvflare import job_config
+from coterie.transports.nvflare import executor, job_config
+from coterie.transports.nvflare.messages import KEY, TASK, Answer, NodeMessage, decode, encode
 from coterie.transports.nvflare.request import SiteApp
 
 Deploy = Callable[[Path, str], Path]
@@ -127,3 +133,26 @@ def test_a_script_in_the_folder_of_another_job(
         return float(client.RATE)
 
     check_job(deploy_to, rate_of, tmp_path, is_seen=not defended)
+
+
+@pytest.mark.parametrize("defended", [False, True])
+def test_an_executor_beside_the_private_one(
+    defended: bool, home: Path, tmp_path: Path, site_environment: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the task "train", so the server gets the model of this site alone, while sessions go on as ever."""
+    if not defended:
+        monkeypatch.setattr(executor, "check_executors", lambda _app, _private: None)
+    config = job("x")
+    config["executors"].insert(0, {"tasks": ["train"], "executor": {"path": TRAINER}})
+    app = deploy(tmp_path / "site-1", config)
+    routed = configured(app, "site-1").runner_config.task_router
+    assert type(routed.route("train")).__name__ == "NPTrainer"
+    private = routed.route(TASK)
+    assert isinstance(private, executor.PrivateExecutor)
+    ctx = FLContextManager(engine=object(), identity_name="site-1", job_id="job").new_context()
+    folders = SimpleNamespace(get_app_dir=lambda _job: str(app), get_app_config_dir=lambda _job: str(app / "config"))
+    ctx.set_prop(FLContextKey.WORKSPACE_OBJECT, folders, private=True)
+    hello = NodeMessage("hello", 7, "train", "1", 0.0, 60.0)
+    answer = private.execute(TASK, Shareable({KEY: encode(hello)}), ctx, Signal())
+    refusal = decode(answer[KEY], Answer, "site-1").refusal
+    assert refusal == ("settings" if defended else None)

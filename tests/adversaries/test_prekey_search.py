@@ -88,7 +88,7 @@ def test_with_a_weaker_definition_the_search_finds_a_leak(
 
 
 @pytest.mark.parametrize("worlds", [90, pytest.param(3_000, marks=pytest.mark.slow)])
-def test_whole_members_give_away_nothing_but_sums_over_whole_circles(
+def test_members_with_all_checks_reveal_only_sums_over_whole_circles(
     worlds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server tries every prekey again and again: that each is used once is for the members' memories to see to."""
@@ -141,7 +141,7 @@ def test_a_cloned_client_counts_among_the_colluders(
 
 
 @pytest.mark.parametrize("one_list", [True, False])
-def test_signing_one_list_after_opening_another_gives_an_input_away(
+def test_signing_one_list_after_opening_another_reveals_an_input(
     one_list: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten clients in pairs, one colluder: five open lists of their own at once, then two of them sign another."""

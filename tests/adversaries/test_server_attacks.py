@@ -173,12 +173,16 @@ def test_different_survivors_fail_with_a_majority_threshold() -> None:
     assert not stole_the_input(attacker)
 
 
-def test_different_survivors_fail_with_the_consistency_step_at_any_threshold() -> None:
+def watch_low_threshold() -> tuple[Cast, Attacker, tuple[str, ...], tuple[str, ...]]:
+    """Play up to the masked inputs with the consistency step; return all clients, and those beside the victim."""
     cast = Cast(make_terms(6, threshold=3, active=True, colluders=0)).play_until(Step.MASK)
     attacker = Attacker(cast)
     attacker.watch_masking()
-    everybody = names(6)
-    others = tuple(name for name in everybody if name != VICTIM)
+    return cast, attacker, names(6), tuple(name for name in names(6) if name != VICTIM)
+
+
+def test_different_survivors_fail_with_the_consistency_step_at_any_threshold() -> None:
+    cast, _, everybody, others = watch_low_threshold()
     confirmations = {
         name: cast.reply(name, announcement(cast, everybody if name in (*others[:2], VICTIM) else others))
         for name in everybody
@@ -199,11 +203,7 @@ def test_different_survivors_fail_with_the_consistency_step_at_any_threshold() -
 
 def test_different_survivors_succeed_again_without_checking_signatures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "check_testimony", lambda *_: None)
-    cast = Cast(make_terms(6, threshold=3, active=True, colluders=0)).play_until(Step.MASK)
-    attacker = Attacker(cast)
-    attacker.watch_masking()
-    everybody = names(6)
-    others = tuple(name for name in everybody if name != VICTIM)
+    cast, attacker, everybody, others = watch_low_threshold()
     for name in everybody:
         cast.reply(name, announcement(cast, everybody if name in (*others[:2], VICTIM) else others))
     for name in everybody:
@@ -373,7 +373,7 @@ def test_cutting_the_ring_in_two(defended: bool, monkeypatch: pytest.MonkeyPatch
     assert (partial == ring_sum(cast.terms, cast.inputs, arc)).all()
 
 
-def test_an_honest_server_does_not_even_ask_where_the_ring_falls_apart() -> None:
+def test_an_honest_server_does_not_ask_if_the_ring_is_disconnected() -> None:
     cast = Cast(make_terms(8, topology=Harary(2), threshold=1)).play_until(Step.MASK)
     attacker = Attacker(cast)
     near = [VICTIM, *attacker.neighbours(VICTIM)]
@@ -386,7 +386,7 @@ def test_an_honest_server_does_not_even_ask_where_the_ring_falls_apart() -> None
 # --- Other lies about the survivors.
 
 
-def test_a_client_that_was_left_out_says_nothing() -> None:
+def test_a_client_that_was_left_out_does_not_answer() -> None:
     cast = Cast(make_terms(5)).play_until(Step.REVEAL)
     with pytest.raises(PeerProtocolError, match="without this client"):
         cast.reply(VICTIM, announcement(cast, [name for name in names(5) if name != VICTIM]))
@@ -405,7 +405,7 @@ def test_too_few_survivors_are_refused() -> None:
         cast.reply(VICTIM, announcement(cast, names(5)[:3]))
 
 
-def test_considering_an_announcement_reveals_nothing_and_says_who_would_be_aggregated() -> None:
+def test_considering_an_announcement_returns_the_aggregated_clients_and_reveals_nothing() -> None:
     cast = Cast(make_terms(6, circles=(0, 0, 1, 1, 2, 2))).play_until(Step.REVEAL)
     state = cast.states[VICTIM]
     assert isinstance(state, client.Masked)

@@ -200,7 +200,7 @@ def test_the_long_search_finds_nothing_with_all_rules_on(capsys: pytest.CaptureF
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", [rule for rule in NEEDED if rule not in SCRIPTED_ONLY])
-def test_the_search_finds_what_each_rule_is_there_for(rule: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_search_finds_the_attack_that_each_rule_prevents(rule: str, capsys: pytest.CaptureFixture[str]) -> None:
     with without(rule):
         found = next((seed for seed in range(FOUND_WITHIN) if make_liar(seed).play()), None)
     with capsys.disabled():

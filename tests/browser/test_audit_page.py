@@ -82,7 +82,7 @@ def test_plots_are_drawn_in_peace(page: "Page", exposed: Path) -> None:
     assert [url for url in page.requests if not url.startswith("data:")] == [exposed.as_uri()]
 
 
-def test_how_the_log_was_read_stands_before_the_verdict(page: "Page", exposed: Path) -> None:
+def test_the_reading_of_the_log_is_shown_before_the_verdict(page: "Page", exposed: Path) -> None:
     page.open(exposed, plots=6)
     assert page.evaluate("document.querySelector('header details').open")
     top = "document.querySelector('{}').getBoundingClientRect().top"

@@ -81,6 +81,6 @@ def test_on_a_telephone_a_legend_names_the_lines(page: "Page", file: Path) -> No
 def test_the_tables_say_whose_test_examples_scores_are_on(page: "Page", file: Path) -> None:
     page.open(file, 2)
     text = page.evaluate("document.body.innerText")
-    assert "accuracy on own data" in text.lower()
+    assert "accuracy on clients' data" in text.lower()
     assert "each client's own test examples" in text
     assert "the test examples of everybody" in text

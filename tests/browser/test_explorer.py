@@ -103,7 +103,7 @@ def test_pictures_become_exact_when_the_library_says_so(page: "Page", explorer: 
     assert page.complaints == []
 
 
-def test_the_witness_is_said_in_words_and_drawn(page: "Page", explorer: ExplorerServer) -> None:
+def test_the_witness_is_shown_in_words_and_as_a_picture(page: "Page", explorer: ExplorerServer) -> None:
     show(page, explorer.url, "leak", "#/leak?story=naive&seed=7&round=4")
     assert "Round 3 − round 4 = Gus’s picture." in texts(page, ".news")[0]
     assert texts(page, ".equation") == ["round 3−round 4=Gus"]
@@ -129,7 +129,7 @@ def test_rounds_play_pause_and_scrub(page: "Page", explorer: ExplorerServer) -> 
     assert len(texts(page, ".person.exposed")) == 12
 
 
-def test_it_is_played_by_keyboard(page: "Page", explorer: ExplorerServer) -> None:
+def test_it_can_be_used_by_keyboard(page: "Page", explorer: ExplorerServer) -> None:
     show(page, explorer.url, "leak", "#/leak?story=whole&seed=7&round=3", still=True)
     page.evaluate("document.querySelector('.transport input').focus()")
     press(page, "ArrowRight", 39)
@@ -318,7 +318,7 @@ def test_nothing_is_wider_than_the_page_or_asked_for_elsewhere(
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_everybody_can_use_it(page: "Page", explorer: ExplorerServer, view: str, dark: bool) -> None:
+def test_it_is_accessible(page: "Page", explorer: ExplorerServer, view: str, dark: bool) -> None:
     """The rules of axe-core: names and roles for screen readers, contrast, order, landmarks."""
     show(page, explorer.url, view, dark=dark, still=True)
     if view == "log":

@@ -200,7 +200,7 @@ def test_some_clients_may_have_no_tests_and_go_on_with_the_same_ones(tmp_path: P
         ({"client_tests": TESTS, "settings": {"clients.holdout": 0.2}}, "clients.holdout: must be 0, because"),
     ],
 )
-def test_what_cannot_be_is_refused(tmp_path: Path, more: dict[str, Any], said: str) -> None:
+def test_impossible_settings_are_refused(tmp_path: Path, more: dict[str, Any], said: str) -> None:
     with pytest.raises((ConfigError, InputError), match=said):
         go(tmp_path / "run", **more)
     assert not (tmp_path / "run").exists()

@@ -51,7 +51,7 @@ def test_both_ways_to_add_give_the_same_sums(tmp_path: Path) -> None:
     assert additive.records[0].download_bytes > 4 * additive.records[0].upload_bytes > 0
 
 
-def test_who_leaves_ends_a_round_of_additive_sharing_and_nothing_is_revealed(tmp_path: Path) -> None:
+def test_a_dropout_ends_a_round_of_additive_sharing_and_nothing_is_revealed(tmp_path: Path) -> None:
     result = play(tmp_path / "run", "confined.addition=additive", "faults.dropout=0.3", "rounds=8")
     outcomes = {record.outcome for record in result.records}
     assert outcomes == {Outcome.COMPLETED, Outcome.ABORTED_BEFORE_REVEAL}
@@ -61,7 +61,7 @@ def test_who_leaves_ends_a_round_of_additive_sharing_and_nothing_is_revealed(tmp
             assert "tolerates no dropout" in record.reason
 
 
-def test_the_report_says_what_is_sent_and_what_follows_from_it(tmp_path: Path) -> None:
+def test_the_report_states_what_is_sent_and_what_follows_from_it(tmp_path: Path) -> None:
     result = play(tmp_path / "run")
     last = result.records[-1]
     page = " ".join((tmp_path / "run" / "report.html").read_text().split())
@@ -92,7 +92,7 @@ NOISE = ("noise.kind=skellam", "noise.multiplier=2.0", "rounds=4")
 
 
 @pytest.mark.parametrize(("algorithm", "public"), [("confined", "displacement"), ("ditto", "common")])
-def test_with_noise_nothing_is_written_down_that_has_none(tmp_path: Path, algorithm: str, public: str) -> None:
+def test_with_noise_no_value_without_noise_is_recorded(tmp_path: Path, algorithm: str, public: str) -> None:
     folder = tmp_path / "run"
     result = play(folder, *NOISE, f"training.algorithm={algorithm}", "tracking.sums=true")
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -119,7 +119,7 @@ def test_with_noise_nothing_is_written_down_that_has_none(tmp_path: Path, algori
     assert len(list((folder / "sums").glob("*.npy"))) == sum(record.completed for record in result.records)
 
 
-def test_with_noise_nobody_sits_out_because_of_its_loss(tmp_path: Path) -> None:
+def test_with_noise_no_client_is_excluded_because_of_its_loss(tmp_path: Path) -> None:
     """Who takes part must not depend on private data: epsilon assumes it. Everybody refuses everything here."""
     stubborn = ("confined.check.threshold=-1000.0", "rounds=36", "training.evaluate_every=36")
     quiet = play(tmp_path / "quiet", *stubborn)
@@ -132,12 +132,12 @@ def test_with_noise_nobody_sits_out_because_of_its_loss(tmp_path: Path) -> None:
     load_config(None, [*SMALL, *NOISE, "confined.tau=0"])
 
 
-def test_with_noise_who_is_there_does_not_depend_on_labels() -> None:
+def test_with_noise_availability_does_not_depend_on_labels() -> None:
     with pytest.raises(ConfigError, match=r"availability\.kind: must not be label-dependent with noise"):
         load_config(None, [*SMALL, *NOISE, "availability.kind=label-dependent"])
 
 
-def test_who_takes_no_step_up_sits_out(tmp_path: Path) -> None:
+def test_a_participant_that_refuses_every_step_is_excluded(tmp_path: Path) -> None:
     """Everybody refuses everything: after tau such iterations nobody is fresh enough to contribute."""
     result = play(tmp_path / "run", "confined.check.threshold=-1000.0", "confined.tau=2", "rounds=6")
     completed = [record.completed for record in result.records]
@@ -149,7 +149,7 @@ def test_who_takes_no_step_up_sits_out(tmp_path: Path) -> None:
     assert all(record.completed for record in unbounded.records)
 
 
-def test_the_step_of_the_paper_is_warned_of(tmp_path: Path) -> None:
+def test_the_steps_of_the_paper_cause_a_warning(tmp_path: Path) -> None:
     result = play(tmp_path / "run", "confined.step.kind=paper", "rounds=3")
     rates = [record.learning_rate for record in result.records]
     assert rates[0] > rates[1] > rates[2]
@@ -192,7 +192,7 @@ def test_the_default_run_learns(tmp_path: Path) -> None:
         ("sdp", "a data-dependent estimate and not a guarantee"),
     ],
 )
-def test_regression_with_data_and_model_of_ones_own(tmp_path: Path, algorithm: str, said: str) -> None:
+def test_regression_with_the_users_data_and_model(tmp_path: Path, algorithm: str, said: str) -> None:
     rng = np.random.default_rng(0)
     truth = rng.standard_normal((3, 1))
 

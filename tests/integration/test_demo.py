@@ -57,7 +57,7 @@ def test_people_get_a_table_a_summary_a_picture_and_a_report(tmp_path: Path) -> 
     assert cost["upload_bytes"] == sum(step["upload_bytes"] for step in report["steps"])
 
 
-def test_json_is_the_report_and_nothing_else(tmp_path: Path) -> None:
+def test_json_contains_only_the_report(tmp_path: Path) -> None:
     code, output, errors = invoke(tmp_path, "--json")
     assert (code, errors) == (0, "")
     assert json.loads(output) == read(tmp_path)
@@ -102,7 +102,7 @@ def test_circles_are_aggregated_whole_or_not_at_all(tmp_path: Path) -> None:
     assert aggregated | stranded == set(names) - gone
 
 
-def test_a_sparse_graph_against_a_lying_server_is_told_to_be_weaker(tmp_path: Path) -> None:
+def test_a_sparse_graph_against_a_malicious_server_is_marked_as_weaker(tmp_path: Path) -> None:
     for options, weaker in (
         (("--active", "--topology", "harary"), True),
         (("--active", "--topology", "harary", "--circles", "2", "--dropout", "0"), True),
@@ -123,7 +123,7 @@ def test_against_a_lying_server_the_demonstration_takes_two_trips(tmp_path: Path
     assert [row["step"] for row in read(tmp_path)["steps"]] == ["contribute", "reveal", "unmask"]
 
 
-def test_where_many_are_lost_the_demonstration_confirms() -> None:
+def test_with_many_losses_the_demonstration_confirms_survivors() -> None:
     settings = DemoSettings(
         clients=20, length=400, dropout=0.3, topology="complete", active=True, circle_size=4, seed=1
     )
@@ -150,7 +150,7 @@ def test_without_matplotlib_everything_but_the_picture(tmp_path: Path, monkeypat
         (("--circles", "6"), "0 clients would be aggregated"),
     ],
 )
-def test_a_round_that_is_given_up_is_explained(tmp_path: Path, options: tuple[str, ...], reason: str) -> None:
+def test_an_aborted_round_is_explained(tmp_path: Path, options: tuple[str, ...], reason: str) -> None:
     code, output, errors = invoke(tmp_path, *options)
     told = " ".join(errors.split())
     assert code == 1
@@ -271,7 +271,7 @@ class Watched(dict[str, Pixels]):
         return super().__getitem__(name)
 
 
-def test_rows_tell_how_far_it_has_come() -> None:
+def test_rows_show_the_progress() -> None:
     demo = Demo(DemoSettings(clients=12, length=100, dropout=0.34))
     assert not any(row.done or row.asked for row in demo.rows())
     seen: list[tuple[StepView, ...]] = []

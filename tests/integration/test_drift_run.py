@@ -84,7 +84,7 @@ def test_under_masks_scaffold_learns_as_in_the_clear(tmp_path: Path, threat: str
             np.testing.assert_allclose(state[f"control.{place}"], sum(own) / 12, atol=1e-4)
 
 
-def test_scaffold_in_a_program_of_ones_own_with_epsilon(tmp_path: Path) -> None:
+def test_scaffold_in_a_python_program_with_epsilon(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     clients = {f"site-{n}": (rng.normal(size=(20, 3)) + 2 * np.eye(3)[n % 3], np.full(20, n % 3)) for n in range(8)}
     common: dict[str, Any] = {"clients": clients, "algorithm": "scaffold", "rounds": 3, "progress": False}

@@ -48,7 +48,7 @@ def test_regions_learn_to_beat_the_previous_hour(tmp_path: Path, algorithm: str)
     assert json.dumps(summary.numbers()["rules"])
 
 
-def test_regions_keep_models_of_their_own_and_hear_what_the_sums_give_away(tmp_path: Path) -> None:
+def test_regions_keep_their_own_models_and_learn_what_the_sums_reveal(tmp_path: Path) -> None:
     result = play(tmp_path / "run", "training.learning_rate=0.5")
     assert result.summary.config.training.algorithm == "confined"
     losses = [record.test_loss for record in result.records]
@@ -60,7 +60,7 @@ def test_regions_keep_models_of_their_own_and_hear_what_the_sums_give_away(tmp_p
     assert "claimed by the paper, not sound" in words
 
 
-def test_who_learns_alone_is_judged_by_its_own_region(tmp_path: Path) -> None:
+def test_a_local_model_is_evaluated_on_its_own_region(tmp_path: Path) -> None:
     result = play(tmp_path / "run", "training.algorithm=local-only", "rounds=1")
     federation = find_federation(load_config(EXAMPLE, FEW))
     assert federation.series is not None
@@ -103,7 +103,7 @@ def test_the_example_as_it_is() -> None:
     assert len(find_federation(config).parts) == config.clients.count
 
 
-def test_beside_noise_nothing_of_the_training_hours_is_written_down(tmp_path: Path) -> None:
+def test_with_noise_no_training_hours_are_recorded(tmp_path: Path) -> None:
     """Rules of thumb are scored in units of each region's deviation in its training hours, which has no noise."""
     noise = ("noise.kind=skellam", "noise.multiplier=0.5", "cohort.minimum=4", "rounds=1")
     summary = play(tmp_path / "run", *noise).summary
@@ -112,7 +112,7 @@ def test_beside_noise_nothing_of_the_training_hours_is_written_down(tmp_path: Pa
     assert "Forecasts that learn nothing" not in (tmp_path / "run" / "report.html").read_text()
 
 
-def test_beside_noise_gaps_in_the_training_hours_of_a_region_are_not_counted(tmp_path: Path) -> None:
+def test_with_noise_gaps_in_training_hours_are_not_counted(tmp_path: Path) -> None:
     """One hour less in one region, long before the tests, must not show by name in a run whose noise hides it."""
     for region in ("AEP", "DAYTON", "DUQ", "FE"):
         lines = gzip.decompress((SAMPLE / f"{region}_hourly.csv.gz").read_bytes()).decode().splitlines(keepends=True)

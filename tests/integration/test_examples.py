@@ -17,7 +17,7 @@ from coterie.cohorts.ledger import Ledger, Outcome
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def test_a_transport_of_ones_own_prints_its_rounds() -> None:
+def test_a_transport_of_the_user_prints_its_rounds() -> None:
     command = [sys.executable, str(EXAMPLES / "own_transport.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert [line.split(",")[0] for line in done.stdout.splitlines()] == [f"round {n}: completed" for n in range(1, 5)]
@@ -30,7 +30,7 @@ def example() -> dict[str, object]:
     return runpy.run_path(str(EXAMPLES / "own_transport.py"))
 
 
-def test_a_transport_of_ones_own_sums_whole_circles(example: dict[str, object], tmp_path: Path) -> None:
+def test_a_transport_of_the_user_sums_whole_circles(example: dict[str, object], tmp_path: Path) -> None:
     results = asyncio.run(example["play_rounds"](tmp_path, 4))  # type: ignore[operator]
     broken = [result for result in results if result.stranded]
     assert [len(result.revealed) for result in results if not result.stranded] == [6, 6, 6]
@@ -44,7 +44,7 @@ def test_a_transport_of_ones_own_sums_whole_circles(example: dict[str, object], 
         assert [set(row) for _, row in ledger.rows()] == [set(result.revealed) for result in results]
 
 
-def test_who_announces_too_much_is_cut_off(example: dict[str, object]) -> None:
+def test_a_peer_that_announces_too_much_is_disconnected(example: dict[str, object]) -> None:
     async def read(announced: int) -> bytes:
         reader = asyncio.StreamReader()
         reader.feed_data(announced.to_bytes(4, "big") + b"abc")
@@ -59,7 +59,7 @@ def test_who_announces_too_much_is_cut_off(example: dict[str, object]) -> None:
         asyncio.run(read(2**31))
 
 
-def test_a_policy_of_ones_own_promises_its_smallest_circle(tmp_path: Path) -> None:
+def test_a_policy_of_the_user_promises_its_smallest_circle(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="training needs coterie[train]")
     command = [sys.executable, str(EXAMPLES / "own_policy.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, cwd=tmp_path)
@@ -91,7 +91,7 @@ def test_peers_add_without_a_server_and_wait_for_one_that_was_killed() -> None:
     assert done.stderr == ""
 
 
-def test_a_stranger_who_takes_a_peers_name_does_not_take_its_connection(tmp_path: Path) -> None:
+def test_an_unknown_peer_cannot_take_over_a_connection_by_its_name(tmp_path: Path) -> None:
     peers = runpy.run_path(str(EXAMPLES / "confined_peers.py"))
     peers["prepare"](tmp_path)
     first, *others = peers["PEERS"]

@@ -107,7 +107,7 @@ def test_the_report_says_what_a_group_sees(grid: tuple[Path, RunResult]) -> None
     assert "additive sharing of 32-bit numbers" in result.summary.numbers()["protocol"]
 
 
-def test_sums_in_the_clear_are_said_to_be_so(tmp_path: Path) -> None:
+def test_sums_in_the_clear_are_reported_as_such(tmp_path: Path) -> None:
     overrides = [part for key in (*GRID, "confined.grid.addition=clear", "rounds=1") for part in ("--set", key)]
     shown = CliRunner().invoke(app, ["run", "--out", str(tmp_path / "run"), *overrides])
     assert shown.exit_code == 0, shown.output
@@ -127,7 +127,7 @@ def test_two_members_hide_nothing_from_each_other(tmp_path: Path) -> None:
     assert "hid each part" not in page
 
 
-def test_what_colluders_learn_is_said(tmp_path: Path) -> None:
+def test_the_report_states_what_colluders_learn(tmp_path: Path) -> None:
     play(tmp_path / "run", *GRID, "confined.grid.colluders=2", "rounds=1")
     page = " ".join((tmp_path / "run" / "report.html").read_text().split())
     assert "If 2 collude, each sum gives them the sum of the parts of 2 honest members." in page
@@ -150,7 +150,9 @@ def test_noise_with_blocks(tmp_path: Path) -> None:
         (("data.name=energy", "model.name=lstm", "clients.count=10"), "4 members cannot share 1 columns"),
     ],
 )
-def test_what_cannot_be_split_is_refused_in_one_line(overrides: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_models_that_cannot_be_split_are_refused_in_one_line(
+    overrides: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError) as caught:
         play(tmp_path / "run", *GRID, *overrides)
     assert said in str(caught.value)

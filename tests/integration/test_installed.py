@@ -16,7 +16,7 @@ DECLARED: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["proj
 OLDEST = [requirement.replace(">=", "==") for requirement in DECLARED]
 COMMANDS = [
     *("run", "resume", "init", "demo", "plan", "audit", "explore", "reproduce"),
-    *("bench", "bench secagg", "bench topologies"),
+    *("bench", "bench secagg"),
 ]
 
 

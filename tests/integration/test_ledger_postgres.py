@@ -58,7 +58,7 @@ def test_the_same_history_has_the_same_head_as_on_sqlite(ledger: Ledger, tmp_pat
         assert ledger.participation() == local.participation()
 
 
-def test_inspecting_can_read_and_nothing_else(ledger: Ledger, postgres_url: str) -> None:
+def test_inspecting_is_read_only(ledger: Ledger, postgres_url: str) -> None:
     head = run_example(ledger)
     with Ledger.inspect(postgres_url) as inspected:
         assert inspected.verify(head) == head

@@ -12,18 +12,18 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import msgspec
 import numpy as np
 import pytest
-from pydantic import Field
 from tests.support.policies import fixed_circles
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 import torch
+from tests.support.algorithms import pace_added
+from tests.support.log_formats import ATTENDANCE, ATTENDED
 from torch import nn
 from typer.testing import CliRunner
 
 from coterie.attacks.attack import Adversary, OnProgress
 from coterie.attacks.table import ATTACKS, AttackRow
-from coterie.auditing.logs import FORMATS, LogFormat, Participation, formats
-from coterie.auditing.logs.raw_log import RawLog
+from coterie.auditing.logs import FORMATS, formats
 from coterie.cli import main
 from coterie.cli.attack import make_app
 from coterie.cohorts.policies import POLICIES
@@ -36,20 +36,14 @@ from coterie.reports.charts import Figure
 from coterie.reports.findings import Findings, Table
 from coterie.reproduce import declarations
 from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
-from coterie.runs.algorithms import ALGORITHMS
-from coterie.runs.algorithms.fedavg import FederatedAveraging
 from coterie.runs.engine.run import TrainingRun
 from coterie.runs.records.record import RoundRecord, Stop
-from coterie.runs.records.summary import Summary
 from coterie.runs.report.figures import FIGURES, Captioned, PageContents, PageFigure
 from coterie.runs.report.observers import Observer
-from coterie.runs.sections.base import Positive, Section
-from coterie.runs.settings.config import RunConfig, add_sections
 from coterie.runs.settings.toml import load_config
 from coterie.settings import Option, Settings
 from coterie.training.data.dataset import Dataset
 from coterie.training.data.datasets import DATASETS, Source
-from coterie.training.evaluate import Score
 from coterie.training.metrics import METRICS, Metric
 from coterie.training.models import MODELS
 
@@ -276,38 +270,10 @@ def test_a_data_set_and_a_model_are_trained_and_attacked(coterie: Command, run: 
 # An algorithm with settings, a column and words.
 
 
-class PaceSettings(Section):
-    """Pace: a made-up section."""
-
-    factor: Positive = Field(default=2.0, description="what the learning rate is multiplied by")
-
-
-class Pace(FederatedAveraging[PaceSettings]):
-    """Federated averaging at another pace."""
-
-    section = "pace"
-    settings = PaceSettings
-    columns = ("speed",)
-
-    def learning_rate(self, number: int) -> float:
-        return super().learning_rate(number) * self.context.settings.factor
-
-    def measures(self, scores: Mapping[str, Score], sigma: float) -> Mapping[str, float]:
-        return {"speed": self.context.settings.factor}
-
-    @classmethod
-    def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
-        yield from super().words(summary)
-        yield "Pace", f"The pace was {summary.extras['speed']:g}."
-
-
 @pytest.fixture
-def algorithm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(ALGORITHMS, "pace", Pace)
-    add_sections()  # as when the settings are imported
-    yield
-    del RunConfig.model_fields["pace"]
-    RunConfig.model_rebuild(force=True)
+def algorithm() -> Iterator[None]:
+    with pace_added():
+        yield
 
 
 @pytest.mark.usefixtures("algorithm")
@@ -354,19 +320,10 @@ def test_a_noise_mechanism_is_added_and_accounted_for(coterie: Command, run: Com
 # A log format.
 
 
-def read_attendance(log: RawLog) -> Participation:
-    """Read lines such as "3: ann+bob"."""
-    rounds = {label: who.split("+") for label, _, who in (line.partition(": ") for line in log.text.sample[1:])}
-    clients = tuple(sorted({client for who in rounds.values() for client in who}))
-    members = tuple(tuple(clients.index(client) for client in who) for who in rounds.values())
-    return Participation(clients, tuple(map(int, rounds)), members)
-
-
 def test_a_log_format_is_read_and_named(coterie: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("log").write_text("[attendance]\n3: ann+bob+cyd\n4: ann+bob\n")
-    row = LogFormat("attendance", "`3: ann+bob`", read_attendance, lambda log: log.begins(b"[attendance]"))
+    Path("log").write_text(ATTENDED)
     assert coterie("audit", "log").status == 2
-    monkeypatch.setattr(formats, "FORMATS", (*FORMATS, row))
+    monkeypatch.setattr(formats, "FORMATS", (*FORMATS, ATTENDANCE))
     audited = coterie("audit", "log", "--json").record
     assert (audited["read"]["format"], [one["client"] for one in audited["exposed"]]) == ("attendance", ["cyd"])
     assert "attendance 3: ann+bob" in coterie("audit", "--help").text

@@ -42,7 +42,7 @@ def go(folder: Path, **more: Any) -> RunResult:  # noqa: ANN401
     return train(out=folder, **given)
 
 
-def test_clients_by_name_none_of_whom_is_ever_missing(tmp_path: Path) -> None:
+def test_clients_by_name_are_always_available(tmp_path: Path) -> None:
     result = go(tmp_path / "run", rounds=12)
     assert {name for record in result.records for name in record.aggregated} == {f"site-{n}" for n in range(6)}
     assert all(record.outcome is Outcome.COMPLETED and len(record.aggregated) == 4 for record in result.records)
@@ -84,7 +84,7 @@ def stored(folder: Path) -> bytes:
     return (folder / "model.safetensors").read_bytes()
 
 
-def test_one_hot_rows_are_labels_and_said_to_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_hot_rows_are_labels_and_a_note_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     clients, (test_x, test_y) = load_clients()
     rows = np.eye(3, dtype=np.float32)
     hot = {name: (x, rows[y]) for name, (x, y) in clients.items()}
@@ -96,7 +96,7 @@ def test_one_hot_rows_are_labels_and_said_to_be(tmp_path: Path, capsys: pytest.C
     assert "Targets are one-hot rows and are taken as labels" in before
 
 
-def test_with_a_loss_of_ones_own_several_outputs_stay_numbers(tmp_path: Path) -> None:
+def test_with_a_loss_of_the_user_several_outputs_stay_numbers(tmp_path: Path) -> None:
     clients, (test_x, test_y) = load_clients()
     rows = np.eye(3, dtype=np.float32)
     shapes = set()
@@ -236,7 +236,7 @@ def test_more_rounds_later_keep_the_learning_rate(tmp_path: Path, capsys: pytest
     assert "Your model with " in said
 
 
-def test_circles_that_fill_the_cohort_are_chosen_and_it_is_said_before(
+def test_circles_that_fill_the_cohort_are_chosen_and_a_note_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clients, _ = load_clients(20)
@@ -253,7 +253,7 @@ def test_circles_that_fill_the_cohort_are_chosen_and_it_is_said_before(
     go(tmp_path / "kept", clients=clients, cohort=9, privacy=3, rounds=5, resume=True)
 
 
-def test_clipping_is_said_in_its_round(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_clipping_is_reported_in_its_round(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = go(tmp_path / "run", settings={"aggregation.clip": 1e-3}, progress=True)
     said = capsys.readouterr().out
     _, _, after = said.partition("round 1/4")
@@ -498,7 +498,7 @@ def test_named_inputs_give_the_same_run_as_one_input(tmp_path: Path, executor: s
         assert np.array_equal(file.get_tensor("layer.weight"), plain.model.state_dict()["weight"].numpy())
 
 
-def test_text_labels_and_too_many_labels_are_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_text_labels_and_too_many_labels_are_refused_with_advice(tmp_path: Path) -> None:
     clients, _ = load_clients()
     words = np.array(["cat", "dog", "emu"])
     said = (

@@ -13,5 +13,5 @@ def test_links_lead_somewhere() -> None:
             assert (ROOT / target).exists(), target
 
 
-def test_it_is_read_in_one_sitting() -> None:
-    assert len(README.splitlines()) < 130
+def test_it_is_about_a_hundred_lines() -> None:
+    assert len(README.splitlines()) < 110

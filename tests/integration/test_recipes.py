@@ -70,7 +70,7 @@ def test_an_open_sum_is_not_opened_again_under_another_learning_rate(
     play_on(folder, 4)
 
 
-def test_more_rounds_are_the_same_recipe_where_the_schedule_does_not_know_them(
+def test_more_rounds_are_the_same_recipe_if_the_schedule_does_not_depend_on_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = interrupted(tmp_path / "run", monkeypatch, "training.schedule.kind=constant")
@@ -102,9 +102,7 @@ def test_clients_refuse_another_recipe_even_if_the_run_does_not(
         TrainingRun.open(folder, changes=[change]).play()
 
 
-def test_participants_of_confined_descent_hold_to_their_own_recipe(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_participants_of_confined_descent_keep_their_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = interrupted(tmp_path / "run", monkeypatch, *CONFINED)
     monkeypatch.setattr("coterie.runs.engine.run.check_changes", lambda before, after: None)
     with pytest.raises(TrainingError, match="under another recipe"):
@@ -158,7 +156,7 @@ def test_the_weight_of_a_client_is_the_same_in_every_round(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("key", [key for key in changes.CHANGEABLE if key.startswith(("aggregation", "training"))])
-def test_what_may_change_makes_no_other_update(key: str) -> None:
+def test_settings_that_may_change_do_not_change_updates(key: str) -> None:
     """Of the settings that may change, only rounds can: that is what clients look at."""
     assert key in {"training.evaluate_every", "training.workers", "aggregation.threads"}
 
@@ -173,7 +171,7 @@ def test_what_may_change_makes_no_other_update(key: str) -> None:
         ((*CONFINED, "confined.addition=additive"), 1, 0),
     ],
 )
-def test_clients_commit_what_they_answer_a_few_times_a_round(
+def test_clients_commit_their_answers_a_few_times_a_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...], commits: int, offers: int
 ) -> None:
     """threat-model.md says how often; forcing each of them to disk would cost as many waits for the disk.

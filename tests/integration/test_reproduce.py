@@ -27,7 +27,7 @@ def alive(process: int) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
-def test_who_ends_the_command_politely_leaves_no_worker_and_loses_no_job(tmp_path: Path) -> None:
+def test_terminating_the_command_leaves_no_worker_and_loses_no_job(tmp_path: Path) -> None:
     options = ["reproduce", "multi-round-metrics", "--quick", "--workers", "2", "--out", str(tmp_path)]
     process = subprocess.Popen([sys.executable, "-c", MAIN, *options], stdout=subprocess.DEVNULL)
     journal, until = tmp_path / "jobs.jsonl", time.monotonic() + 120

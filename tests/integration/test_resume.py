@@ -163,7 +163,7 @@ def test_runs_of_all_kinds_killed_at_all_kinds_of_moments_end_the_same(tmp_path:
     kill_and_compare(tmp_path, VARIANTS[variant], (), every=variant == "failing rounds")
 
 
-def test_a_run_stopped_in_order_ends_the_same_and_says_that_it_is_not_over(tmp_path: Path) -> None:
+def test_a_run_stopped_in_an_orderly_way_can_be_continued_to_the_same_end(tmp_path: Path) -> None:
     original = begun(tmp_path / "original")
     folder = tmp_path / "stopped"
     shutil.copytree(original, folder)
@@ -310,7 +310,7 @@ def test_memories_that_lost_the_rounds_of_the_run_are_refused(tmp_path: Path, va
     assert len(TrainingRun.open(folder).play().records) == 3
 
 
-def test_an_earlier_checkpoint_without_the_digest_of_the_secret_is_taken_up(stopped: RunFolder) -> None:
+def test_an_earlier_checkpoint_without_the_digest_of_the_secret_is_accepted(stopped: RunFolder) -> None:
     found = stopped.checkpoint()
     assert found is not None
     forget_secret(stopped)
@@ -334,7 +334,7 @@ def test_records_that_contradict_the_ledger_are_refused(tmp_path: Path, change: 
         TrainingRun.open(folder, changes=["rounds=3"]).play()
 
 
-def test_what_belongs_to_the_clients_is_for_the_owner_to_read(stopped: RunFolder) -> None:
+def test_client_secrets_are_readable_by_the_owner_only(stopped: RunFolder) -> None:
     for file in (stopped.secret_file, stopped.memory_file, stopped.checkpoint_file):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file.name
 

@@ -74,7 +74,7 @@ def test_without_alignment_the_guard_steps_in(ledger: Ledger) -> None:
     assert strong_privacy(history(ledger, roster)) >= 3
 
 
-def test_without_alignment_without_promise_and_without_memory_somebody_is_singled_out(ledger: Ledger) -> None:
+def test_without_circle_alignment_promise_and_memory_a_client_is_exposed(ledger: Ledger) -> None:
     """What the guard prevents is real: the history it would have refused has strong T = 1."""
     roster = make_roster()
     population = Population(roster, ledger, aligned=False, promised=1)
@@ -85,7 +85,7 @@ def test_without_alignment_without_promise_and_without_memory_somebody_is_single
     assert strong_privacy(history(ledger, roster)) < 3
 
 
-def test_with_memory_clients_refuse_what_the_ledger_would_let_through(ledger: Ledger) -> None:
+def test_with_memory_clients_refuse_a_sum_that_the_ledger_would_accept(ledger: Ledger) -> None:
     population = Population(make_roster(), ledger, aligned=False, promised=1)
     played = population.play(1)
     assert played.outcome is Outcome.ABORTED_BEFORE_REVEAL
@@ -129,7 +129,7 @@ def test_clients_refuse_a_regrouped_roster_whatever_the_server_says(ledger: Ledg
     assert not history(ledger, regrouped).any()
 
 
-def test_rounds_that_fail_are_told_apart(ledger: Ledger) -> None:
+def test_failed_rounds_are_distinguished(ledger: Ledger) -> None:
     population = Population(make_roster(12), ledger, cohort=6)
 
     def lost(step: Step) -> Faults:

@@ -128,7 +128,7 @@ def test_secure_and_plain_training_stay_together_over_many_rounds(tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["secure", "plain"])
-def test_what_became_of_the_clients_adds_up_wherever_it_is_told(tmp_path: Path, kind: str) -> None:
+def test_counts_of_clients_add_up_in_every_output(tmp_path: Path, kind: str) -> None:
     late = ("faults.steps=['mask', 'reveal']", "faults.dropout=0.35", f"aggregation={kind}", "rounds=12", *EVERYBODY)
     result = play(tmp_path / "run", *late)
     assert any(record.left_later for record in result.records)  # who were in the sum, and are not counted twice
@@ -294,7 +294,7 @@ def test_training_that_diverges_is_stopped_and_explained(tmp_path: Path, kind: s
         play(tmp_path / "run", "training.learning_rate=1e38", f"aggregation.kind={kind}", *EVERYBODY)
 
 
-def test_baselines_share_nothing_and_say_so(tmp_path: Path) -> None:
+def test_baselines_share_nothing_and_state_it(tmp_path: Path) -> None:
     alone = play(tmp_path / "alone", "training.algorithm=local-only", "rounds=2")
     together = play(tmp_path / "together", "training.algorithm=centralised", "rounds=2")
     assert len(alone.models) == 12
@@ -433,7 +433,7 @@ def test_without_torch_the_command_says_what_to_install() -> None:
     assert install_command("train") in printed_by(program)
 
 
-def test_init_writes_every_setting_and_nothing_over(tmp_path: Path) -> None:
+def test_init_writes_every_setting_and_nothing_else(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     assert command("init", str(file))[0] == 0
     assert load_config(file) == RunConfig()
@@ -444,7 +444,7 @@ def test_init_writes_every_setting_and_nothing_over(tmp_path: Path) -> None:
     assert "cannot write" in command("init", str(tmp_path / "none" / "mine.toml"))[1]
 
 
-def test_what_cannot_be_run_is_said_before_anything_is_written(tmp_path: Path) -> None:
+def test_settings_that_cannot_be_run_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     code, output = command("run", "--out", str(folder), "--set", "data.name=mnist", "--data-dir", str(tmp_path))
     assert code == 1
@@ -549,9 +549,9 @@ def test_own_model_own_data_and_resuming_from_python(tmp_path: Path, capsys: pyt
     assert len(longer.records) == 9
     with pytest.raises(ConfigError, match=r"began under other settings: cohort\.size was 6 and is 4"):
         train(small_model, rings(200, 1), rings(100, 2), clients=10, cohort=4, settings=settings, out=out, resume=True)
-    with pytest.raises(ConfigError, match="holds a run already; resume=True goes on with it"):
+    with pytest.raises(ConfigError, match="holds a run already; resume=True continues it"):
         go(8)
-    with pytest.raises(ConfigError, match="resume=True goes on with the run in out, so give its folder"):
+    with pytest.raises(ConfigError, match="resume=True continues the run in out, so give its folder"):
         train(small_model, rings(200, 1), clients=10, resume=True)
 
 

@@ -2,14 +2,17 @@ import json
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coterie.arithmetic.ring import Ring
 from coterie.bench.machine import keystream_ratio
-from coterie.bench.topologies import compare
 from coterie.graphs import Harary, ThreatModel, search_harary
+from coterie.graphs.guarantees import paper_parameters
+from coterie.reproduce.declarations import FULL, declared, read_declaration
+from coterie.reproduce.experiment import Job, JobContext
 
 pytestmark = pytest.mark.bench
 needs_flower = pytest.mark.skipif(
@@ -52,10 +55,15 @@ def test_flower_is_left_behind_on_long_vectors() -> None:
     assert 1 <= record["masked_vector_ratio"] <= 1.01
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("dropout", ["0", "0.1"])
 @pytest.mark.parametrize("clients", [100, 300, 500])
-def test_a_sparse_graph_saves_what_it_leaves_out(clients: int, dropout: float) -> None:
-    assert abs(compare(clients, dropout).deviation) <= 0.15
+def test_a_sparse_graph_saves_what_it_leaves_out(clients: int, dropout: str, tmp_path: Path) -> None:
+    experiment = read_declaration(declared()["ccesa-costs"]).experiment(FULL)
+    job = Job("sessions", f"{clients} clients, {dropout} drop out", 0)
+    record = experiment.measure(job, 0, JobContext(tmp_path, None, lambda: False))
+    assert record is not None
+    ccesa, sa = (sum(record[scheme]["client_ms"][1:3]) for scheme in ("CCESA", "SA"))  # steps 1 and 2
+    assert ccesa / sa == pytest.approx(paper_parameters(clients, float(dropout)).connection_probability, rel=0.15)
 
 
 def test_a_thousand_clients_fit_into_memory() -> None:

@@ -36,7 +36,7 @@ def test_a_random_model_is_right_half_the_time() -> None:
     assert low < 0.5 < high
 
 
-def test_the_attack_beats_a_guess_on_fedavg_and_watching_tells_less(all_dealt: list[DealtRecords]) -> None:
+def test_the_attack_beats_guessing_on_fedavg_and_observing_reveals_less(all_dealt: list[DealtRecords]) -> None:
     played = [
         play("fedavg", dealt, ActiveMembershipSettings(threshold=0.9, patience=200, rounds=300), (0.0, 0.75), looks=1)
         for dealt in all_dealt
@@ -49,7 +49,7 @@ def test_the_attack_beats_a_guess_on_fedavg_and_watching_tells_less(all_dealt: l
     assert attacked.accuracy > watched.accuracy + 0.05
 
 
-def test_members_learnt_by_heart_are_recovered_exactly() -> None:
+def test_memorised_members_are_recovered_exactly() -> None:
     """Few examples, random labels, long training: a model can be right about them only if it has seen them."""
     dealt = DealtRecords.deal("digits", 2, 1, 12, seed=5, tests=100)
     rng = np.random.default_rng(1)
@@ -96,7 +96,7 @@ class TestForecasts:
         ]
         assert InferenceSuccess([trial.courses[0].last.inferred[COMMON] for trial in played]).beats_guess
 
-    def test_members_learnt_by_heart_are_recovered_exactly(self) -> None:
+    def test_memorised_members_are_recovered_exactly(self) -> None:
         """Few examples, numbers drawn at random, long training: nothing but having seen them can make them right."""
         dealt = DealtRecords.deal("energy", 2, 1, 8, seed=5, tests=100, options={"window": 72})
         rng = np.random.default_rng(1)

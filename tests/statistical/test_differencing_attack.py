@@ -19,7 +19,7 @@ def circles_of(participation: Mask) -> Circles:
 
 
 @pytest.mark.parametrize("privacy", [2, 4])
-def test_of_t_unrelated_updates_all_but_one_in_t_stays_hidden(privacy: int) -> None:
+def test_the_error_for_t_unrelated_updates_is_one_minus_one_t_th(privacy: int) -> None:
     """Gaussian vectors of many entries are nearly orthogonal and of nearly equal norm: errors are near (T - 1) / T."""
     rng = np.random.default_rng(privacy)
     updates = rng.normal(size=(24, 4000))
@@ -45,7 +45,7 @@ def test_updates_that_change_are_averaged_away_by_more_rounds(rounds: int) -> No
     assert (errors.mean() < 0.25) == (rounds == 240)
 
 
-def test_circle_mates_are_told_apart_under_random_selection_alone() -> None:
+def test_circle_mates_are_distinguished_only_under_random_selection() -> None:
     rng = np.random.default_rng(5)
     kept: list[float] = []
     free: list[float] = []

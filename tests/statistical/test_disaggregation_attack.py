@@ -15,7 +15,7 @@ def planted(seed: int) -> tuple[Mask, np.random.Generator]:
     return simulate(make_policy("random", settings, rng), settings.dropout, ROUNDS, rng), rng
 
 
-def test_totals_of_pure_noise_tell_no_more_than_the_counts() -> None:
+def test_totals_of_pure_noise_reveal_no_more_than_the_counts() -> None:
     """Zeros and ones that fit noise are as good as drawn with the right counts.
 
     Rounds of a period are alike, so who took part in c of its L rounds was in each with probability p = c/L, whatever

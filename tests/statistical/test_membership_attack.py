@@ -41,26 +41,26 @@ def areas(view: str, attack: str) -> list[float]:
 
 
 @pytest.mark.parametrize("attack", ["loss", "shadow", "lira", "rmia"])
-def test_a_client_that_learns_by_heart_gives_its_members_away(attack: str) -> None:
+def test_a_client_that_memorises_exposes_its_members(attack: str) -> None:
     interval = mean_interval(areas(CLIENT, attack), 0.999)
     assert interval[0] > 0.6
 
 
 @pytest.mark.parametrize("attack", ["loss", "shadow", "lira", "rmia"])
 @pytest.mark.parametrize("view", [SECURE, SPARSE, NOTHING])
-def test_neither_a_masked_upload_nor_nothing_does(view: str, attack: str) -> None:
+def test_a_masked_upload_and_no_upload_expose_no_members(view: str, attack: str) -> None:
     interval = mean_interval(areas(view, attack), 0.999)
     assert interval[0] < 0.5 < interval[1]
     assert abs(np.mean(areas(view, attack)) - 0.5) < 0.06
 
 
 @pytest.mark.parametrize("attack", ["lira", "rmia"])
-def test_the_sum_tells_less_than_a_client_and_more_than_nothing(attack: str) -> None:
+def test_the_sum_reveals_less_than_a_client_model_and_more_than_guessing(attack: str) -> None:
     interval = mean_interval(areas("sum-5", attack), 0.99)
     assert interval[0] > 0.5
     assert np.mean(areas("sum-5", attack)) < np.mean(areas(CLIENT, attack)) - 0.05
 
 
-def test_noise_takes_it_away() -> None:
+def test_noise_prevents_the_inference() -> None:
     interval = mean_interval(areas("noisy-sum-5", "rmia"), 0.999)
     assert interval[0] < 0.5 < interval[1]

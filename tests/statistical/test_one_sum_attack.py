@@ -28,7 +28,7 @@ def audits(mu: float, delta: float, tries: int, repeats: int) -> list[float]:
 
 
 @pytest.mark.parametrize(("mu", "delta"), [(0.5, 1e-2), (1.0, 1e-2), (1.0, 1e-5), (2.0, 0.05)])
-def test_a_bound_is_wrong_as_rarely_as_it_says(mu: float, delta: float) -> None:
+def test_a_bound_is_wrong_with_at_most_its_stated_probability(mu: float, delta: float) -> None:
     exact, found = gaussian_epsilon(mu, delta), audits(mu, delta, 1000, 100)
     assert sum(epsilon > exact for epsilon in found) <= binom.ppf(0.999, 100, DOUBT)
 
@@ -50,7 +50,7 @@ def found() -> dict[tuple[int, str, float], float]:
     return {(one.clients, one.pair, one.multiplier): one.bound.epsilon for one in ATTACK.audit(people, 4)}
 
 
-def test_where_nobody_else_moves_the_sum_hides_nothing(found: dict[tuple[int, str, float], float]) -> None:
+def test_a_sum_hides_nothing_if_no_other_client_has_an_update(found: dict[tuple[int, str, float], float]) -> None:
     """Some pixels are never on: along their weights the sum is the target's update."""
     most = ceiling(2000, ATTACK.delta)
     assert all(found[clients, CRAFTED, 0.0] > 0.9 * most for clients in (4, 12))

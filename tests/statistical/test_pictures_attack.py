@@ -21,7 +21,7 @@ def test_an_update_of_noise_gives_no_more_than_guessing_by_label() -> None:
     assert ttest_1samp(gains, 0, alternative="less").pvalue < 0.01
 
 
-def test_listeners_get_people_in_the_clear_and_nobody_under_masks() -> None:
+def test_an_eavesdropper_recognises_people_from_plain_models_and_not_from_masked_ones() -> None:
     """Twenty people, each of ten by chance; the model of all is not spared by masking."""
     trials = [Faces(rounds=2, epochs=3, seed=seed).trial(0) for seed in range(2)]
 

@@ -148,7 +148,7 @@ def test_rates_with_unequal_circles_and_dropout(compose: str, population: int, c
 
 
 @pytest.mark.parametrize(("privacy", "mean", "spread"), [(6, 8.4001, 0.77), (12, 1.5612, 0.36)])
-def test_mixed_dropout_costs_on_average_what_its_mean_costs(privacy: int, mean: float, spread: float) -> None:
+def test_mixed_dropout_costs_as_much_as_its_mean_on_average(privacy: int, mean: float, spread: float) -> None:
     rng = np.random.default_rng(10)
     circles = random_circles(120, privacy, rng)
     drawn = np.array([forecast(circles, 12, mixed_dropout(120, rng)).cardinality for _ in range(1_000)])
@@ -181,7 +181,7 @@ def test_over_selection_restores_the_cohort_after_in_round_losses() -> None:
     assert_mean(aggregated, expected)
 
 
-def test_partition_skips_as_theorem_1_says() -> None:
+def test_partition_skips_as_many_rounds_as_theorem_1_states() -> None:
     rng = np.random.default_rng(13)
     history = simulate(
         make_policy("partition", PolicySettings(np.full(120, 0.2), 12), rng), np.full(120, 0.2), 4_000, rng

@@ -23,7 +23,8 @@ from coterie.deployment.engine import AppReply
 from coterie.transports.flower.mod import PrivateMod
 from coterie.transports.flower.records import configuration_of, model_of
 
-Deliver = Callable[[Message, Callable[[Message], Message]], Message | None]
+Answer = Callable[[Message], Message]
+Deliver = Callable[[Message, Answer], Message | None]
 """What becomes of a message on its way: it may be lost (None), changed, repeated or answered with an error."""
 
 TRUTH = np.array([0.5, -0.25, 0.125], dtype=np.float32)

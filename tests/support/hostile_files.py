@@ -100,9 +100,6 @@ def shared_pages(path: Path) -> None:
     path.write_bytes(content)
 
 
-LEDGERS = (endless_view, generated_column, long_default, virtual_table, view_in_disguise, trigger, shared_pages)
-
-
 def repeated_gzip(path: Path, line: bytes, size: int) -> None:
     """A text of ``size`` bytes that says the same all over again, in two members of a gzip file."""
     part = gzip.compress(line * (size // len(line) // 2), 9, mtime=0)

@@ -7,10 +7,12 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import pytest
 from tests.support.proxy import Proxy
 
 from coterie.bench.loopback import LocalFederation, LocalProcess, until
@@ -129,6 +131,13 @@ class HookedFederation(LocalFederation):
         """What the hooked server wrote down after each round, the beginning first."""
         file = self.places / "rounds"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def check_moves(self) -> None:
+        """Check that each round moved the model by the mean over exactly the nodes of its row."""
+        for before, after in pairwise(self.rounds()):
+            moves = [2.0 ** -(int(name.removeprefix("node-")) + 2) for name in after["clients"]]
+            expected = sum(moves) / len(moves) if moves else 0.0
+            assert after["value"] - before["value"] == pytest.approx(expected, abs=1e-6), after
 
     def check_history(self, promised: int = 2) -> dict[int, tuple[str, ...]]:
         """Check that the promise holds in the ledger, and that no node answered twice or opened anything else.

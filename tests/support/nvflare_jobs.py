@@ -41,6 +41,11 @@ def read(app: Path) -> SiteApp:
 
 def built(app: Path, site: str) -> object:
     """Return the argument that NVFlare gives to the trainer on a site."""
+    return configured(app, site).executors[0].executor.executor._model_name
+
+
+def configured(app: Path, site: str) -> Any:  # noqa: ANN401 - NVFlare has no types
+    """Let NVFlare build the app of a job as on a site."""
     folders = SimpleNamespace(
         get_app_config_dir=lambda *_: str(app / "config"), get_app_custom_dir=lambda *_: str(app / "custom")
     )
@@ -51,7 +56,7 @@ def built(app: Path, site: str) -> object:
         workspace_obj=folders, config_file_name=str(app / "config" / FILE), args=named, app_root=str(app)
     )
     made.configure()
-    return made.executors[0].executor.executor._model_name
+    return made
 
 
 @pytest.fixture

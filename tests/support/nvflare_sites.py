@@ -21,8 +21,6 @@ from coterie.transports.nvflare.request import SiteApp, TaskDelivery
 
 MODEL: Arrays = {"w": np.zeros(3, np.float32), "count": np.array(5)}
 APP = SiteApp({"executors": [{"args": {"task_script_args": "--rate 0.1"}}]}, {"client.py": "a1"})
-Site = Callable[[str, bytes], bytes | None]
-"""Answers a task of a site; None if it does not answer."""
 
 
 class Sites:

@@ -1,8 +1,8 @@
 """``coterie plan`` in this process: its text, its JSON or its refusal."""
 
-import json
 from typing import Any
 
+from tests.support.records import record_of
 from typer.testing import CliRunner
 
 from coterie.cli import app
@@ -21,10 +21,7 @@ def shown(*arguments: str, columns: int = 120) -> str:
 
 def as_json(*arguments: str) -> dict[str, Any]:
     """Return the JSON of a plan."""
-    result = RUNNER.invoke(app, ["plan", *arguments, "--json"])
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    return record_of("plan", *arguments)
 
 
 def refusal(*arguments: str) -> str:

@@ -4,9 +4,20 @@ from collections.abc import Collection, Sequence
 from fractions import Fraction
 from itertools import combinations, combinations_with_replacement
 
+import numpy as np
 from hypothesis import strategies as st
 
+from coterie.auditing.row_space import RowSpace
+
 Matrix = Sequence[Sequence[int]]
+
+
+def space_of(matrix: Matrix, prime: int = 2**31 - 1) -> RowSpace:
+    """Return the row space that is judged."""
+    space = RowSpace(len(matrix[0]), prime=prime)
+    for row in matrix:
+        space.add_row(np.flatnonzero(row).tolist())
+    return space
 
 
 def rank(matrix: Matrix) -> int:

@@ -17,6 +17,7 @@ from tests.support.rationals import Matrix, least_weight
 import coterie
 from coterie.cohorts.theory import selection_variance, trade_off
 from coterie.graphs.guarantees import paper_parameters, paper_threshold, reliability_bound_log2
+from coterie.graphs.topology import ErdosRenyi
 from coterie.reproduce.declarations import declared
 
 PROJECT = Path(__file__).parents[2]
@@ -86,6 +87,21 @@ def test_a_field_of_characteristic_two_has_no_minus() -> None:
     first, second, mask = 3, 1, 0xBEEF
     assert (first ^ mask) ^ (second ^ mask) != first + second
     assert ((first + mask) + (second - mask)) % 2**16 == first + second
+
+
+def test_dropouts_leave_masks_on_all_neighbours() -> None:
+    """A tenth of the clients leaves: what they leave on others outgrows n log n, and keeps up with n sqrt(n log n)."""
+    masks = {}
+    for clients in (500, 2000):
+        probability = paper_parameters(clients, 0.1).connection_probability
+        graph = ErdosRenyi(probability).graph(clients, b"seed")
+        left = range(clients // 10)
+        masks[clients] = graph.degrees_within(range(clients // 10, clients))[left].sum()
+    logs = {clients: clients * math.log(clients) for clients in masks}
+    grown, printed = masks[2000] / masks[500], logs[2000] / logs[500]
+    assert printed == pytest.approx(4.9, abs=0.1)
+    assert grown > 1.7 * printed
+    assert grown == pytest.approx(4 * math.sqrt(printed), rel=0.02)
 
 
 @pytest.mark.parametrize(("dropout", "printed", "inside"), [(0.0, 112, 111), (0.1, 133, 132)])

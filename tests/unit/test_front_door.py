@@ -144,5 +144,5 @@ def test_a_plan_is_for_a_session_or_for_many_rounds() -> None:
         coterie.plan(60, 0.1, seed=9)  # type: ignore[call-overload]
     assert coterie.plan(60, 0.1, cohort=12, lost=0.1) == plan_population(60, 12, [0.1], lost=0.1)
     assert coterie.plan(60, dropout=0.1) == recommend(60, 0.1)  # type: ignore[call-overload]
-    with pytest.raises(ConfigError, match="how many clients are missing"):
+    with pytest.raises(ConfigError, match="a plan needs missing"):
         coterie.plan(60)  # type: ignore[call-overload]

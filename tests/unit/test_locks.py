@@ -35,7 +35,7 @@ def test_a_child_that_was_forked_meanwhile_does_not_keep_it(tmp_path: Path) -> N
         os.waitpid(child, 0)
 
 
-def test_an_error_gives_it_up(tmp_path: Path) -> None:
+def test_an_error_releases_the_lock(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with pytest.raises(ZeroDivisionError), lock(path, wait=False):
         _ = 1 / 0

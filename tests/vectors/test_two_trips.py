@@ -41,7 +41,7 @@ def test_the_sessions_take_two_trips_and_three() -> None:
     }
 
 
-def test_every_step_records_what_must_be_refused() -> None:
+def test_every_step_records_the_messages_to_refuse() -> None:
     for name in SESSIONS:
         vector = load(name)
         assert vector["refused_invitations"]

@@ -119,7 +119,7 @@ def test_circles_are_whole_in_the_recorded_session() -> None:
     assert vector["aggregated"] == [f"client-{number:02}" for number in range(6)]
 
 
-def test_every_step_records_what_must_be_refused() -> None:
+def test_every_step_records_the_messages_to_refuse() -> None:
     for name in SESSIONS:
         first, *others = load(name)["steps"]
         assert not first["refused_downloads"]

@@ -119,39 +119,41 @@ class Ring:
 
         A vector has one encoding only: a wrong size or a bit set in the padding is an :class:`InputError`.
         """
+        byte_planes, bit_planes = self.planes(data, length)
+        vector, words = self.zeros(length), np.empty(min(length, _PIECE), self.dtype)
+        for start in range(0, length, _PIECE):
+            piece = vector[start : start + _PIECE]
+            if len(bit_planes):
+                piece[:] = _join_bit_planes(bit_planes[:, start // 8 : (start + _PIECE) // 8])[: piece.size]
+            word = words[: piece.size]
+            for plane in byte_planes[::-1]:
+                piece <<= 8
+                word[:] = plane[start : start + _PIECE]  # a cast by itself is vectorised, one in the next line is not
+                piece |= word
+        return vector
+
+    def planes(self, data: bytes | bytearray | memoryview, length: int) -> tuple[_Bytes, _Bytes]:
+        """Return the byte planes and the bit planes of a packed vector, as rows; :meth:`unpack` refuses the same."""
         packed = np.frombuffer(data, np.uint8)
         size = self.packed_size(length)
         if len(packed) != size:
             raise InputError(f"{length} elements of {self.bits} bits take {size} bytes, not {len(packed)}")
         whole, rest = divmod(self.bits, 8)
-        planes = packed[: whole * length].reshape(whole, length)
         bit_planes = packed[whole * length :].reshape(rest, _bit_plane_size(length))
-        vector, words = self.zeros(length), np.empty(min(length, _PIECE), self.dtype)
-        for start in range(0, length, _PIECE):
-            piece = vector[start : start + _PIECE]
-            if rest:
-                piece[:] = _join_bit_planes(bit_planes[:, start // 8 : (start + _PIECE) // 8], piece.size)
-            word = words[: piece.size]
-            for plane in planes[::-1]:
-                piece <<= 8
-                word[:] = plane[
-                    start : start + _PIECE
-                ]  # a cast by itself is vectorised, one within the next line is not
-                piece |= word
-        return vector
+        if rest and length % 8 and (bit_planes[:, -1] >> length % 8).any():
+            raise InputError("the padding of a packed vector is not zero")
+        return packed[: whole * length].reshape(whole, length), bit_planes
 
 
 def _bit_plane_size(length: int) -> int:
     return (length + 7) // 8
 
 
-def _join_bit_planes(planes: _Bytes, length: int) -> _Bytes:
-    """Return the ``length`` numbers whose binary digits are in ``planes``, least significant first."""
+def _join_bit_planes(planes: _Bytes) -> _Bytes:
+    """Return the numbers whose binary digits are in ``planes``, least significant first; the padding is zeros."""
     digits = np.unpackbits(planes, axis=1, bitorder="little")
     numbers: _Bytes = digits[-1]
     for digit in digits[-2::-1]:
         numbers += numbers  # doubling by addition is vectorised, a shift of bytes is not
         numbers |= digit
-    if numbers[length:].any():
-        raise InputError("the padding of a packed vector is not zero")
-    return numbers[:length]
+    return numbers

@@ -15,14 +15,14 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 from coterie.reports.findings import Findings
 
 OnProgress: TypeAlias = Callable[[str, float], None]
-"""Called with what is being done and which share of everything is done, from 0 to 1."""
+"""Called with a description of the current work and the finished share of the whole work, from 0 to 1."""
 OnShare: TypeAlias = Callable[[float], None]
-"""Called with the share of one computation that is done."""
+"""Called with the finished share of one computation."""
 
 
 @dataclass(frozen=True)
 class Adversary:
-    """The threat model: who attacks, and with what. An attack uses nothing else."""
+    """The threat model: who attacks, and with what. An attack uses only this."""
 
     who: str
     sees: str

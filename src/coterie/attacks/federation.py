@@ -1,15 +1,15 @@
-"""The federation that attacks run on: real data, real training, and what an adversary sees of every round.
+"""The federation that attacks run on: real data, real training, and the view of an adversary in every round.
 
 How it works:
 
 1. :meth:`Federation.deal` deals a data set to clients, once. All random choices follow from the federation's seed.
 2. :func:`make_selections` returns the ways to choose cohorts, by the policies of :mod:`coterie.cohorts`.
-3. :func:`play_round` plays one round of any strategy of :mod:`coterie.training.strategies` in the clear and returns
-    an :class:`ObservedRound`: the model before, who was in the sum, the mean, the model after. :meth:`Federation.play`
-    yields such rounds one after the other, and :func:`play_cohorts` plays one round of many federations at once.
-4. :meth:`Observations.of` collects what a server that keeps everything has after a window of rounds.
+3. :func:`play_round` plays one round of any strategy of :mod:`coterie.training.strategies` in the clear and returns an
+:class:`ObservedRound`: the model before, the clients in the sum, the mean, the model after. :meth:`Federation.play`
+yields such rounds one after another, and :func:`play_cohorts` plays one round of many federations at once. 4.
+:meth:`Observations.of` collects everything that a server can store in a window of rounds.
 
-Sums are computed in the clear because these attacks use nothing else of a round.
+Sums are computed in the clear because these attacks use only the sum of a round.
 :func:`coterie.attacks.session.play_session` plays the real protocol over the same updates, and checks that it reveals
 the same mean.
 """
@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from coterie.arithmetic import FloatArray
 from coterie.attacks.attack import OnShare, ignore_progress
+from coterie.cohorts.availability import Availability
 from coterie.cohorts.circles import Circles, Indices, Mask, random_circles
 from coterie.cohorts.policies import POLICIES, Policy, PolicySettings
 from coterie.errors import ConfigError
@@ -47,9 +48,9 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 Matrix: TypeAlias = npt.NDArray[np.float64]
 """Vectors in rows."""
 Release: TypeAlias = Callable[[Matrix], Vector]
-"""What the server learns from the updates of a cohort, which are in rows."""
+"""A function from the updates of a cohort, in rows, to what the server learns."""
 
-_MINIMUM = 2  # clients in a sum: no session reveals less
+_MINIMUM = 2  # smallest number of clients in a sum
 
 
 # Data, dealt once.
@@ -57,7 +58,7 @@ _MINIMUM = 2  # clients in a sum: no session reveals less
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """Clients, each with examples of its own, and the model that they train together."""
+    """Clients, each with its own examples, and the model that they train together."""
 
     dataset: Dataset
     problem: Problem = field(repr=False)
@@ -77,7 +78,7 @@ class Federation:
         by_label: bool = False,
         data_dir: Path | str | None = None,
     ) -> Self:
-        """Deal a data set to clients, at random or by label, with ``examples`` for each; 0 deals all there are."""
+        """Deal a data set to clients, at random or by label, with ``examples`` for each; 0 deals all examples."""
         dataset = load_labelled(data, data_dir)
         rng = stream(seed, "partition")
         if by_label:
@@ -116,17 +117,19 @@ class Federation:
         selection: "Selection | None" = None,
         dropouts: float = 0.0,
         *,
+        availability: Availability | None = None,
         together: bool = True,
     ) -> Iterator["ObservedRound"]:
-        """Play rounds and yield those that reveal anything; everybody is available in each.
+        """Play rounds and yield those that reveal anything.
 
-        Cohorts are chosen as ``selection`` says; without it, everybody takes part. A selected client drops out inside a
-        round with probability ``dropouts``. ``together``: see :func:`make_trainer`.
+        Cohorts are chosen from the available clients as ``selection`` says; without it, all of them take part. Without
+        ``availability``, everybody is available in each round. A selected client drops out inside a round with
+        probability ``dropouts``. ``together``: see :func:`make_trainer`.
         """
         frequencies = np.zeros(len(self), np.int64)
         with make_trainer(self.problem, together=together) as trainer:
             for number in rounds:
-                members = self._select(selection, number, frequencies, dropouts)
+                members = self._select(selection, number, frequencies, dropouts, availability)
                 if members.size < _MINIMUM:
                     continue
                 frequencies[members] += 1
@@ -142,12 +145,21 @@ class Federation:
         """Score a model on the test examples."""
         return evaluate(self.problem, state, ArrayData(self.dataset.test_x, self.dataset.test_y))
 
-    def _select(self, selection: "Selection | None", number: int, frequencies: Indices, dropouts: float) -> Indices:
+    def _select(
+        self,
+        selection: "Selection | None",
+        number: int,
+        frequencies: Indices,
+        dropouts: float,
+        availability: Availability | None,
+    ) -> Indices:
         """Return who is in the sum of a round."""
-        everybody = np.ones(len(self), np.bool_)
+        available = np.ones(len(self), np.bool_)
+        if availability is not None:
+            available = availability.draw(number, stream(self.seed, "availability", number))
         if selection is None:
-            return np.flatnonzero(everybody)
-        chosen = selection.policy.select(everybody, frequencies, stream(self.seed, "selection", number))
+            return np.flatnonzero(available)
+        chosen = selection.policy.select(available, frequencies, stream(self.seed, "selection", number))
         lost = stream(self.seed, "losses", number).random(len(self)) < dropouts
         return selection.summed(chosen[~lost[chosen]])
 
@@ -171,12 +183,12 @@ def make_problem(dataset: Dataset, model: str, seed: int, data: ArrayData | None
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """A way to choose cohorts, and what is summed if members drop out inside a round."""
+    """A way to choose cohorts, and to handle members that drop out inside a round."""
 
     name: str
     policy: Policy = field(repr=False)
     mates: Circles = field(repr=False)
-    """The circles that are kept together. If none are, circles drawn the same way, to compare with."""
+    """The circles that are kept together; if none are, circles drawn in the same way, for comparison."""
     circles: bool
     """Whether cohorts are unions of circles."""
     aligned: bool = True
@@ -190,7 +202,7 @@ class Selection:
         return f"circles of {self.mates.privacy}" + ("" if self.aligned else ", survivors of broken circles summed")
 
     def summed(self, survivors: Indices) -> Indices:
-        """Return who is in the sum of a round."""
+        """Return the clients in the sum of a round."""
         if not (self.circles and self.aligned):
             return survivors
         return np.array(sorted(whole_circles(self.mates, survivors.tolist())), np.int64)
@@ -201,8 +213,8 @@ def make_selections(
 ) -> list[Selection]:
     """Return a selection for each policy, or one for each T if the policy has circles of that size.
 
-    The first T is called by the policy's name alone. ``naive`` adds selections with circles but without the rule that a
-    broken circle is excluded.
+    The selection of the first T has the policy's name only. ``naive`` adds selections with circles but without the rule
+    that a broken circle is excluded.
     """
     selections = []
     for name in policies:
@@ -226,17 +238,17 @@ def make_selections(
 
 @dataclass(frozen=True, eq=False)
 class ObservedRound:
-    """One round: what an adversary may see of it, and the updates that it does not see."""
+    """One round: the view of an adversary, and the updates, which it does not see."""
 
     number: int
     members: Indices
-    """Who is in the sum, as positions among the strategy's clients."""
+    """The clients in the sum, as positions among the strategy's clients."""
     before: ModelArrays = field(repr=False)
     """The public model before the round."""
     updates: Matrix = field(repr=False)
-    """What each member contributed, in rows: the truth that an attack is judged by."""
+    """The contribution of each member, in rows: the truth that an attack is compared with."""
     mean: Vector = field(repr=False)
-    """What the round reveals."""
+    """The result that the round reveals."""
     after: ModelArrays = field(repr=False)
     """The public model after the round."""
 
@@ -266,7 +278,7 @@ def play_cohorts(
 ) -> list[ObservedRound]:
     """Play one round in each of several federations at once, which is faster for small models.
 
-    Clients of all of them must have different names. Every client counts as much as any other.
+    All clients must have different names. All clients have the same weight.
     """
     results = _train(trainer, [one.strategy.task(number, client) for one in cohorts for client in one.clients], watch)
     return [_finish(one, trainer, number, [results[client] for client in one.clients]) for one in cohorts]
@@ -283,7 +295,7 @@ def train_clients(
     together: bool = True,
     watch: OnShare = ignore_progress,
 ) -> Matrix:
-    """Return the updates, in rows, of clients that are all given the model in one state in round ``number``."""
+    """Return the updates, in rows, of clients that all start from the same model in round ``number``."""
     strategy = FedAvg(problem.instance(state), Curriculum(holdings, work, seed))
     with make_trainer(problem, together=together) as trainer:
         (played,) = play_cohorts([Cohort(strategy, strategy.clients)], trainer, number, watch)
@@ -291,9 +303,9 @@ def train_clients(
 
 
 def make_trainer(problem: Problem, *, together: bool = True) -> Trainer:
-    """Return a trainer in this process: clients ``together`` where that is faster (no convolutions), or one by one.
+    """Return a trainer in this process, for clients ``together``, which is faster without convolutions, or one by one.
 
-    The two round sums differently, so every attack keeps to one of them: its committed results depend on it.
+    The two differ in rounding. So every attack always uses the same one, because its committed results depend on it.
     """
     dense = all(array.ndim <= 2 for array in flatten.read(problem.model))
     return InProcess(problem, together=together and dense)
@@ -315,7 +327,7 @@ def _train(trainer: Trainer, tasks: Sequence[LocalTask], watch: OnShare = ignore
 
 
 def _finish(cohort: Cohort, trainer: Trainer, number: int, results: Sequence[LocalResult]) -> ObservedRound:
-    """Apply what clients have trained; with Ditto, clients also train models of their own."""
+    """Apply the contributions; with Ditto, clients also train their personal models."""
     strategy, before = cohort.strategy, public_model(cohort.strategy)
     given = [arrays for result in results if (arrays := strategy.contribution(result)) is not None]
     if isinstance(strategy, Ditto):
@@ -329,12 +341,12 @@ def _finish(cohort: Cohort, trainer: Trainer, number: int, results: Sequence[Loc
     return ObservedRound(number, members, before, updates, mean, public_model(strategy))
 
 
-# What a server has after many rounds.
+# The records of a server after many rounds.
 
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """A window of rounds: the participation matrix P, the mean of each round, and what the clients really sent."""
+    """A window of rounds: the participation matrix P, the mean of each round, and the true updates of the clients."""
 
     participation: Mask
     """A row for each round, a column for each client."""
@@ -345,7 +357,7 @@ class Observations:
 
     @classmethod
     def of(cls, rounds: Iterable[ObservedRound], clients: int) -> Self:
-        """Collect what a window of rounds shows."""
+        """Collect a window of rounds."""
         rows, means, total = [], [], np.zeros((clients, 1))
         for played in rounds:
             rows.append(np.isin(np.arange(clients), played.members))
@@ -360,7 +372,7 @@ class Observations:
 
     @property
     def seen(self) -> Mask:
-        """Which clients took part at all."""
+        """The clients that took part in any round."""
         return np.asarray(self.participation.any(0))
 
 

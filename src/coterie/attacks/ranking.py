@@ -1,4 +1,4 @@
-"""Rankings: how well scores tell members, or examples of another kind, from the others.
+"""Rankings: how well scores separate members, or another class of examples, from the others.
 
 An example is called a member if its score is at least a threshold. Equal scores stay together on the ROC curve, so that
 ties give an attack no advantage.
@@ -15,7 +15,7 @@ from coterie.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Roc:
-    """The ROC curve: for each threshold, in descending order, how many others and members score at least that."""
+    """The ROC curve: for each threshold, in descending order, how many others and members score at least as high."""
 
     thresholds: Reals
     false_alarms: Reals
@@ -31,7 +31,7 @@ class Roc:
         order = np.argsort(-scores, axis=None, kind="stable")
         sorted_scores, sorted_members = scores.ravel()[order], members.ravel()[order]
         changes = np.flatnonzero(sorted_scores[1:] != sorted_scores[:-1])
-        last = np.append(changes, sorted_scores.size - 1)  # of those with equal scores
+        last = np.append(changes, sorted_scores.size - 1)  # the last of those with equal scores
         hits = np.concatenate([[0.0], np.cumsum(sorted_members)[last]])
         alarms = np.concatenate([[0.0], np.cumsum(~sorted_members)[last]])
         thresholds = np.concatenate([[np.inf], sorted_scores[last]])
@@ -48,7 +48,7 @@ class Roc:
         return float(self.thresholds[np.argmax(self.hits / self.members - self.false_alarms / self.others)])
 
     def hits_at(self, rate: float) -> int:
-        """Return how many members are found if at most this share of the others is called a member."""
+        """Return the number of members found if at most this share of the others is falsely called a member."""
         allowed = floor(rate * self.others + 1e-9)
         return int(self.hits[np.flatnonzero(self.false_alarms <= allowed)[-1]])
 

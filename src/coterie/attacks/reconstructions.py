@@ -31,7 +31,7 @@ class Trial:
 
     originals: Pictures
     names: Indices
-    """What counts as recognising each original: the number of a person, or of the picture itself."""
+    """The identity of each original: the number of the person, or of the picture itself."""
     drawn: Mapping[str, Pictures]
     crowd: Pictures
     """All pictures that a reconstruction is compared with."""
@@ -73,7 +73,7 @@ class Readings:
         return mean_and_spread(self.of(measure), f".{digits}f")
 
     def record(self) -> dict[str, Any]:
-        """All of it for JSON."""
+        """All numbers for JSON."""
         return {
             measure: {"mean": self.mean(measure), "trials": self.of(measure).tolist()} for measure in Reading._fields
         }
@@ -91,7 +91,7 @@ def nearest(guesses: Pictures, crowd: Pictures, names: Indices) -> Indices:
 
 
 def excess(found: Readings, baseline: Readings, measure: str) -> tuple[float, float]:
-    """Return the 95% confidence interval for the mean by which a row exceeds another in the same trials."""
+    """Return the 95% confidence interval for the mean difference of two rows over the same trials."""
     return mean_interval(found.of(measure) - baseline.of(measure))
 
 

@@ -1,8 +1,8 @@
-"""A real session of secure aggregation over the updates of an attack: what it reveals, and what each client sends.
+"""A real session of secure aggregation over the updates of an attack: the mean, and the messages of clients.
 
 Attacks compute sums in the clear (:mod:`coterie.attacks.federation`). :func:`play_session` runs the protocol itself
 over the same updates, with real clients, messages, masks and shares, and checks that it reveals the same mean. It also
-returns what an eavesdropper on each client reads.
+returns what an eavesdropper on each client sees.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,12 +27,12 @@ from coterie.transports.memory import Carrier, Session, Watch
 
 _PRECISION = 24  # bits of an entry
 _FINE_PRECISION = 40  # finer than the float32 of a model
-_SESSIONS = 200  # tried until nobody has to leave: on a sparse graph a client may have too few neighbours
+_SESSIONS = 200  # sessions tried until no client has to leave because it has too few neighbours on a sparse graph
 
 
 @dataclass(frozen=True, eq=False)
 class SessionView:
-    """What a session of secure aggregation shows to the server, and to an eavesdropper on every client."""
+    """What the server, and an eavesdropper on every client, see of a session of secure aggregation."""
 
     mean: Vector
     """The mean over the clients that stayed to the end, which the session reveals."""
@@ -54,9 +54,9 @@ def play_session(
 ) -> SessionView:
     """Play a session over the updates of all clients, and check that it reveals their mean.
 
-    All secrets and all rounding follow from ``source``, a seed or a random stream, so that an attack can be repeated; a
-    real client never does that. ``everybody`` (with a stream) repeats the session with other secrets, and so on another
-    graph, until no client has to leave it because of too few neighbours.
+    All secrets and all rounding follow from ``source``, a seed or a random stream, so that an attack is reproducible;
+    real clients never do this. ``everybody`` (with a stream) repeats the session with other secrets, and thus on
+    another graph, until no client has to leave because it has too few neighbours.
 
     :class:`~coterie.errors.VerificationError` if the error of the mean is larger than rounding explains.
     """
@@ -113,7 +113,7 @@ class _Secrets(NamedTuple):
     entropy: Callable[[str], Entropy]
 
 
-# Random choices: with a seed, every client has streams of its own; with a stream, everything is drawn from it in order.
+# Random choices: with a seed, every client has its own streams; with a stream, everything is drawn from it in order.
 # Committed results depend on both layouts.
 
 
@@ -122,7 +122,7 @@ def _rounding(source: int | np.random.Generator, client: str) -> np.random.Gener
 
 
 def _secrets(source: int | np.random.Generator, sessions: int) -> Iterator[_Secrets]:
-    """Yield the name and the clients' secrets of so many sessions; a seed has one session only."""
+    """Yield the name and the clients' secrets of several sessions; a seed gives one session only."""
     if isinstance(source, int):
         session = digest(bind("attack", source))
         yield _Secrets(session, lambda name: DeterministicEntropy(bind("attack", source, name.encode())))
@@ -139,7 +139,7 @@ def _drawn_secrets(secret: bytes) -> _Secrets:
 
 
 class _Listener(Watch):
-    """An eavesdropper on every client, who keeps what each sends instead of its update."""
+    """An eavesdropper on every client, who keeps their masked inputs."""
 
     def __init__(self) -> None:
         self._heard: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""Similarity of pictures: how close a reconstruction is to the original (MSE, PSNR, SSIM).
+"""Similarity of pictures: the distance of a reconstruction from the original (MSE, PSNR, SSIM).
 
 Pictures are arrays, pictures x height x width (x 3 with colours), from 0 to 1. Every measure returns one number for
 each picture.
@@ -41,7 +41,8 @@ def ssim(originals: Pictures, guesses: Pictures) -> Reals:
 
         (2 mean(x) mean(y) + c1) (2 cov(x, y) + c2) / ((mean(x)^2 + mean(y)^2 + c1) (var(x) + var(y) + c2)),
 
-    averaged over all such squares, and over the colours. Pixels of a square count alike, without Gaussian weights.
+    averaged over all such squares, and over the colours. All pixels of a square have the same weight, without a
+    Gaussian window.
     """
     _check(originals, guesses)
     if min(originals.shape[1:3]) < WINDOW:
@@ -61,7 +62,7 @@ def ssim(originals: Pictures, guesses: Pictures) -> Reals:
 def matched(originals: Pictures, guesses: Pictures) -> Indices:
     """Return which guess to compare with which original, each used once, so that the total squared error is smallest.
 
-    An attacker does not know the originals and could not do that: the comparison favours the attacker.
+    An attacker does not know the originals and could not do this, so the comparison favours the attacker.
     """
     from scipy.optimize import linear_sum_assignment
 

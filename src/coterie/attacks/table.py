@@ -1,4 +1,4 @@
-"""The attacks that can be run: one table, from which ``coterie attack`` makes its commands.
+"""The table of attacks, from which ``coterie attack`` makes its commands.
 
 A new attack is a package with its settings, ``measure`` and ``report`` (:mod:`coterie.attacks.attack`), and its row
 here. Reading the table imports no attack.
@@ -11,7 +11,7 @@ from coterie.settings import Settings
 
 
 class AttackRow(NamedTuple):
-    """Where the two classes of an attack are; the second is imported only when the attack runs."""
+    """The names of the two classes of an attack; the second is imported only when the attack runs."""
 
     package: str
     settings: str

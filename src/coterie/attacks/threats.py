@@ -1,7 +1,7 @@
-"""The threat models of all attacks, beside each other: who attacks, what it sees and knows, and what it may do.
+"""The threat models of all attacks: who attacks, what the attacker sees and knows, and what it may do.
 
-An attack uses what its threat model grants and nothing else. The models are in one module because the results of two
-attacks can be compared only together with them. A model that depends on the settings of its attack is a function.
+An attack uses only what its threat model grants. The models are in one module because the results of two attacks can be
+compared only with regard to them. A model that depends on the settings of its attack is a function.
 """
 
 from coterie.attacks.attack import Adversary
@@ -74,7 +74,7 @@ PROPERTY = Adversary(
 
 
 def active_membership(malicious: int, participants: int, examples: int) -> Adversary:
-    """Return the model of ``malicious`` participants among so many honest ones, who ask about ``examples`` records."""
+    """Return the model of ``malicious`` among honest ``participants``; each asks about ``examples`` records."""
     return Adversary(
         who=f"{malicious} of {participants + malicious} participants, who collude; the others and the server, if there "
         "is one, are honest",

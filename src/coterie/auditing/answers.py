@@ -18,7 +18,7 @@ _WHAT_IF = re.compile(r"circles=(\d{1,9})")
 
 @dataclass(frozen=True)
 class Questions:
-    """What a user asks beside the verdict."""
+    """The questions of a user in addition to the verdict."""
 
     colluders: tuple[str, ...] = ()
     any_colluders: int = 0
@@ -80,7 +80,7 @@ class Answers:
         if self.anyone:
             words.append(("Any colluders", self.anyone.words()))
         if self.forecast:
-            over = self.forecast.last.since is not None  # nothing was left to simulate
+            over = self.forecast.last.since is not None  # no client is left that could be exposed
             model = "" if over else f" {self.forecast.model()}"
             words.append(("Forecast", f"{self.forecast.words()}{model}"))
         if self.circles:

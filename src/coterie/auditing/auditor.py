@@ -13,7 +13,7 @@ t, and with it every linear combination z^T P X. The audit computes (So et al. 2
 * **fairness gap F** and **cardinality C**: the largest difference between two clients' participation frequencies, and
   the mean number of clients aggregated. Both are over all rounds, including skipped ones.
 
-Results are proved in exact arithmetic: see :mod:`coterie.auditing.row_space` and :mod:`coterie.auditing.weak`.
+Results are proved in exact arithmetic; see :mod:`coterie.auditing.row_space` and :mod:`coterie.auditing.weak`.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Auditor:
         self._exposed_series.append(len(self._exposed))
 
     def find_exposed(self, progress: Callable[[float], None] = lambda _: None) -> None:
-        """Find all exposed clients at once, if that was not done round by round.
+        """Find all exposed clients at once, unless they were found round by round.
 
         ``progress`` is called with the finished share of the work.
         """

@@ -61,7 +61,7 @@ class Lightest:
 
 
 class _AccidentError(Exception):
-    """A projection gives no answer; another one will."""
+    """A projection gives no result; another one must be tried."""
 
 
 class DualSearch:

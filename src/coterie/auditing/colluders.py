@@ -21,15 +21,15 @@ _NAMED = 5  # clients named in a sentence
 
 @dataclass(frozen=True)
 class NamedColluders:
-    """What the sums reveal to a server with whom these clients collude."""
+    """What the sums reveal to a server and these colluding clients."""
 
     names: tuple[str, ...]
     strong_privacy: int | None
     """Strong T of the other clients; None if no sum has one of them."""
     exposed: tuple[Exposure, ...]
-    """The other clients whose updates can be computed. A witness leaves a sum of updates of colluders."""
+    """The other clients whose updates can be computed. Their witnesses may also contain updates of colluders."""
     by_collusion: int
-    """How many of them are exposed only because of the colluders."""
+    """The number of clients that are exposed only because of the colluders."""
 
     def words(self) -> str:
         """Return the result as text."""
@@ -49,7 +49,7 @@ class NamedColluders:
 
 
 def find_clients(given: Sequence[str], clients: Collection[str]) -> tuple[str, ...]:
-    """Return the clients that a user means: each text is a name, or several with commas between them."""
+    """Return the clients that a user names: each text is a name, or several names separated by commas."""
     known, found = set(clients), dict[str, None]()
     for text in given:
         names = [text] if text in known else [name.strip() for name in text.split(",") if name.strip()]
@@ -63,7 +63,7 @@ def find_clients(given: Sequence[str], clients: Collection[str]) -> tuple[str, .
 
 
 def collude(participation: Participation, names: Collection[str], exposed: Collection[str] = ()) -> NamedColluders:
-    """Audit what is left if the clients ``names`` collude; ``exposed`` are the clients that are exposed anyway."""
+    """Audit the log without the columns of the colluders ``names``; ``exposed`` are exposed without collusion."""
     members = {at for at, client in enumerate(participation.clients) if client in names}
     honest = [at for at in range(len(participation.clients)) if at not in members]
     place = {at: number for number, at in enumerate(honest)}
@@ -76,7 +76,7 @@ def collude(participation: Participation, names: Collection[str], exposed: Colle
 
 @dataclass(frozen=True)
 class AnyColluders:
-    """Whether some ``members`` clients, whichever they are, can isolate another one together with the server."""
+    """Whether any ``members`` clients together with the server can isolate another client."""
 
     members: int
     isolate: bool | None
@@ -98,8 +98,8 @@ class AnyColluders:
 def judge_any(report: AuditReport, members: int) -> AnyColluders:
     """Decide by weak T whether any ``members`` colluders can isolate a client.
 
-    A combination of sums that involves w clients isolates one of them once the other w - 1 collude, and nothing else
-    does. So it is possible if and only if weak T is at most ``members`` + 1.
+    A combination of sums that involves w clients isolates one of them if the other w - 1 collude; there is no other
+    way. So colluders can isolate a client if and only if weak T is at most ``members`` + 1.
     """
     most, least = report.weak_privacy, report.weak_privacy_at_least
     if most is None or least is None:

@@ -33,7 +33,7 @@ from coterie.auditing.modular import IntArray, following_prime, lift, reconstruc
 from coterie.auditing.row_space import Combination
 from coterie.auditing.stages import Stages
 
-_FEW_ROWS = 16  # a combination of so many rows is quickly proved alone
+_FEW_ROWS = 16  # a combination of up to this many rows is quickly proved by itself
 _CHUNK = 1 << 15  # columns multiplied at once
 
 

@@ -17,8 +17,8 @@ _CELLS = (400, 1000)  # clients, rounds: the finest grid of the participation ma
 _BARS = 500
 _POINTS = 1000
 _MARKS = 1000  # exposed clients marked in the participation map
-_EXACT_SIZES = 16  # of groups with a bar of their own; above, sizes up to twice as large have one in common
-_NAMED = 8  # clients listed by name if a mark stands for many
+_EXACT_SIZES = 16  # sizes of groups with their own bar; larger sizes share a bar with sizes up to twice as large
+_NAMED = 8  # clients named at a mark that stands for many
 
 
 class RoundAxis:

@@ -95,7 +95,7 @@ class AuditReport:
     complete: bool = True
     """Whether the audit was completed. If not, there may be more exposed clients than ``exposed``."""
     unread: int = 0
-    """The number of lines of the log that could not be used, and are in no number of this report."""
+    """The number of lines of the log that could not be used. No number of this report includes them."""
     view: Callable[[AuditReport], str] | None = field(default=None, repr=False, compare=False)
     """Returns the report as HTML for a notebook."""
 

@@ -1,19 +1,19 @@
-"""A forecast: how many rounds until the first, and until the last, client is exposed, if things go on as in the log.
+"""A forecast: the number of rounds until the first and the last client are exposed, if rounds continue as in the log.
 
 The rounds to come are simulated many times, with cohorts like those in the log. The model is simple and is stated with
 every forecast:
 
 * The size of a cohort is that of a round of the log, drawn at random; skipped rounds have size 0.
-* Its members are drawn independently of earlier rounds, with a fixed probability for each client that fits how often it
-  took part (a draw from the Beta distribution that its frequency suggests, so that short logs give wide intervals), by
-  Pareto sampling, which keeps the size of the cohort.
-* What is drawn are single *clients*. But if the log has far fewer groups of clients that always took part together than
-  the model would produce, the groups are no coincidence. Then whole *groups* are drawn: a forecast by single clients
-  would predict that circles are split, which the log shows not to happen.
+* Its members are drawn independently of earlier rounds, by Pareto sampling, which keeps the size of the cohort. Each
+  client has a fixed probability, drawn from the Beta distribution that fits its frequency, so that short logs give wide
+  intervals.
+* Usually single *clients* are drawn. But if the log has far fewer groups of clients that always took part together than
+  this model would produce, the groups are no coincidence. Then whole *groups* are drawn. Drawing single clients would
+  predict that circles are split, although the log shows that they are not.
 
 Every simulated history continues the real one, with the clients that took part in it. Exposure is computed modulo a
-prime (:mod:`coterie.auditing.elimination`), which is wrong with a probability of about one in a million; an audit
-proves its results, a simulation need not.
+prime (:mod:`coterie.auditing.elimination`), which is wrong with a probability of about one in a million. That is enough
+for a simulation, while an audit proves its results.
 """
 
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ from coterie.errors import ConfigError, InputError
 from coterie.reports.words import count, printable
 
 MOST_CLIENTS = 2_000
-_MOST, _LEAST, _WORK = 100, 20, 10_000  # histories; and clients times histories between these bounds
-_CHECKS = 100  # histories that show how many groups single clients would form
+_MOST, _LEAST, _WORK = 100, 20, 10_000  # bounds of the number of histories, and of clients times histories
+_CHECKS = 100  # histories simulated to see how many groups single clients would form
 _SPARE = 50  # rounds beyond the number of clients after which all are exposed in most histories
 _QUANTILES = (0.05, 0.5, 0.95)
 
@@ -40,24 +40,24 @@ Bits = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Expectation:
-    """When something is expected to happen, in rounds from now: the median, and an interval of 90%."""
+    """When an event is expected, in rounds from now: the median, and a 90% interval."""
 
     since: Label | None
-    """The round in which it has happened already; None if it has not."""
+    """The round in which the event has already happened; None if it has not."""
     low: int | None
     median: int | None
     high: int | None
-    """None if it does not happen within the rounds that were simulated."""
+    """None if it does not happen within the simulated rounds."""
     share: float
     """The share of simulated histories in which it happens within these rounds."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What the simulated histories say."""
+    """The result of the simulated histories."""
 
     units: Literal["clients", "groups"]
-    """What cohorts are made of: single clients, or groups that always take part together."""
+    """The units of cohorts: single clients, or groups that always take part together."""
     first: Expectation
     """When the first client is exposed."""
     last: Expectation
@@ -98,7 +98,7 @@ class Forecast:
 def forecast(
     participation: Participation, report: AuditReport, *, seed: int = 0, histories: int | None = None
 ) -> Forecast:
-    """Simulate how the history ``participation``, whose audit is ``report``, goes on.
+    """Simulate how the history ``participation``, whose audit is ``report``, continues.
 
     ``seed`` decides the random numbers: the same log and seed give the same forecast. ``histories`` is the number of
     simulated histories; by default 100, and fewer for more than 100 clients.
@@ -120,7 +120,7 @@ def forecast(
     horizon = 4 * columns.shape[1] + 200
     past = columns[_independent(columns, rng)]
     soon = columns.shape[1] + _SPARE
-    parts = (soon, horizon - soon)  # the first part is mostly enough
+    parts = (soon, horizon - soon)  # the first part is usually enough
     first, last = np.full(histories, np.inf), np.full(histories, np.inf)
     for number in range(histories):
         history, odds = past, _odds(columns, rng)
@@ -169,7 +169,7 @@ def _keeps_groups(matrix: Bits, rng: np.random.Generator) -> bool:
 
 
 def _odds(columns: Bits, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Draw for each column the logarithm of its odds to be in a cohort, as its frequency suggests."""
+    """Draw for each column the log-odds to be in a cohort, from the distribution that fits its frequency."""
     rounds, often = len(columns), columns.sum(axis=0)
     chance = np.clip(rng.beta(often + 0.5, rounds - often + 0.5), 1e-9, 1 - 1e-9)
     odds: NDArray[np.float64] = np.log(chance / (1 - chance))

@@ -11,11 +11,11 @@ from coterie.auditing.elimination import Elimination, Positions, eliminate
 from coterie.auditing.modular import lift, reconstruct, times
 
 _MOST_VECTORS = 512
-_MOST_NUMBERS = 1 << 24  # in all vectors
+_MOST_NUMBERS = 1 << 24  # total over all vectors
 
 
 def prove_kernel(matrix: sp.csc_matrix, dimension: int, prime: int, effort: float, rng: np.random.Generator) -> bool:
-    """Prove that the kernel of a 0/1 matrix has at least so many dimensions; return False if no proof is found.
+    """Prove that the kernel of a 0/1 matrix has at least this many dimensions; return False if no proof is found.
 
     The difference of two equal columns is in the kernel, so one of them is left out. Each other vector is first guessed
     from its residues. A guess fails if its numbers are larger than about the root of the prime. Then the numbers are

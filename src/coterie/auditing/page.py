@@ -31,7 +31,7 @@ from coterie.reports.html import render
 from coterie.reports.words import count, printable
 
 _ROWS = 200  # exposed clients in the table
-_WORK = 1_000_000_000  # steps to compute witnesses, if their number is not given
+_WORK = 1_000_000_000  # effort to compute witnesses, if their number is not given
 _DETAILS = (20, 20_000)  # rows with all coefficients, and maximum number of their digits in a row
 _UNREADABLE = 50
 
@@ -53,7 +53,7 @@ def audit_page(
     ``answers`` are further answers, each a title and a text.
     """
     figures, captions = {}, {}
-    if report.leak:  # otherwise nothing was revealed, and there is nothing to draw
+    if report.leak:  # without a sum, there is nothing to draw
         rounds = RoundAxis(participation.rounds)
         figures = {
             "privacy": privacy(report, rounds, requirement),

@@ -96,7 +96,7 @@ def preview(participation: Participation) -> list[tuple[str, str]]:
 
 
 def preview_values(participation: Participation) -> dict[str, Any]:
-    """Return the same as plain values for JSON."""
+    """Return the preview as plain values for JSON."""
     reading = asdict(participation.reading) if participation.reading else {}
     found = {name: reading.get(name) for name in ("format", "rounds", "clients", "ignored")}
     found["left_out"] = dict(reading.get("left_out", ()))

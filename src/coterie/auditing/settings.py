@@ -88,7 +88,7 @@ class AuditSettings(LogSettings):
     colluders: Annotated[
         tuple[str, ...],
         Option(
-            "Also report what these clients, separated by commas, learn about the others together with the server; or, "
+            "Also report what these clients, separated by commas, and the server together learn about the others; or, "
             "for “any 5”, whether any 5 clients could isolate another one. Fail if they can isolate a client.",
             metavar="NAMES",
         ),
@@ -109,7 +109,7 @@ class AuditSettings(LogSettings):
     ] = None
     seed: Annotated[int, Option("For the random draws of --forecast and --what-if.", least=0, most=MOST_SEED)] = 0
     all_runs: Annotated[
-        bool, Option("Audit each run in LOG by itself. The exit status is that of the worst.", name="--all-runs")
+        bool, Option("Audit each run in LOG separately. The exit status is that of the worst.", name="--all-runs")
     ] = False
     report_only: Annotated[
         bool, Option("Exit with status 0 whatever is found; fail only if the log cannot be read.", name="--report-only")

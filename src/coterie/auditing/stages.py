@@ -1,15 +1,15 @@
 """Stages of a log: proofs over the rationals for many clients and many rounds at once.
 
 A *stage* is an independent row of a connected part of the matrix, and the dependent rows after it. The row space does
-not change within a stage. If the kernel of all rows until then has as many dimensions over the rationals as modulo the
-prime, then the rows that are dependent modulo the prime are dependent. If all vectors of that kernel are zero in a
-column, then the client is exposed.
+not change within a stage. If the kernel of all rows up to the end of the stage has as many dimensions over the
+rationals as modulo the prime, then the rows that are dependent modulo the prime are dependent. If all vectors of that
+kernel are zero in a column, then the client is exposed.
 
 The kernel of a stage is proved in one of three ways:
 
 * It is zero modulo the prime. Nothing is left to prove.
 * **Alone**: its vectors are searched among those that are zero in every column that is exposed modulo the prime by
-  then. Where many clients are exposed, few columns remain (:mod:`coterie.auditing.kernel`). If there are enough of
+  then. If many clients are exposed, few columns remain (:mod:`coterie.auditing.kernel`). If there are enough of
   these vectors, they span the kernel.
 * **On a walk** through all rows of the part, if many of its stages need a proof. The reduced rows modulo a larger prime
   have a null vector for each free column. If all of them are short, they hold over the rationals
@@ -34,7 +34,7 @@ _FEW = 25  # a walk pays off if a part has more stages to prove than this share 
 
 
 class Stages:
-    """The stages of a log, as an elimination found them modulo its prime.
+    """The stages of a log, found by an elimination modulo its prime.
 
     ``since`` has the row since which each column is exposed modulo the prime, or the number of rows.
     """
@@ -63,7 +63,7 @@ class Stages:
         """Prove the kernel in the stage of this row; return whether a proof was found.
 
         Then all dependent rows of the stage are dependent over the rationals, and all columns that are exposed since
-        its first row modulo the prime are exposed since then.
+        its first row modulo the prime are truly exposed since then.
         """
         part, stage = self._place(row)
         if self.is_trivial(row):
@@ -85,7 +85,7 @@ class Stages:
 
     @cached_property
     def _waiting(self) -> Counter[tuple[int, int]]:
-        """How many columns and dependent rows are to be proved in each stage."""
+        """The number of columns and dependent rows to prove in each stage."""
         exposed = self._since[self._since < self._height]
         return Counter(map(self._place, [*exposed.tolist(), *self._found.dependent.tolist()]))
 
@@ -117,7 +117,7 @@ class Stages:
         begin, end = self._span(part, stage)
         known = self._known(part, end)
         remaining = np.flatnonzero(known & (self._since > begin))
-        effort = float(self._waiting[part, stage]) * stage**3  # what it takes to prove each alone
+        effort = float(self._waiting[part, stage]) * stage**3  # the effort of proving each stage alone
         rows = self._columns[:, remaining][:end].tocsc()
         return prove_kernel(rows, self._dimension(part, stage), self._found.prime, effort, self._rng)
 
@@ -143,7 +143,8 @@ class Stages:
     def _conclude(self, part: int, echelon: Echelon, columns: Positions, everything: NDArray[np.bool_]) -> None:
         """Prove the stage that ends here, if all null vectors are short and zero where columns are exposed.
 
-        Every null vector of the pushed rows is a combination of these, also those of columns without any ones so far.
+        Every null vector of the pushed rows is a combination of these, including those of columns without any ones so
+        far.
         """
         begin, _ = self._span(part, echelon.rank)
         exposed = set(np.flatnonzero(self._since[columns] == begin).tolist())

@@ -103,7 +103,7 @@ def summary_page(
 
 
 def _facts(report: AuditReport) -> list[tuple[str, str]]:
-    """Return the numbers that a reader should know, each with its meaning."""
+    """Return the most important numbers, each with its meaning."""
     strong = report.strong_privacy
     hidden = "–" if strong is None else f"{strong:,}"
     return [

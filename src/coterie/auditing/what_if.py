@@ -1,15 +1,15 @@
-"""The same log with circles: what would have been summed, and what it would reveal.
+"""A log as if circles had been used: which sums there would have been, and what they would reveal.
 
 Clients are put into circles of a fixed size. In each round of the log, a circle is summed if all its members took part,
-and not at all if one of them did not. Nobody takes part in a round in which it did not take part. So the result shows
-what circles cost in participations. It is a pessimistic picture of a system with circles: such a system selects whole
-circles, and does not wait until one is complete by chance.
+and not at all if one of them did not. No client is added to a round. So the result shows how many participations
+circles cost. It is pessimistic, because a system with circles selects whole circles instead of waiting until one is
+complete by chance.
 
 Which clients share a circle matters. Two ways are computed:
 
-* *by hindsight*: each circle starts with the most frequent client that is left, and takes those that shared the most
-  rounds with all its members so far. A system that knows who is available when can come close to it.
-* *at random*: the mean over some draws, which is what a system without such knowledge can expect.
+* *by hindsight*: each circle starts with the most frequent remaining client, and adds those that shared the most rounds
+  with all its members so far. A system that knows when clients are available can come close to it.
+* *at random*: the mean over several draws. A system without such knowledge can expect this.
 """
 
 from collections.abc import Sequence
@@ -31,30 +31,30 @@ Circle = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class WholeCircles:
-    """What would have been revealed if only whole circles had been summed."""
+    """The result for a log of which only whole circles are summed."""
 
     size: int
     """The size of a circle. If it does not divide the number of clients, some circles have more members."""
     by_hindsight: bool
-    """Whether the circles were chosen by what the log says; at random if it is too large for that."""
+    """Whether the circles were chosen by hindsight; for a very large log, they are chosen at random."""
     circles: tuple[tuple[str, ...], ...]
     strong_privacy: int | None
-    """Strong T, by an audit of what is left; None if nothing would have been summed."""
+    """Strong T of the remaining sums; None if there would be none."""
     exposed: tuple[str, ...]
-    """The clients that would be exposed, by the same audit."""
+    """The clients that would be exposed by the remaining sums."""
     rounds: int
     """The number of rounds with a sum."""
     rounds_before: int
     participations: int
-    """How often clients would have been aggregated, over all rounds."""
+    """The number of participations in the remaining sums, over all rounds."""
     participations_before: int
     random_share: float
-    """The mean share of participations that is left if circles are drawn at random."""
+    """The mean share of participations that would be left with random circles."""
     seed: int
 
     @property
     def share(self) -> float:
-        """The share of participations that is left."""
+        """The share of participations that would be left."""
         return self.participations / self.participations_before if self.participations_before else 0.0
 
     def words(self) -> str:
@@ -73,7 +73,7 @@ class WholeCircles:
 
 
 def with_circles(participation: Participation, size: int, *, seed: int = 0) -> WholeCircles:
-    """Return what the same participations would reveal if only whole circles of ``size`` clients were summed."""
+    """Return what the log would reveal if only whole circles of ``size`` clients had been summed."""
     clients = len(participation.clients)
     if size < 2 or size > clients:
         raise ConfigError(f"circles of this log have 2 to {clients:,} members, not {size}")
@@ -102,7 +102,7 @@ def with_circles(participation: Participation, size: int, *, seed: int = 0) -> W
 
 
 def _deal(order: Circle, size: int) -> list[Circle]:
-    """Cut an order of clients into circles; those that are left over join the last circles, one each."""
+    """Cut a sequence of clients into circles; the remaining clients join the last circles, one each."""
     number = len(order) // size
     circles = [[*order[at * size : (at + 1) * size].tolist()] for at in range(number)]
     for at, client in enumerate(order[number * size :].tolist()):
@@ -111,7 +111,7 @@ def _deal(order: Circle, size: int) -> list[Circle]:
 
 
 def _match(matrix: NDArray[np.uint8], size: int) -> list[Circle]:
-    """Choose circles whose members took part together, one circle after the other."""
+    """Choose circles whose members took part together, one circle after another."""
     present = matrix.T.astype(np.float32)  # a row for each client
     left = np.ones(len(present), dtype=np.bool_)
     order: list[int] = []
@@ -127,7 +127,7 @@ def _match(matrix: NDArray[np.uint8], size: int) -> list[Circle]:
 
 
 def _keep(rows: Sequence[Circle], circles: Sequence[Circle], clients: int) -> list[Circle]:
-    """Return of each row the clients whose whole circle is in it."""
+    """Return, for each row, the clients whose whole circle is in it."""
     circle_of = np.zeros(clients, dtype=np.int64)
     for number, circle in enumerate(circles):
         circle_of[circle] = number

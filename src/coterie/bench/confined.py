@@ -39,13 +39,37 @@ def median_ratio(seconds: Sequence[float], reference: Sequence[float]) -> float:
     return statistics.median(one / other for one, other in zip(seconds, reference, strict=True))
 
 
+def take_turns(
+    repeats: int, watch: Callable[[int], None], *works: Callable[[int], object]
+) -> tuple[tuple[float, ...], ...]:
+    """Time each work once a turn, after one turn to warm up; a work gets the number of its turn, from 1 on."""
+    if repeats < 1:
+        raise ConfigError(f"at least 1 iteration must be measured, not {repeats}")
+    turns = []
+    for number in range(1, 2 + repeats):
+        turn = []
+        for work in works:
+            began = perf_counter()
+            work(number)
+            turn.append(perf_counter() - began)
+        turns.append(turn)
+        watch(number)
+    return tuple(zip(*turns[1:], strict=True))
+
+
 @dataclass(frozen=True)
-class IterationCosts:
-    """Pairs of one full-batch gradient and one iteration, in seconds of wall-clock time."""
+class TimedIterations:
+    """Whose iterations were timed: of a grid of participants, and on which examples."""
 
     grid: Grid
     examples: int
     data: str
+
+
+@dataclass(frozen=True)
+class IterationCosts(TimedIterations):
+    """Pairs of one full-batch gradient and one iteration, in seconds of wall-clock time."""
+
     gradient_seconds: tuple[float, ...]
     iteration_seconds: tuple[float, ...]
     clipped_seconds: tuple[float, ...]
@@ -67,13 +91,13 @@ class IterationCosts:
 
 @dataclass(frozen=True)
 class SharingCosts:
-    """What a member of an additive sum spends, in seconds of processor time."""
+    """The cost of a member of an additive sum, in seconds of processor time."""
 
     members: int
     length: int
     bits: int
     generate_seconds: float
-    """Expanding the seeds of all shares but the one it keeps: the least that sharing can take."""
+    """Expanding the seeds of all shares except the one it keeps: a lower bound for the time of sharing."""
     split_seconds: float
     """Splitting its vector into shares: that, and subtracting."""
     deal_seconds: float
@@ -90,7 +114,7 @@ class SharingCosts:
 
 
 def mnist_shaped(seed: int) -> tuple[str, FloatArray, Labels]:
-    """Return the training examples of MNIST where they are found, and else as many random ones; and which they are."""
+    """Return the training examples of MNIST if found, otherwise as many random ones, and the name of the data."""
     try:
         data = load("mnist")
         return "MNIST", np.asarray(data.train_x, np.float32).reshape(-1, FEATURES), data.train_y.astype(np.int64)
@@ -107,8 +131,6 @@ def measure_iterations(
     watch: Callable[[int], None] = lambda _played: None,
 ) -> IterationCosts:
     """Let gradients, iterations and clipped iterations take turns, after one turn to warm up."""
-    if repeats < 1:
-        raise ConfigError(f"at least 1 iteration must be measured, not {repeats}")
     data, x, labels = examples or mnist_shaped(seed)
     anchor = zero_anchor(x.shape[1], HIDDEN, CLASSES)
     offsets = GridOffsets(anchor, lambda name: stream(seed, "bench offset", name), grid=grid)
@@ -123,13 +145,9 @@ def measure_iterations(
         mean = groups.gradient(everybody, Contribution(norm), rng)
         refused += len(groups.advance(descent.propose(mean), rng))
 
-    turns = []
-    for played in range(1, 2 + repeats):
-        works = (lambda: loss_and_gradient(x, labels, one), lambda: iterate(None), lambda: iterate(NORM))
-        turns.append([_seconds(work) for work in works])
-        watch(played)
+    works = (lambda _: loss_and_gradient(x, labels, one), lambda _: iterate(None), lambda _: iterate(NORM))
+    gradient, iteration, clipped = take_turns(repeats, watch, *works)
     _check(groups, x, labels, grid)
-    gradient, iteration, clipped = zip(*turns[1:], strict=True)
     decisions = grid.groups * descent.iteration
     return IterationCosts(grid, len(x), data, gradient, iteration, clipped, refused / decisions, peak_rss_bytes())
 
@@ -169,19 +187,13 @@ def measure_sharing(members: int = MEMBERS, length: int = PARAMETERS) -> Sharing
 
 
 def _check(groups: CachedGroups, x: FloatArray, labels: Labels, grid: Grid) -> None:
-    """See that the first and the last group's loss is the one of its own model on its own examples."""
+    """Check that the cached loss of the first and the last group is that of its model on its examples."""
     each = grid.rows_each(len(x))
     for number in (0, grid.groups - 1):
         rows = slice(each * number, each * number + each)
         loss, _ = loss_and_gradient(x[rows], labels[rows], groups.descent.confined(grid.names[number]))
         if not abs(loss - groups.losses[number]) <= _TOLERANCE * max(1.0, loss):
             raise RoundAborted(f"a group's cached loss is {groups.losses[number]:.6g}, and its real one {loss:.6g}")
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    began = perf_counter()
-    work()
-    return perf_counter() - began
 
 
 def _ignore(_result: object) -> None:

@@ -7,17 +7,17 @@ in all three and are left out.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
+from functools import partial
 
 import numpy as np
 
 from coterie.arithmetic import FloatArray
-from coterie.bench.confined import ALPHA, CLASSES, median_ratio, mnist_shaped
+from coterie.bench.confined import ALPHA, CLASSES, TimedIterations, median_ratio, mnist_shaped, take_turns
 from coterie.confined import ConfinedDescent, ConstantStep, Offsets
 from coterie.confined.grid import Grid
 from coterie.confined.network import Labels
 from coterie.confined.vertical import VerticalSum
-from coterie.errors import ConfigError, RoundAborted
+from coterie.errors import RoundAborted
 from coterie.host import keep_memory
 from coterie.training import flatten
 from coterie.training.columns import ColumnSplit, split_computation
@@ -35,12 +35,9 @@ _TOLERANCE = 1e-3  # of the displacement
 
 
 @dataclass(frozen=True)
-class GridCosts:
+class GridCosts(TimedIterations):
     """Iterations of all groups, in turns, in seconds of wall-clock time."""
 
-    grid: Grid
-    examples: int
-    data: str
     unsplit_seconds: tuple[float, ...]
     clear_seconds: tuple[float, ...]
     """With parts added in the clear."""
@@ -66,8 +63,6 @@ def measure_grid(
     watch: Callable[[int], None] = lambda _played: None,
 ) -> GridCosts:
     """Let unsplit and split iterations take turns, after one turn to warm up; what they learn is compared."""
-    if repeats < 1:
-        raise ConfigError(f"at least 1 iteration must be measured, not {repeats}")
     keep_memory()  # as a run does
     data, x, labels = examples or mnist_shaped(seed)
     each = grid.rows_each(len(x) - len(x) % grid.groups)
@@ -85,17 +80,10 @@ def measure_grid(
         return Confined(problem, parts, descent, _NORM, seed, computation)
 
     strategies, trainer = [begin(addition) for addition in additions], InProcess(problem)
-    turns = []
-    for number in range(1, 2 + repeats):
-        turn = []
-        for strategy in strategies:
-            began = perf_counter()
-            plain_round(strategy, trainer, number, grid.names)
-            turn.append(perf_counter() - began)
-        turns.append(turn)
-        watch(number)
+    rounds = (partial(plain_round, strategy, trainer, clients=grid.names) for strategy in strategies)
+    seconds = take_turns(repeats, watch, *rounds)
     _check(strategies)
-    return GridCosts(grid, each * grid.groups, data, *zip(*turns[1:], strict=True))
+    return GridCosts(grid, each * grid.groups, data, *seconds)
 
 
 def _check(strategies: list[Confined]) -> None:

@@ -1,9 +1,9 @@
 """Rounds on Flower, with protection and without, on the same nodes in one run.
 
-A round under protection is several trips of messages where a plain one is one trip, and on Flower a trip is expensive:
-every message to a node starts a process there, and everybody polls. So rounds are timed by both protocols, in two trips
-and in five. Trips that do nothing are timed as well, empty and with as many bytes as those of a secure round, and what
-such a round cannot do without beside them (:mod:`coterie.bench.flower_limit`).
+A protected round takes several trips of messages and a plain one takes one. On Flower a trip is expensive: every
+message to a node starts a process there, and all parties poll. So rounds are timed under both protocols, in two trips
+and in five. Trips without work are timed as well, empty and with as many bytes as those of a secure round, and so is
+the unavoidable work of such a round (:mod:`coterie.bench.flower_limit`).
 """
 
 import json
@@ -25,13 +25,13 @@ from coterie.secagg.terms import ThreatMode
 
 @dataclass(frozen=True)
 class SecureCosts:
-    """What secure rounds cost by one protocol; medians over rounds, in seconds and bytes."""
+    """The cost of secure rounds under one protocol; medians over rounds, in seconds and bytes."""
 
     seconds: float
     steps: dict[str, float]
     """The seconds of each of a round's trips."""
     carried: dict[str, float]
-    """The same for a program that only carries as many bytes to and fro."""
+    """The seconds of trips that only carry the same number of bytes."""
     messages: float
     """To each client in a round."""
     downloaded: float
@@ -39,9 +39,9 @@ class SecureCosts:
     uploaded: float
     """Bytes from each client."""
     cryptography: float
-    """The least that keys, signatures and masks of a round take, with all cores at work."""
+    """The least time for keys, signatures and masks of a round, on all cores."""
     storage: float
-    """What its answers take to be on disk, with as many written at a time as there are processes."""
+    """The time to write its answers to disk, with one process for each worker."""
 
     @property
     def trips(self) -> int:
@@ -50,24 +50,24 @@ class SecureCosts:
 
     @property
     def carrying(self) -> float:
-        """The seconds that the trips take with what they carry, and nothing done at either end."""
+        """The seconds of the trips with their bytes, but without work at either end."""
         return sum(self.carried.values())
 
 
 @dataclass(frozen=True)
 class FlowerCosts:
-    """What rounds cost on one federation; medians over rounds, in seconds and bytes."""
+    """The cost of rounds on one federation; medians over rounds, in seconds and bytes."""
 
     nodes: int
     simulation: bool
     trip: float
-    """A message to every node that asks for nothing, and its answer: Flower's polling and its processes."""
+    """An empty message to every node and its answer: the cost of Flower's polling and processes."""
     plain: float
     """A round as Flower plays it, in one trip, with its own polling."""
     model: int
     """Bytes of the model, which a plain round sends both ways."""
     cores: int
-    """What all nodes and the server share here."""
+    """The processor cores, which all nodes and the server share here."""
     protocols: dict[str, SecureCosts]
     """Secure rounds, by the name of the protocol."""
 
@@ -130,7 +130,7 @@ def measure_federation(
 def _secure_costs(
     found: dict[str, Any], rounds: int, nodes: int, length: int, operations: Operations, folder: Path, writers: int
 ) -> SecureCosts:
-    """Return the medians of what was measured of secure rounds, with what such a round cannot do without."""
+    """Return the medians of the measurements of secure rounds, with the unavoidable work of such a round."""
     from coterie.deployment.recipe import RosterRecipe
 
     if found["completed"] != rounds:

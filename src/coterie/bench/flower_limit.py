@@ -1,6 +1,6 @@
-"""The least that a secure round takes beside its trips: cryptography, and answers that are on disk before they leave.
+"""The least time of a secure round besides its trips: cryptography, and writing answers to disk before they are sent.
 
-How often the parties do what takes time follows from the protocol; how long that takes once is timed by itself.
+The number of expensive operations follows from the protocol; the time of each operation is measured separately.
 """
 
 import os
@@ -29,7 +29,7 @@ _RUN = 1
 
 @dataclass(frozen=True)
 class Operations:
-    """How often all parties of a secure round do what takes time, if everybody shares with everybody and stays."""
+    """The number of expensive operations of all parties in a secure round, on the complete graph without dropouts."""
 
     keys: int
     """X25519 keys made from their secrets, when they are drawn and again by the process that agrees with them."""

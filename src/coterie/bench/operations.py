@@ -15,8 +15,8 @@ from coterie.planning.session import Plan
 from coterie.secagg.masking import mask_vector
 from coterie.secagg.messages import checksum
 
-_LONGEST = 1 << 16  # numbers of a vector that are measured; the time of more is computed
-_MOST_HOLDERS = 512  # of shares; the same
+_LONGEST = 1 << 16  # length of the measured vector; the time of longer ones is extrapolated
+_MOST_HOLDERS = 512  # the same for the number of shares
 
 
 def operation_seconds(plan: Plan) -> OperationSeconds:

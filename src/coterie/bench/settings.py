@@ -69,23 +69,6 @@ class ScaleSettings(Settings):
 
 
 @dataclass(frozen=True)
-class TopologiesSettings(Settings):
-    """Compare the sparse graph of CCESA with the complete graph, beside what its authors measured.
-
-    The work of a client for its neighbours (sharing keys and masking) should fall to the fraction p of edges left.
-    The experiment is Table 5.1 of Choi et al. 2020; all of it takes a few minutes.
-    """
-
-    clients: Annotated[tuple[int, ...], Option("Number of clients; may be repeated.", most=MOST_CLIENTS)] = (
-        100,
-        300,
-        500,
-    )
-    dropout: Annotated[tuple[float, ...], Option("Total dropout; may be repeated.")] = (0.0, 0.1)
-    seed: InputSeed = 0
-
-
-@dataclass(frozen=True)
 class TwoTripsSettings(Settings):
     """Compare two trips with the papers' five, against a malicious server: rounds that fail, time and bytes.
 

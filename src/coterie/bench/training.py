@@ -42,7 +42,7 @@ _WARM_UP = 1  # pairs of rounds that do not count: in the first, workers allocat
 
 @dataclass(frozen=True)
 class Scenario:
-    """Who trains what: one local epoch of ``batch_size`` over ``samples`` examples for each of a cohort of clients.
+    """The training: one local epoch of ``batch_size`` over ``samples`` examples for each client of a cohort.
 
     The sizes are those of So et al. 2023, with circles of T = ``privacy`` clients.
     """

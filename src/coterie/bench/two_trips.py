@@ -1,4 +1,4 @@
-"""Two trips beside the papers' five, against a malicious server: rounds that fail, and a client's time and bytes.
+"""Two trips compared with the papers' five, against a malicious server: failed rounds, and a client's time and bytes.
 
 A client is lost on each trip with the same probability, so that fewer trips lose fewer clients. Whether a round fails
 depends only on who is there, so rounds are counted by the rules of the protocol. Some of them, rounds that fail and
@@ -94,7 +94,7 @@ class _Population:
         return tuple(self._names[client] for client in sorted(drawn))
 
     def succeeds(self, protocol: SessionProtocol, faults: Faults) -> bool:
-        """Tell by the rules of the protocol whether a round without circles has a sum, given who is lost when."""
+        """Return whether a round without circles has a sum by the rules of the protocol, given its losses."""
         terms, there, left = self._terms, list(self._names), {}
         for step in TRIPS[protocol]:
             there = [name for name in there if not faults.strikes(FaultKind.DROP, step, name)]

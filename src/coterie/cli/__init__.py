@@ -4,8 +4,8 @@ Every command is a module that imports what it needs when it runs, so that ``cot
 class declares the options (:mod:`coterie.settings`), :mod:`~coterie.cli.derive` makes them: all attacks
 (:mod:`~coterie.cli.attack`) and benchmarks are rows of a table. The commands print what the library returns:
 :mod:`~coterie.cli.findings` prints findings, and the modules ``plan_*``, ``audit_*`` and ``bench_*`` their tables. An
-error of the library names the thing that is wrong; :func:`~coterie.cli.audit_input.spell` writes it with the names of
-options. Exit statuses are in :mod:`~coterie.cli.common`, and closed pipes are handled in :mod:`~coterie.cli.output`.
+error of the library names its parameters; :func:`~coterie.cli.audit_input.spell` writes it with the names of options.
+Exit statuses are in :mod:`~coterie.cli.common`, and closed pipes are handled in :mod:`~coterie.cli.output`.
 """
 
 import signal

@@ -19,7 +19,7 @@ def show(name: str, attack: "Attack", html: Path | None, as_json: bool) -> None:
     from coterie.cli.findings import print_facts, print_findings
     from coterie.files import check_output, write_output
 
-    if html is not None:  # a page that cannot be drawn or written is refused before any work is done
+    if html is not None:  # check that the page can be drawn and written before the attack runs
         from coterie.reports.plots import require_matplotlib
 
         require_matplotlib()

@@ -1,4 +1,4 @@
-"""``coterie audit``: what a participation log gives away about single clients."""
+"""``coterie audit``: what a participation log reveals about individual clients."""
 
 from functools import partial
 from importlib.util import find_spec
@@ -14,6 +14,8 @@ from coterie.cli.common import AsJson, ExitStatus
 from coterie.cli.derive import with_options
 from coterie.settings import declared
 
+_output = partial(typer.Option, metavar="FILE", dir_okay=False, show_default=False)
+
 
 @with_options
 def audit(
@@ -22,27 +24,11 @@ def audit(
         typer.Argument(metavar="LOG", help="A file, a ledger (file or database URL), a run's folder, or - for stdin."),
     ],
     settings: AuditSettings,
-    exposed: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", dir_okay=False, help="Write all exposed clients to a CSV file.", show_default=False
-        ),
-    ] = None,
+    exposed: Annotated[Path | None, _output(help="Write all exposed clients to a CSV file.")] = None,
     as_json: AsJson = False,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", dir_okay=False, help="Write a page with plots, complete in itself.", show_default=False
-        ),
-    ] = None,
+    html: Annotated[Path | None, _output(help="Write a page with plots, complete in itself.")] = None,
     summary: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            dir_okay=False,
-            help="Write a page in plain words that fits on one sheet of paper.",
-            show_default=False,
-        ),
+        Path | None, _output(help="Write a page in plain words that fits on one sheet of paper.")
     ] = None,
 ) -> None:
     """Audit a log, and show the findings."""
@@ -53,9 +39,9 @@ def audit(
     from coterie.host import install_command
 
     if settings.require is None and settings.weak:
-        raise typer.BadParameter("--weak chooses which T --require means: give --require as well")
+        raise typer.BadParameter("--weak changes the meaning of --require: give --require as well")
     if settings.weak and settings.collusion:
-        raise typer.BadParameter("--collusion is about strong T: leave out --weak or --collusion")
+        raise typer.BadParameter("--collusion refers to strong T: leave out --weak or --collusion")
     for option, path in (("--html", html), ("--summary", summary)):
         if path and not all(map(find_spec, ("jinja2", "plotly"))):
             raise typer.BadParameter(f"{option} needs more packages; get them with: {install_command('report')}")
@@ -97,7 +83,7 @@ def audit(
 
 
 def _given(settings: AuditSettings) -> dict[str, Any]:
-    """Return the options that a user gave and that the findings depend on, as evidence."""
+    """Return the given options that the findings depend on, for the record in the report."""
     values = {setting.name: (getattr(settings, setting.name), setting.default) for setting in declared(AuditSettings)}
     named = {f"--{name.replace('_', '-')}": pair for name, pair in values.items() if name not in ("witnesses", "limit")}
     given = {option: value for option, (value, default) in named.items() if value != default}
@@ -105,7 +91,7 @@ def _given(settings: AuditSettings) -> dict[str, Any]:
 
 
 def _promise(log: str) -> tuple[str, dict[str, Any]]:
-    """Return what a run promises by its own folder, in words and as values; nothing for other logs.
+    """Return what a run promises according to its folder, in words and as values; nothing for other logs.
 
     A folder that contradicts itself raises :class:`~coterie.errors.InputError`.
     """

@@ -1,4 +1,4 @@
-"""The input of ``coterie audit``: which log it is, how it is to be read, and what is said of how that went."""
+"""The input of ``coterie audit``: which log to read, how to read it, and messages about reading it."""
 
 import os
 from dataclasses import replace
@@ -32,7 +32,7 @@ OPTIONS = {
     "as_written": ("--as-written", ""),
     "limit": ("--limit", "MB"),
 }
-"""For each parameter of a log that an error may name, the option and what stands for its value."""
+"""The option for each parameter that an error may name, and the placeholder for its value."""
 
 
 class AuditCommand(PlainCommand):
@@ -62,7 +62,7 @@ def _formats() -> "Sequence[LogFormat]":
 
 
 class LogInput(NamedTuple):
-    """A log, and what the user says about it."""
+    """A log, and the options that say how to read it."""
 
     source: str
     settings: LogSettings
@@ -71,7 +71,7 @@ class LogInput(NamedTuple):
     head: str | None = None
 
     def read(self, progress: "Callable[[float], None]" = lambda _: None) -> "Participation":
-        """Read the log; what is said of its lines names options."""
+        """Read the log; messages about its lines name options."""
         from coterie.auditing.logs import read_log
 
         return _spell_problems(read_log(self.source, **self.options, progress=progress))
@@ -98,7 +98,7 @@ class LogInput(NamedTuple):
 
     @property
     def name(self) -> str:
-        """How the log is called in a report: without the folder it is in, and without a password."""
+        """The name of the log in a report: without its folder, and without a password."""
         if "://" in self.source:
             from sqlalchemy import make_url
 
@@ -117,7 +117,7 @@ class LogInput(NamedTuple):
 
 
 def spell(said: CoterieError | str) -> str:
-    """Return what an error says, with options in place of the library's parameters."""
+    """Return the text of an error, with options in place of the library's parameters."""
     text = said.text if isinstance(said, CoterieError) else said
     return text.spelled(_option) if isinstance(text, ErrorText) else str(text)
 
@@ -141,7 +141,7 @@ def _spell_problems(participation: "Participation") -> "Participation":
 
 
 def several_runs_hint(error: CoterieError) -> str:
-    """Return what else can be done about a log with several runs."""
+    """Return what else the user can do with a log of several runs."""
     return "; or audit each run with --all-runs" if isinstance(error, SeveralRuns) else ""
 
 
@@ -163,14 +163,14 @@ def check_outputs(outputs: "Mapping[str, Path | None]", log: str) -> None:
 
 
 def plain(text: str) -> str:
-    """Return a message that may quote a stranger's log."""
+    """Return a message that may quote an untrusted log, with markup and control characters escaped."""
     from coterie.reports.words import printable
 
     return printable(text, 500)
 
 
 def complain(participation: "Participation", errors: "Console", *, notes: bool) -> None:
-    """Say what could not be read and, if they are not shown elsewhere, how the rest was."""
+    """Print which lines could not be read and, if not shown elsewhere, how the rest was understood."""
     from coterie.reports.words import count
 
     if notes:

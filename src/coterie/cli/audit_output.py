@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from coterie.auditing.logs.runs import Run
     from coterie.auditing.verdict import Requirement
 
-_CHEAP_SECONDS, _WEAK_SECONDS = 2.0, 60.0  # for weak T: by the way, and where it is required
-_TELL_SECONDS = 10.0  # between two lines on how far it is, where there is no terminal
+_CHEAP_SECONDS, _WEAK_SECONDS = 2.0, 60.0  # time for weak T: if nothing requires it, and if --require does
+_TELL_SECONDS = 10.0  # seconds between two lines of progress, without a terminal
 _LISTED = 100  # unreadable lines in the JSON
 
 
@@ -40,7 +40,7 @@ class Audited(NamedTuple):
 
 
 class Meter:
-    """Shows how far each step is: with bars on a terminal, elsewhere with a line now and then."""
+    """Shows the progress of each step: as bars on a terminal, otherwise as a line now and then."""
 
     def __init__(self, errors: "Console", weak_seconds: float) -> None:
         from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
@@ -60,7 +60,7 @@ class Meter:
         self._bar.stop()
 
     def show(self, step: str, part: float) -> None:
-        """Show that this part of a step is done."""
+        """Show that this fraction of a step is done."""
         now = time.monotonic()
         if step not in self._tasks:
             self._tasks[step] = self._bar.add_task(step, total=None if step == "Weak T" else 1.0)
@@ -77,7 +77,7 @@ class Meter:
 
 
 class Examination(NamedTuple):
-    """What is asked of a log, and what must hold."""
+    """The questions about a log, and the requirement that must hold."""
 
     settings: AuditSettings
     questions: "Questions"
@@ -117,7 +117,7 @@ class Examination(NamedTuple):
     ) -> ExitStatus:
         if not report.complete:
             return ExitStatus.INTERRUPTED
-        if participation.problems:  # a missing line can make a verdict worse as well as better
+        if participation.problems:  # a missing line can make the verdict better or worse
             return ExitStatus.BAD_INPUT
         strong = requirement.privacy if requirement and not requirement.weak else 1
         held = not report.exposed and (requirement is None or requirement.holds(report)) and answers.holds(strong)
@@ -125,7 +125,7 @@ class Examination(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """Where the findings go, and what belongs to them."""
+    """Where the findings go, and what they include."""
 
     source: str
     options: dict[str, Any]
@@ -191,7 +191,7 @@ class Outputs(NamedTuple):
         from coterie.auditing.preview import gather_evidence, preview_values
         from coterie.auditing.verdict import affordable, judge
 
-        # Coefficients over thousands of rounds outgrow Python's limit, which guards the parsing of strangers' numbers.
+        # Coefficients over thousands of rounds exceed Python's limit of digits, which is meant for untrusted numbers.
         sys.set_int_max_str_digits(0)
         participation, report, requirement, answers, _ = audited
         verdict, problems = judge(report), participation.problems
@@ -235,7 +235,7 @@ class Outputs(NamedTuple):
 
 
 def run_name(run: "Run") -> str:
-    """Return how a run is called: "experiment=x, seed=1"."""
+    """Return the name of a run: "experiment=x, seed=1"."""
     from coterie.reports.words import printable
 
     return ", ".join(f"{printable(column)}={printable(value)}" for column, value in run) or "the only run"

@@ -1,4 +1,4 @@
-"""The findings of ``coterie audit`` on a terminal: how the log was read, then the verdict; readable without colours."""
+"""The findings of ``coterie audit`` on a terminal: how the log was read, then the verdict; readable without colour."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -24,12 +24,12 @@ from coterie.auditing.verdict import (
 from coterie.reports.words import printable
 
 _LISTED = 10  # exposed clients
-_DIGITS = 100_000  # of their witnesses, if not told how many; longer ones are only counted here anyway
-_GROUPS = 5  # too small for the requirement, and names in each
+_DIGITS = 100_000  # witnesses computed by default; longer ones are only counted here anyway
+_GROUPS = 5  # groups too small for the requirement, and names shown of each
 
 
 def show_preview(participation: Participation) -> None:
-    """Print how the log was understood, before anything is concluded from it."""
+    """Print how the log was understood, before the verdict."""
     table = Table(box=None, show_header=False, padding=(0, 2), pad_edge=False)
     table.add_column(no_wrap=True, style="dim")
     table.add_column()
@@ -46,7 +46,7 @@ def show(
     promise: str = "",
     answers: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Print verdict, measures, earliest exposures, what they mean, the answers and, of a run, what that promises."""
+    """Print verdict, measures, earliest exposures, their meaning, the answers and, for a run, what it promises."""
     console = _console()
     verdict = judge(report)
     level = verdict.level
@@ -121,7 +121,7 @@ def _show_exposed(report: AuditReport, witnesses: int | None, console: Console) 
     if rest := len(report.exposed) - len(listed):
         console.print(f"... and {rest:,} more; --exposed FILE writes all of them.", style="dim")
     if written < len(listed):
-        console.print("What is not computed may take seconds each; --witnesses N asks for it.", style="dim")
+        console.print("A witness that is not computed may take seconds; --witnesses N asks for it.", style="dim")
     console.print()
 
 

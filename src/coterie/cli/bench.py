@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from coterie.bench.settings import SecaggSettings, TopologiesSettings
+from coterie.bench.settings import SecaggSettings
 from coterie.cli.bench_audit import audit, ledger
 from coterie.cli.bench_confined import confined
 from coterie.cli.bench_flower import flower
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from coterie.bench.secagg import Measurement, SessionCosts
-    from coterie.bench.topologies import Comparison, Times
     from coterie.bench.workload import Workload
     from coterie.transports.memory import OnAnswer
 
@@ -46,7 +45,7 @@ def secagg(settings: SecaggSettings, as_json: AsJson = False) -> None:
 
     workload = Workload.of(settings)
     if settings.against:
-        check_flower(workload)  # before minutes are spent on our own part
+        check_flower(workload)  # fail before minutes are spent on our part
     with progress_bars(as_json) as progress:
         measured = measure(workload, settings.workers, _bars(progress))
         rival = None
@@ -58,26 +57,6 @@ def secagg(settings: SecaggSettings, as_json: AsJson = False) -> None:
         print_json(_secagg_record(workload, measured, rival))
     else:
         _show_secagg(workload, measured, rival)
-
-
-@app.command(cls=PlainCommand)
-@with_options
-def topologies(settings: TopologiesSettings, as_json: AsJson = False) -> None:
-    """Compare the graphs for each number of clients and dropout, and print a table."""
-    from functools import partial
-
-    from coterie.bench.topologies import compare
-
-    rows = []
-    with progress_bars(as_json) as progress:
-        for number in settings.clients:
-            for rate in settings.dropout:
-                watch = partial(_bars, progress, f"{number} clients, {rate:.0%} drop out, ")
-                rows.append(compare(number, rate, settings.seed, watch))
-    if as_json:
-        print_json(_topologies_record(rows))
-    else:
-        _show_topologies(rows)
 
 
 def _bars(progress: "Progress", title: str = "", scheme: str = "Coterie") -> "OnAnswer":
@@ -127,19 +106,6 @@ def _secagg_record(workload: "Workload", measured: "Measurement", rival: "Sessio
     if rival:
         record |= {"flower": asdict(rival), "speedup": measured.costs.speedup_over(rival)}
     return record
-
-
-def _topologies_record(rows: "list[Comparison]") -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from coterie.bench.topologies import BITS, LENGTH
-
-    return {
-        "length": LENGTH,
-        "bits": BITS,
-        "paper": "Choi et al. 2020, Table 5.1",
-        "comparisons": [{**asdict(row), "ratio": row.ratio, "deviation": row.deviation} for row in rows],
-    }
 
 
 # Tables for people.
@@ -206,37 +172,3 @@ def _lines(costs: "SessionCosts") -> "dict[str, tuple[float, Callable[[float], s
         "its masked vector": (costs.masked_vector_bytes, size, "smaller"),
         "peak memory": (costs.peak_rss_bytes, size, "smaller"),
     }
-
-
-def _show_topologies(rows: "list[Comparison]") -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    title = "Milliseconds a client spends on its neighbours (steps 1 and 2)"
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, collapse_padding=True)
-    for heading in ("n", "q", "p", "SA", "CCESA", "ratio", "off p", "SA*", "CCESA*", "ratio*"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            f"{row.clients}",
-            f"{row.dropout:g}",
-            f"{row.probability:.4f}",
-            *_scheme_cells(row.sa, row.ccesa),
-            f"{row.deviation:+.1%}",
-            *(_scheme_cells(row.paper_sa, row.paper_ccesa) if row.paper_sa and row.paper_ccesa else []),
-        )
-    console = new_console()
-    console.print(table)
-    console.print(
-        "n clients, of which a fraction q drops out; p of the edges are left. Medians of processor time, for 10,000 "
-        "entries of 16 bits and the thresholds of each protocol's rule. "
-        "* as printed in Choi et al. 2020, Table 5.1: another machine, and masks that are not cryptographic.",
-        style="dim",
-    )
-
-
-def _scheme_cells(sa: "Times", ccesa: "Times") -> list[str]:
-    ratio = ccesa.neighbour_ms / sa.neighbour_ms
-    return [f"{ms:.1f}" if ms < 1000 else f"{ms:,.0f}" for ms in (sa.neighbour_ms, ccesa.neighbour_ms)] + [
-        f"{ratio:.4f}"
-    ]

@@ -1,4 +1,4 @@
-"""``coterie bench audit`` and ``coterie bench ledger``: what audits and ledgers cost, and how that grows."""
+"""``coterie bench audit`` and ``coterie bench ledger``: what audits and ledgers cost, and how the cost grows."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,7 @@ def ledger(settings: LedgerSettings, as_json: AsJson = False) -> None:
 
     from coterie.bench.ledger import measure_ledger
 
-    # In the current folder: directories for temporary files may be in memory, where a ledger is too fast.
+    # In the current folder: a temporary directory may be in memory, where a ledger is unrealistically fast.
     with TemporaryDirectory(prefix="coterie-bench-", dir=".") as folder, progress_bars(as_json) as progress:
         task = progress.add_task("Rounds", total=settings.rounds)
         location = settings.database or str(Path(folder, "ledger.sqlite"))

@@ -75,7 +75,7 @@ def _show(costs: "FlowerCosts") -> None:
 
 
 def _verdict(costs: "FlowerCosts", protocol: str) -> str:
-    """Say whether protection costs what its trips cost, and if not, whether it could."""
+    """Return whether protection costs no more than its trips, and if it does, whether this machine allows less."""
     secure, overhead = costs.protocols[protocol], costs.overhead(protocol)
     if overhead <= secure.carrying:
         return "Protection adds no more than its trips cost."

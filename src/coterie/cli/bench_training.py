@@ -30,7 +30,7 @@ def training(settings: TrainingSettings, as_json: AsJson = False) -> None:
     scenario, rounds, names = SCENARIOS[settings.model], settings.rounds, list(map(str, settings.against))
     count = cores() if settings.workers is None else settings.workers
     try:
-        # Where a run would keep its files: a temporary directory may be in memory, which makes the ledger too fast.
+        # In the current folder: a temporary directory may be in memory, where a ledger is unrealistically fast.
         scratch = TemporaryDirectory(prefix=".coterie-bench-", dir=".")
     except OSError as error:
         raise ConfigError(f"cannot write to the current directory: {error.strerror}") from None

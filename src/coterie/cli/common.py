@@ -66,7 +66,7 @@ def print_json(record: dict[str, Any]) -> None:
 
 @contextmanager
 def train_extra(what: str = "training") -> "Iterator[None]":
-    """Say what to install if a package is missing that training needs, or ``what`` else reads runs."""
+    """Exit with what to install if a package is missing that training, or ``what``, needs."""
     from coterie.errors import ConfigError
     from coterie.host import install_command
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PLOT = "what-the-server-saw.png"
 REPORT = "report.json"
-_NAMED = 3  # clients listed in a row of the table before the rest is counted
+_NAMED = 3  # clients listed in a row of the table; further ones are only counted
 
 
 @with_options
@@ -161,11 +161,11 @@ def _introduction(show: "Demo") -> "Iterator[str]":
             f"fails: {_odds(plan.reliability_failure_log2)}."
         )
     if settings.active and not is_complete(plan.topology, settings.clients):
-        held = ", and T does not hold for parts" if settings.circle_size else ""
+        held = ", and T does not hold for them" if settings.circle_size else ""
         yield (
-            "[yellow]This counts dropouts by chance. A server that lies can choose who drops out once it knows a "
-            "sparse graph, and learn sums of parts, each of at least two honest "
-            f"clients{held}; with --topology complete it cannot.[/]"
+            f"[yellow]This assumes that dropouts happen by chance. A malicious server that knows a sparse graph can "
+            f"choose which clients drop out, and learn partial sums, each of at least two honest clients{held}; with "
+            f"--topology complete it cannot.[/]"
         )
 
 
@@ -177,7 +177,7 @@ def _failure(show: "Demo", error: "RoundAborted") -> "Iterator[str]":
         first = refusals[0]
         yield f"{count(len(refusals), 'client')} refused to go on, for instance {first.client}: {first.reason}."
     yield "Nothing was unmasked: the server holds only noise, and learned no vector."
-    yield f"Of {settings.clients:,} clients, {settings.leaving:,} drop out here. Try a lower dropout{circles}."
+    yield f"{settings.leaving:,} of {settings.clients:,} clients drop out here. Try a lower dropout{circles}."
 
 
 def _summary(report: "DemoReport", out: Path) -> "Table":

@@ -7,8 +7,8 @@
 ``coterie guess`` then has an option for each field of ``GuessSettings``, followed by ``--json``.
 
 Some libraries derive a command line from a class (tyro, cyclopts, pydantic-settings), but each of them replaces typer,
-which all other commands use and which Flower requires. What is needed here is small: typer reads the signature of a
-function, so this module writes one.
+which all other commands use and which Flower requires. Typer reads the signature of a function, so it is enough that
+this module writes one.
 """
 
 import inspect
@@ -24,7 +24,7 @@ from typer.models import ArgumentInfo
 
 from coterie.settings import Setting, Settings, declared
 
-_WRAPPED = 90  # characters: a longer line of a docstring ends where the source does
+_WRAPPED = 90  # characters: a longer line of a docstring was broken only to suit the source
 
 
 def with_options(run: Callable[..., None]) -> Callable[..., None]:
@@ -65,7 +65,7 @@ def with_options(run: Callable[..., None]) -> Callable[..., None]:
 class PlainGroup(TyperGroup):
     """A group of commands that suggests the nearest name for an unknown one, and only once.
 
-    click does so since 8.4, and typer would repeat it.
+    click suggests names since 8.4, and typer would repeat the suggestion.
     """
 
     def __init__(self, *args: Any, **given: Any) -> None:  # noqa: ANN401 - what typer passes
@@ -74,14 +74,14 @@ class PlainGroup(TyperGroup):
 
 
 class PlainCommand(TyperCommand):
-    """A command whose arguments have their help, and whose paragraphs fill the terminal.
+    """A command that shows the help of its arguments, and whose paragraphs fill the terminal.
 
-    click 8.5 has a help of arguments of its own and deletes what typer 0.20 set. typer also keeps the line ends of a
-    docstring, which suit the width of the source.
+    click 8.5 writes the help of arguments itself and deletes the help that typer 0.20 set. typer also keeps the line
+    breaks of a docstring, which suit the width of the source only.
     """
 
     fills = True
-    """Whether lines of the source are joined; a help that is laid out by hand keeps them."""
+    """Whether the lines of a paragraph are joined; False for a help that is laid out by hand."""
 
     def __init__(self, *args: Any, **given: Any) -> None:  # noqa: ANN401 - what typer passes
         super().__init__(*args, **given)
@@ -160,7 +160,7 @@ def _build(settings: type[Settings], values: dict[str, Any]) -> Settings:
 
 
 def _read(setting: Setting, value: Any) -> Any:  # noqa: ANN401 - any type of setting
-    """Convert what typer read to the type of the setting."""
+    """Convert a value from typer to the type of the setting."""
     if setting.option.values:
         return setting.option.values[value]
     if setting.option.commas:

@@ -1,4 +1,4 @@
-"""``coterie explore``: a local page to watch a leak on, to plan with, and to audit a log."""
+"""``coterie explore``: a local page that shows a leak, plans a deployment and audits a log."""
 
 from pathlib import Path
 from typing import Annotated

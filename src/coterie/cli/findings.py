@@ -1,4 +1,4 @@
-"""Findings on a terminal: what was done, tables, remarks, the verdict, claims and the privacy card."""
+"""Findings on a terminal: the setting, tables, remarks, the verdict, claims and the privacy card."""
 
 from typing import TYPE_CHECKING
 
@@ -74,7 +74,7 @@ def _print_table(console: "Console", table: "Table", *, words: bool = False) -> 
 
 
 def _fit(console: "Console", table: "Table", *, words: bool) -> "list[Grid]":
-    """Return the table as it fits the terminal: as it is, turned around, or with a short list for each row.
+    """Return the table in a form that fits the terminal: unchanged, transposed, or as a short list for each row.
 
     A table fits if no word has to be broken.
     """

@@ -1,4 +1,4 @@
-"""Output that may end early: the reader of a pipe can stop, as ``head`` does, and a disk can be full.
+"""Output that may fail: the reader of a pipe can stop, as ``head`` does, and a disk can be full.
 
 Python, Click and Rich each notice a closed pipe in their own way, and all of them exit with status 1, which here means
 that a requirement does not hold. So all output goes through a file that ends the program with the usual status of a
@@ -23,7 +23,7 @@ class CheckedFile(io.FileIO):
     """A file that ends the program when it cannot be written: a closed pipe, or a full disk."""
 
     status: int | None = None
-    """The exit status, once a file cannot be written; a thread that notices it cannot end the program."""
+    """The exit status, set when a file cannot be written; a thread that notices this cannot end the program."""
 
     def write(self, data: Any, /) -> int:  # noqa: ANN401  (bytes, or whatever has some)
         """Write, or end the program if that is impossible."""
@@ -33,7 +33,7 @@ class CheckedFile(io.FileIO):
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> NoReturn:
-        """End the program. Say why on the standard error, unless the pipe is closed or this is the standard error."""
+        """End the program. Report the reason on the standard error, unless a pipe was closed or that stream failed."""
         closed = isinstance(error, BrokenPipeError)
         if not closed and self.fileno() != _ERRORS:
             with suppress(OSError):
@@ -59,7 +59,7 @@ def watch_output() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if type(stream) is not io.TextIOWrapper:
-            continue  # there is none, or it was replaced, as in a test
+            continue  # there is no such stream, or it was replaced, as in a test
         buffered = isinstance(stream.buffer, io.BufferedWriter)  # not with python -u
         stream.flush()
         checked = CheckedFile(stream.fileno(), "wb", closefd=False)
@@ -74,7 +74,7 @@ def watch_output() -> None:
 
 
 def finish_output() -> None:
-    """Write what is left in the buffers; raise :class:`SystemExit` if that is impossible, or was."""
+    """Write what is left in the buffers; raise :class:`SystemExit` if a write fails, or has failed before."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()

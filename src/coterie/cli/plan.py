@@ -1,7 +1,7 @@
 """``coterie plan``: parameters, bounds and costs, before anything runs."""
 
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -10,6 +10,9 @@ from coterie.cli.derive import with_options
 from coterie.cli.plan_population import show_population
 from coterie.cli.plan_session import show_session
 from coterie.planning.settings import DEPLOYMENT, ROUNDS, SESSION, PlanSettings
+
+if TYPE_CHECKING:
+    from coterie.planning.population import PopulationOptions
 
 Value = TypeVar("Value")
 
@@ -29,8 +32,7 @@ def plan(
     threat_model: Annotated[
         Path | None,
         typer.Option(
-            help="Write a page for people who are no engineers: who may attack, what holds, what does not, and on "
-            "which assumptions.",
+            help="Write a page for people who are not engineers: who may attack, what holds and what not, and why.",
             rich_help_panel=DEPLOYMENT,
         ),
     ] = None,
@@ -104,8 +106,8 @@ def _people(settings: PlanSettings) -> tuple[int, int, list[float]]:
     return population, cohort, _levels(absent)
 
 
-def _shared(settings: PlanSettings, lost: float | None) -> dict[str, Any]:
-    """Return the options that a plan of rounds and a plan of a deployment have in common."""
+def _shared(settings: PlanSettings, lost: float | None) -> "PopulationOptions":
+    """Return the options that a plan of rounds and a plan of a deployment share."""
     return {
         "privacy": settings.privacy,
         "lost": lost or 0.0,
@@ -118,15 +120,8 @@ def _shared(settings: PlanSettings, lost: float | None) -> dict[str, Any]:
 
 def _plan_rounds(settings: PlanSettings, lost: float | None, plot: Path | None, as_json: bool) -> None:
     population, cohort, levels = _people(settings)
-    show_population(
-        population,
-        cohort,
-        levels,
-        **_shared(settings, lost),
-        seed=settings.seed,
-        plot=plot,
-        as_json=as_json,
-    )
+    shared = _shared(settings, lost)
+    show_population(population, cohort, levels, seed=settings.seed, plot=plot, as_json=as_json, **shared)
 
 
 def _plan_session(settings: PlanSettings, clients: int, lost: float | None, as_json: bool) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def show_deployment(
     found: "DeploymentPlan", as_json: bool, *, calibrate: bool, config: Path | None, threat_model: Path | None
 ) -> None:
-    """Write the files that were asked for, measure the machine unless told not to, and print the plan."""
+    """Write the requested files, measure the machine unless ``calibrate`` is off, and print the plan."""
     from coterie.files import write_output
 
     if config:
@@ -45,7 +45,7 @@ def settings_toml(found: "DeploymentPlan") -> str:
     try:
         make_config(settings)
     except ConfigError as error:
-        raise ConfigError(f"a run does not take the settings of this plan: {error}") from None
+        raise ConfigError(f"the settings of this plan are not valid for a run: {error}") from None
     lines = [
         "# The settings of a planned deployment, written by coterie plan. Absence and loss are simulated.",
         "# Add your own data, model and training; coterie init writes a file with every setting.",
@@ -127,7 +127,7 @@ def _noise_text(found: "DeploymentPlan") -> str:
 
 
 def _show_files(config: Path | None, threat_model: Path | None) -> None:
-    """Say where the files are, or how to get them."""
+    """Print where the files are, or the options that write them."""
     typer.echo()
     if config:
         typer.echo(f"The settings are in {config}; run them with: coterie run {config}")

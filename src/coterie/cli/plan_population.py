@@ -3,7 +3,7 @@
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -11,17 +11,18 @@ from coterie.reports.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Unpack
 
     from rich.console import Console
     from rich.table import Table
 
     from coterie.cohorts.theory import TradeOff
-    from coterie.planning.population import Choice, PopulationPlan
+    from coterie.planning.population import Choice, PopulationOptions, PopulationPlan
 
 _COMPOSITIONS = {"any": "", "random": "random circles", "similar": "similar availability"}
-_WIDE = 110  # columns of a terminal that shows families and simulated gaps
-_WIDEST = 130  # and of one that also shows the cost in rounds
-_MUCH = 0.9  # of the cohort: below this, advice
+_WIDE = 110  # smallest width of a terminal for the columns of families and simulated gaps
+_WIDEST = 130  # and for the column of the cost in rounds as well
+_MUCH = 0.9  # share of the cohort; if fewer are aggregated, advice is printed
 
 
 def show_population(
@@ -29,29 +30,29 @@ def show_population(
     cohort: int,
     absent: "Sequence[float]",
     *,
-    privacy: int | None,
+    seed: int,
     plot: Path | None,
     as_json: bool,
-    **options: Any,  # noqa: ANN401 - as of plan_population
+    **options: "Unpack[PopulationOptions]",
 ) -> None:
-    """Plan the rounds, draw the trade-off if asked to, and print the plan for people or for machines."""
+    """Plan the rounds, draw the trade-off if requested, and print the plan as text or JSON."""
     from rich.console import Console
 
     from coterie.planning.population import draw_trade_off, plan_population
 
-    shown = plan_population(population, cohort, absent, privacy=privacy, **options)
+    shown = plan_population(population, cohort, absent, **options, seed=seed)
+    chosen = options.pop("privacy", None) is not None
     if plot:
-        every = shown if privacy is None else plan_population(population, cohort, absent, **options)
-        draw_trade_off(every, plot)
+        draw_trade_off(plan_population(population, cohort, absent, **options, seed=seed) if chosen else shown, plot)
     if as_json:
         typer.echo(json.dumps(shown.as_dict(), indent=2))
         return
     console = Console(highlight=False)
     _show_head(shown, console)
-    if privacy is None:
-        _show_choices(shown, console)
-    else:
+    if chosen:
         _show_one(shown, console)
+    else:
+        _show_choices(shown, console)
     if plot:
         console.print(f"The trade-off is drawn in [bold]{plot}[/].")
 
@@ -153,20 +154,21 @@ def _settings(plan: "PopulationPlan", best: "TradeOff") -> "Iterator[str]":
 
 
 def _advice(best: "TradeOff") -> str:
-    """Say why so few clients are aggregated, and what would help."""
+    """Return why so few clients are aggregated, and what would help."""
     whole = 1 / best.over_selection
     if whole < _MUCH:
         return (
-            f"A circle of {best.privacy} loses nobody in {whole:.0%} of the rounds. --over-select selects more circles "
+            f"A circle of {best.privacy} loses no client in {whole:.0%} of the rounds. --over-select adds circles "
             "to make up for the others."
         )
     return (
-        "More clients or fewer absent ones leave more complete circles; a K that whole circles fill wastes less of it."
+        "More clients, or fewer absent ones, leave more complete circles. A K that is a multiple of the circle size "
+        "leaves fewer places empty."
     )
 
 
 def _training_cost(plan: "PopulationPlan", best: "TradeOff") -> str:
-    """Say what the recommended T costs in rounds of training, and which smaller T would cost less."""
+    """Return what the recommended T costs in rounds of training, and which smaller T would cost less."""
     rows = {choice.expected.privacy: choice for choice in plan.main}
     half = rows[best.privacy].slowdown.most / 2
     cheaper = [one for one in rows.values() if one.expected.protects and one.slowdown.most <= half]
@@ -238,7 +240,7 @@ def _legend(plan: "PopulationPlan", console: "Console") -> "Iterator[str]":
     yield (
         f"T: clients that no number of rounds separates; T = 1 protects no client. {honest if plan.collusion else ''}"
         "circles: selected for a round, of all. selected (C): clients selected in a round on average, skipped rounds "
-        "included. aggregated: those that are left when circles that lost a member in the round are left out"
+        "included. aggregated: the rest, after leaving out circles that lost a member in the round"
         f"{', rounds that end without a result included' if plan.active else ''}. of K: that as a share of the cohort."
     )
     first = next(iter(plan.main)).expected
@@ -322,7 +324,7 @@ def _lines(choice: "Choice", plan: "PopulationPlan") -> "Iterator[tuple[str, str
 
 
 def _humanise(number: int) -> str:
-    """Write a number exactly up to a million, then as 1.05e16; it may be too large for a float."""
+    """Write a number exactly up to a million, then as 1.05e16; the number may be too large for a float."""
     if number < 1_000_000:
         return f"{number:,}"
     exponent = math.floor(math.log10(number))

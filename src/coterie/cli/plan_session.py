@@ -10,17 +10,18 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from coterie.planning.costs import Price
     from coterie.planning.seconds import SessionSeconds
     from coterie.planning.session import Plan
-    from coterie.planning.two_trips import ProtocolPlan
+    from coterie.planning.two_trips import ProtocolPlan, ProtocolPrice
     from coterie.secagg.protocols import SessionProtocol
 
     Seconds: TypeAlias = dict[SessionProtocol, SessionSeconds]
-    """What a session takes by each protocol that is possible; empty if nothing was measured."""
+    """The cost of a session under each possible protocol; empty if nothing was measured."""
 
 
 def show_session(found: "Plan", as_json: bool, circle: int = 1, *, calibrate: bool = True) -> None:
-    """Print the plan, for circles of at least this size, as text or as JSON; measure the machine unless told not to."""
+    """Print the plan, for circles of at least this size, as text or JSON; with ``calibrate``, measure the machine."""
     from coterie.planning.two_trips import plan_protocol
 
     protocols = plan_protocol(found, circle)
@@ -32,7 +33,7 @@ def show_session(found: "Plan", as_json: bool, circle: int = 1, *, calibrate: bo
 
 
 def measure_session(found: "Plan", protocols: "ProtocolPlan") -> "Seconds":
-    """Measure the operations of a session, and return what it takes by each protocol that is possible."""
+    """Measure the operations of a session, and return its cost under each possible protocol."""
     from coterie.bench.operations import operation_seconds
     from coterie.planning.seconds import session_seconds
     from coterie.secagg.protocols import SessionProtocol
@@ -49,6 +50,10 @@ def _as_dict(found: "Plan", protocols: "ProtocolPlan", seconds: "Seconds") -> di
     from coterie.graphs.table import topology_name
     from coterie.planning.session import complete_limit
     from coterie.secagg.protocols import SessionProtocol
+
+    def write(price: "Price | ProtocolPrice") -> dict[str, Any]:
+        chances = {f"{leaving:g}": chance for leaving, chance in price.failed_rounds.items()}
+        return asdict(price) | {"failed_rounds": chances}
 
     guarantee = found.guarantee
     return {
@@ -76,18 +81,12 @@ def _as_dict(found: "Plan", protocols: "ProtocolPlan", seconds: "Seconds") -> di
         "length": found.length,
         **asdict(found.costs),
         "complete": asdict(found.complete),
-        "prices": [
-            asdict(price)
-            | {"failed_rounds": {f"{leaving:g}": chance for leaving, chance in price.failed_rounds.items()}}
-            for price in found.prices
-        ],
+        "prices": [write(price) for price in found.prices],
         "notes": list(found.notes),
         "protocol": protocols.protocol,
         "protocol_reason": protocols.reason,
         "protocols": {
-            name: asdict(price)
-            | {"failed_rounds": {f"{leaving:g}": chance for leaving, chance in price.failed_rounds.items()}}
-            | {"seconds": asdict(seconds[name]) if name in seconds else None}
+            name: write(price) | {"seconds": asdict(seconds[name]) if name in seconds else None}
             for name, price in (
                 (SessionProtocol.PAPERS, protocols.papers),
                 (SessionProtocol.TWO_TRIPS, protocols.two_trips),
@@ -138,8 +137,8 @@ def _show(found: "Plan", protocols: "ProtocolPlan", seconds: "Seconds") -> None:
     _show_protocols(protocols, seconds, console)
     if found.active and protocols.protocol == "two-trips":
         console.print(
-            "Revealed at once, a sum in two trips is over whole circles, but clients do not know which ones; the "
-            "quorum is the threshold. docs/security/protocol.md states both.",
+            "If it is revealed at once, a sum in two trips is over whole circles, but clients do not know which ones; "
+            "the quorum is the threshold. docs/security/protocol.md states both.",
             style="dim",
         )
     console.print("\nSettings for [bold]coterie run[/]:\n", style="dim")
@@ -147,7 +146,7 @@ def _show(found: "Plan", protocols: "ProtocolPlan", seconds: "Seconds") -> None:
 
 
 def _show_protocols(found: "ProtocolPlan", seconds: "Seconds", console: "Console") -> None:
-    """Show both protocols beside each other, and say which one a run takes."""
+    """Print both protocols beside each other, and which one a run uses."""
     from rich.table import Table
 
     from coterie.reports.words import duration, size
@@ -212,7 +211,7 @@ def _neighbourhood(found: "Plan") -> str:
 
 
 def probability_text(log2: float) -> str:
-    """Return a bound in words; rounded up, so that what is printed is a bound too."""
+    """Return a bound in words, rounded up, so that the printed number is a bound too."""
     if log2 == float("-inf"):
         return "[bold]cannot happen[/] with so few colluders and so many clients in the sum"
     if log2 == 0:

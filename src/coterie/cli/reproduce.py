@@ -27,7 +27,7 @@ def reproduce(
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(min=1, max=MOST_TRIALS, help="Number of repetitions.", show_default="as the size says"),
+        typer.Option(min=1, max=MOST_TRIALS, help="Number of repetitions.", show_default="depends on the size"),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results.", show_default="coterie-results/NAME")
@@ -38,7 +38,7 @@ def reproduce(
     ] = None,
     rewrite: Annotated[
         bool,
-        typer.Option("--rewrite", "--report", help="Run nothing: write the report again from the results."),
+        typer.Option("--rewrite", "--report", help="Run nothing; write the report again from the saved results."),
     ] = False,
     workers: Annotated[
         int | None, typer.Option(help="Processes to work in.", max=MOST_WORKERS, show_default="one for each core")

@@ -33,7 +33,7 @@ Home = Annotated[
 
 @app.command(cls=PlainCommand)
 def show(home: Home = None, as_json: AsJson = False) -> None:
-    """Show who is in which circle, who waits for one, how contributions are made, and the digest to pin nodes to.
+    """Show the circles, the nodes that wait for one, how contributions are made, and the digest to pin nodes to.
 
     Nodes are enrolled by the first run they are connected to; a run with no rounds enrols them and trains nothing. This
     command only reads the stored roster.

@@ -20,7 +20,7 @@ INTERRUPTED = 130
 
 
 class SettingsCommand(PlainCommand):
-    """A command with ``--set``: an unknown option that is the name of a setting is answered with how to set it."""
+    """A command with ``--set``: for an unknown option, the error says how to set the setting of that name."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - a type of click
         """Parse the arguments."""
@@ -37,7 +37,7 @@ class SettingsCommand(PlainCommand):
 
 
 def _how_to_set(error: NoSuchOption, found: list[str], args: list[str]) -> str:
-    """Say how the settings ``found`` are given in place of an option."""
+    """Add to the error how the settings ``found`` are given instead of as options."""
     words = [part for word in args for part in word.split("=", 1)]
     value = next((after for word, after in pairwise(words) if word == error.option_name), "")
     value = "VALUE" if not value or value.startswith("--") else value
@@ -56,7 +56,7 @@ def run(
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as cohort.size=12; may be repeated."),
     ] = None,
     algorithm: Annotated[
-        str | None, typer.Option(help="How to learn, such as fedprox: short for --set training.algorithm=NAME.")
+        str | None, typer.Option(help="Training algorithm, such as fedprox; short for --set training.algorithm=NAME.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run; by default a new one in the folder runs.")
@@ -96,7 +96,9 @@ def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run that was interrupted or killed.")],
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change what may change, such as rounds=200; may be repeated."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change a setting that may change, such as rounds=200; repeatable."
+        ),
     ] = None,
     ignore_stop: Annotated[
         bool, typer.Option("--ignore-stop", help="Continue although early stopping or an observer ended the run.")
@@ -107,7 +109,7 @@ def resume(
 
     Model, metrics and ledger become those of a run that was never interrupted, bit for bit, except times. A run keeps
     the settings it began with: do not edit config.toml. --set changes only settings that do not affect the rounds that
-    were played. A run that early stopping ended plays no further round, unless --set changes stopping.
+    were played. A run that early stopping ended plays no further rounds, unless --set changes the stopping rule.
     """
     from rich.console import Console
 

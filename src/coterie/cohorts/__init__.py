@@ -13,82 +13,14 @@ cohort is a union of fixed circles of at least T clients, so no number of rounds
 
 from typing import TYPE_CHECKING
 
-from coterie.cohorts.availability import mixed_dropout
-from coterie.cohorts.circles import (
-    Circles,
-    circle_sizes,
-    circles_per_round,
-    partition_circles,
-    random_circles,
-    similar_circles,
-    single_circles,
-)
-from coterie.cohorts.policies import (
-    POLICIES,
-    BalancedHalves,
-    Iid,
-    MultiRound,
-    Policy,
-    PolicyKind,
-    PolicySettings,
-    Random,
-    WeightedRandom,
-    make_policy,
-    simulate,
-)
+from coterie.cohorts.circles import random_circles
+from coterie.cohorts.policies import POLICIES, MultiRound
 from coterie.cohorts.roster import Client, Roster
-from coterie.cohorts.theory import (
-    Forecast,
-    TradeOff,
-    family_size,
-    forecast,
-    intact_share,
-    selection_rates,
-    selection_variance,
-    trade_off,
-)
+from coterie.lazy_names import lazy_getattr
 
-__all__ = [
-    "POLICIES",
-    "BalancedHalves",
-    "Circles",
-    "Client",
-    "Forecast",
-    "Iid",
-    "Ledger",
-    "MultiRound",
-    "Policy",
-    "PolicyKind",
-    "PolicySettings",
-    "Random",
-    "Roster",
-    "TradeOff",
-    "WeightedRandom",
-    "circle_sizes",
-    "circles_per_round",
-    "family_size",
-    "forecast",
-    "intact_share",
-    "make_policy",
-    "mixed_dropout",
-    "partition_circles",
-    "random_circles",
-    "selection_rates",
-    "selection_variance",
-    "similar_circles",
-    "simulate",
-    "single_circles",
-    "trade_off",
-]
+__all__ = ["POLICIES", "Client", "Ledger", "MultiRound", "Roster", "random_circles"]
 
 if TYPE_CHECKING:
     from coterie.cohorts.ledger import Ledger
-else:
-
-    def __getattr__(name: str) -> object:
-        """Import the ledger on first use: importing its database takes longer than all the rest of this package."""
-        if name == "Ledger":
-            from coterie.cohorts.ledger import Ledger
-
-            return Ledger
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+else:  # importing the database of the ledger takes longer than all the rest of this package
+    __getattr__ = lazy_getattr(__name__, {"Ledger": "coterie.cohorts.ledger"})

@@ -5,7 +5,7 @@ Suppose each round's cohort is a union of fixed, disjoint circles of at least T 
 the members of a circle have identical columns in the participation matrix, and every combination gives them the same
 weight. Nothing about fewer than T clients can be computed from any number of rounds (So et al. 2023, Theorem 1).
 
-This module partitions a population into circles and finds the complete ones. :mod:`coterie.cohorts.roster` keeps
+This module partitions a population into circles and finds the complete circles. :mod:`coterie.cohorts.roster` keeps
 circles fixed while clients join and leave.
 
 Only honest members count: with c colluders in a circle of T, the guarantee is T - c. Compose circles at random unless

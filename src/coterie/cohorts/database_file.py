@@ -1,4 +1,4 @@
-"""A small SQLite file with tables of its own: opened by several processes, written in transactions."""
+"""A small SQLite file that several processes open, and write in transactions."""
 
 import os
 import sqlite3
@@ -16,17 +16,17 @@ _IN_MEMORY = ":memory:"
 
 
 class DatabaseFile:
-    """A file with these tables, made where they are missing.
+    """A file with these tables, which are created if they are missing.
 
-    With ``durable``, what was written survives a loss of power. Without, it survives the end of the process, however
-    that comes, and a loss of power after :meth:`sync`. A new file is readable by its owner only. What is deleted or
-    replaced is overwritten in the file; copies that a file system or a backup keeps are beyond reach.
+    With ``durable``, written data survives a loss of power. Without, it survives any end of the process, and a loss of
+    power only after :meth:`sync`. A new file is readable by its owner only. Deleted and replaced data is overwritten in
+    the file; copies that a file system or a backup keeps cannot be reached.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], tables: Mapping[str, str], purpose: str, *, durable: bool = True
     ) -> None:
-        """Open the file; ``purpose`` completes "cannot keep ..." where that fails."""
+        """Open the file; on failure, ``purpose`` completes the message "cannot keep ..."."""
         self.durable = durable
         self._path = os.fspath(path)
         self._turn = threading.Lock()
@@ -73,7 +73,7 @@ class DatabaseFile:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Hold everybody else back; commit at the end, undo on any exception."""
+        """Lock out all other writers; commit at the end, roll back on any exception."""
         with self._turn:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -92,6 +92,6 @@ class DatabaseFile:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Take turns with other threads of this process, and read what is committed."""
+        """Lock out other threads of this process, and read committed data."""
         with self._turn:
             yield self._connection

@@ -37,7 +37,7 @@ from coterie.errors import ConfigError, PeerProtocolError
 _SERVER = "server"
 _MOST_RECENT = 4
 LARGE_REPLY = 1 << 16
-"""Bytes of a reply from which on it is kept in a file of its own."""
+"""A reply of at least this many bytes is stored in a separate file."""
 _TABLES = {
     "rosters": "(digest BLOB PRIMARY KEY, body BLOB NOT NULL)",
     "clients": "(name TEXT PRIMARY KEY, identity BLOB NOT NULL, roster BLOB)",
@@ -58,14 +58,14 @@ class Answer(NamedTuple):
 
 
 class ReplyStore(Protocol):
-    """Where a client keeps a large reply beside its memory, under the digest of the message that it answers.
+    """Storage for a large reply outside the memory, under the digest of the message that it answers.
 
     The masked vector may be as large as the model. In the database it would be written several times: with its row,
-    then with zeros when it is erased, and before that to the journal. It is no secret: the server receives it.
+    then with zeros when it is erased, and before that to the journal. It is not secret, because the server receives it.
     """
 
     def write(self, message: bytes, reply: bytes) -> None:
-        """Store a reply in the place of the last one, on disk when this returns."""
+        """Store a reply in place of the last one; it is on disk when this returns."""
 
     def read(self, message: bytes) -> bytes | None:
         """Return the stored reply to a message; None if there is none."""
@@ -122,10 +122,10 @@ class MemoryFile(DatabaseFile):
             return frozenset(name for (name,) in connection.execute("SELECT name FROM clients"))
 
     def forgotten(self, rounds: Mapping[int, Collection[str]]) -> list[int]:
-        """Return those of ``rounds``, each with the clients of its sum, that no memory here knows of.
+        """Return those of ``rounds``, each with the clients of its sum, that no memory here contains.
 
-        A round is known if a client agreed to open a sum over these clients. Where clients add among themselves, it is
-        known if all of them noted their input.
+        A round is known if a client agreed to open a sum over these clients. If clients compute the sum among
+        themselves, it is known if all of them recorded their input.
         """
         with self.reading() as connection:
             agreed = {digest for (digest,) in connection.execute("SELECT DISTINCT aggregated FROM sessions") if digest}
@@ -405,8 +405,8 @@ class ClientMemory:
             return prekey_tables.last_answer(connection, self.client.name, book)
 
     def reply_to(self, answered: Answered) -> bytes | None:
-        """Return the reply to the last answered message of a book; None if it is not kept."""
-        if answered.reply is None and answered.state is not None and self._replies:  # the reply was large
+        """Return the reply to the last answered message of a book; None if it was not stored."""
+        if answered.reply is None and answered.state is not None and self._replies:  # a large reply
             return self._replies.read(answered.message)
         return answered.reply
 
@@ -416,7 +416,7 @@ class ClientMemory:
             prekey_tables.erase_states(connection, self.client.name)
 
     def erase_expired(self, now: float) -> None:
-        """Erase the secrets of sessions that were given up: their :class:`Retention` is over."""
+        """Erase the secrets of abandoned sessions, whose :class:`Retention` has ended."""
         with self._file.reading() as connection:
             over = prekey_tables.has_expired(connection, self.client.name, now)
         if over:

@@ -1,7 +1,7 @@
 """Policies: which clients take part in a round.
 
 A policy receives the available clients and the number of times each was aggregated, and returns the cohort of this
-round, or nobody, in which case the round is skipped. Only :class:`MultiRound` and user partition keep clients together
+round, or none, in which case the round is skipped. Only :class:`MultiRound` and user partition keep clients together
 over many rounds. The others are the baselines of So et al. 2023; :class:`BalancedHalves` shows how little a weaker
 definition of privacy promises. :data:`POLICIES` is the table of all policies.
 
@@ -253,7 +253,7 @@ def compose_circles(settings: PolicySettings, rng: np.random.Generator) -> Circl
 
 
 def compose_singles(settings: PolicySettings, _rng: np.random.Generator) -> Circles:
-    """Keep no clients together."""
+    """Return circles of one client."""
     return single_circles(settings.dropout.size)
 
 

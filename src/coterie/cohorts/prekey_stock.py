@@ -1,9 +1,9 @@
-"""The server's stock of prekeys: what clients left there, kept beside the ledger.
+"""The server's stock of prekeys from clients, stored beside the ledger.
 
-The client's own list decides. Every offer and every contribution carries all prekeys that the client has not used, and
-the stock is replaced by it. A prekey whose contribution arrived is never available again; if a client offers it once
-more, its disk was restored from a backup or cloned. One that was in an invitation and whose contribution never came may
-be tried again: the client refuses if it has used it.
+The client's list is authoritative. Every offer and every contribution contains all prekeys that the client has not
+used, and replaces its stock. A prekey whose contribution arrived is never available again; if a client offers it once
+more, its disk was restored from a backup or cloned. A prekey of an invitation without a contribution may be tried
+again: the client refuses it if it was used.
 """
 
 import os
@@ -18,12 +18,12 @@ _TABLES = {
 
 
 class PrekeyStock(DatabaseFile):
-    """Public prekeys by client, as opaque bytes; in a file, or in memory alone under the name ``:memory:``."""
+    """Public prekeys by client, as opaque bytes; in a file, or only in memory under the name ``:memory:``."""
 
     def __init__(self, path: str | os.PathLike[str] = ":memory:", *, durable: bool = True) -> None:
         super().__init__(path, _TABLES, "clients' prekeys", durable=durable)
         with self.writing() as connection:
-            connection.execute("CREATE INDEX IF NOT EXISTS stock_keys ON stock (key)")  # used ones stay, for good
+            connection.execute("CREATE INDEX IF NOT EXISTS stock_keys ON stock (key)")  # used prekeys are never deleted
 
     def used(self, client: str) -> frozenset[bytes]:
         """Return the keys whose contributions arrived."""
@@ -32,7 +32,7 @@ class PrekeyStock(DatabaseFile):
             return frozenset(bytes(key) for (key,) in rows)
 
     def replace(self, stocks: Mapping[str, Mapping[bytes, bytes]]) -> None:
-        """Replace the stocks of some clients, bodies by key. Those used stay used, and those taken stay taken."""
+        """Replace the stocks of some clients, bodies by key. Used prekeys stay used, and taken ones stay taken."""
         with self.writing() as connection:
             for client, prekeys in stocks.items():
                 found = connection.execute("SELECT key FROM stock WHERE client = ? AND NOT used", (client,)).fetchall()
@@ -42,13 +42,13 @@ class PrekeyStock(DatabaseFile):
                 connection.executemany("INSERT OR IGNORE INTO stock VALUES (?, ?, ?, 0, 0)", rows)
 
     def unused(self) -> list[tuple[str, bytes, bytes]]:
-        """Return client, key and body of all prekeys that are left."""
+        """Return client, key and body of all unused prekeys."""
         with self.reading() as connection:
             rows = connection.execute("SELECT client, key, body FROM stock WHERE NOT used")
             return [(client, bytes(key), bytes(body)) for client, key, body in rows]
 
     def unused_keys(self, clients: Collection[str]) -> dict[str, frozenset[bytes]]:
-        """Return the keys that are left of some clients."""
+        """Return the unused keys of some clients."""
         query = "SELECT key FROM stock WHERE client = ? AND NOT used"
         with self.reading() as connection:
             return {
@@ -61,9 +61,9 @@ class PrekeyStock(DatabaseFile):
             connection.executemany("DELETE FROM stock WHERE client = ? AND key = ?", list(keys))
 
     def mark_used(self, keys: Mapping[str, bytes]) -> None:
-        """Note that contributions made with these keys, one for each client, have arrived."""
+        """Record that contributions made with these keys, one for each client, have arrived."""
         with self.writing() as connection:
-            # A client may have replaced its stock since it was invited: the key must count as used all the same.
+            # A client may have replaced its stock since its invitation; the key must count as used nevertheless.
             connection.executemany(
                 "INSERT INTO stock VALUES (?, ?, x'', 0, 1)"
                 " ON CONFLICT (client, key) DO UPDATE SET used = 1, body = x''",
@@ -71,18 +71,18 @@ class PrekeyStock(DatabaseFile):
             )
 
     def held_by_others(self, client: str, keys: Collection[bytes]) -> bool:
-        """Tell whether another client offered one of these keys."""
+        """Return whether another client offered one of these keys."""
         query = "SELECT 1 FROM stock WHERE key = ? AND client <> ? LIMIT 1"
         with self.reading() as connection:
             return any(connection.execute(query, (key, client)).fetchone() for key in keys)
 
     def counts(self) -> dict[str, int]:
-        """Count the prekeys that are left, by client."""
+        """Return the number of unused prekeys of each client."""
         with self.reading() as connection:
             return dict(connection.execute("SELECT client, count(*) FROM stock WHERE NOT used GROUP BY client"))
 
     def fresh(self, client: str) -> int:
-        """Count those of one client that were in no invitation yet."""
+        """Return how many prekeys of a client were in no invitation yet."""
         with self.reading() as connection:
             (number,) = connection.execute(
                 "SELECT count(*) FROM stock WHERE client = ? AND NOT used AND NOT taken", (client,)

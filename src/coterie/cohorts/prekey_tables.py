@@ -1,4 +1,4 @@
-"""Prekeys and contributions in a client's memory: what the two-trip protocol keeps on a client's disk.
+"""Prekeys and contributions in a client's memory: the data of the two-trip protocol on a client's disk.
 
 A prekey is used once, ever. Its secret is erased in the transaction that records the contribution made with it. Keys,
 states and messages are opaque bytes here; :class:`~coterie.cohorts.memory.ClientMemory` holds the transactions.
@@ -20,19 +20,18 @@ TABLES = {
 
 
 class Retention(NamedTuple):
-    """How long the replies and states of a run's sessions are kept.
+    """How long the replies and states of a run's sessions are stored.
 
-    A client may take part in several runs at once. What it keeps of one is not erased when it enters a session of
-    another.
+    A client may take part in several runs at once. Data of one run is not erased when it enters a session of another.
     """
 
     run: str
     until: float
-    """Seconds since 1970 after which they are of no use."""
+    """Their expiry, in seconds since 1970."""
 
 
 class KeptPrekey(NamedTuple):
-    """A prekey as its owner keeps it: the public key, what the server is given, and the secret."""
+    """A prekey as its owner stores it: the public key, the body for the server, and the secret."""
 
     key: bytes
     body: bytes
@@ -43,10 +42,10 @@ class KeptPrekey(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The last message that was answered under a book, by its digest, with the reply and the state after it.
+    """The last answered message of a book, by its digest, with the reply and the state after it.
 
-    ``reply`` is None where the client does not keep it; a message that comes again is then refused. ``state`` is None
-    once nothing more is said under the book.
+    ``reply`` is None if the client does not store it; a repeated message is then refused. ``state`` is None once the
+    session needs no further answer.
     """
 
     message: bytes
@@ -58,7 +57,7 @@ class Answered(NamedTuple):
 
 
 def unused(connection: sqlite3.Connection, client: str) -> list[bytes]:
-    """Return what the server is given of every unused prekey, oldest first."""
+    """Return the body of every unused prekey for the server, oldest first."""
     rows = connection.execute(
         "SELECT body FROM prekeys WHERE client = ? AND secret IS NOT NULL ORDER BY rowid", (client,)
     )
@@ -66,7 +65,7 @@ def unused(connection: sqlite3.Connection, client: str) -> list[bytes]:
 
 
 def keep(connection: sqlite3.Connection, client: str, made: Iterable[KeptPrekey]) -> None:
-    """Keep prekeys that were just made."""
+    """Store new prekeys."""
     connection.executemany("INSERT INTO prekeys VALUES (?, ?, ?, ?)", [(client, *prekey) for prekey in made])
 
 
@@ -97,7 +96,7 @@ def secret_of(connection: sqlite3.Connection, client: str, key: bytes) -> bytes:
 
 
 def use(connection: sqlite3.Connection, client: str, key: bytes) -> None:
-    """Erase the secret of a prekey, which must be there: no other book gets it."""
+    """Erase the secret of a prekey, which must exist, so that it is used for one book only."""
     secret_of(connection, client, key)
     discard_some(connection, client, [key])
 
@@ -108,7 +107,7 @@ def contribute(connection: sqlite3.Connection, client: str, session: bytes, book
 
 
 def fix_survivors(connection: sqlite3.Connection, client: str, book: bytes, survivors: bytes) -> bytes:
-    """Fix the one survivor list that is answered under a book; return the book's session."""
+    """Fix the only survivor list that is answered under a book; return the book's session."""
     found = connection.execute(
         "SELECT session, survivors FROM contributions WHERE client = ? AND book = ?", (client, book)
     ).fetchone()
@@ -139,12 +138,12 @@ def last_answer(connection: sqlite3.Connection, client: str, book: bytes) -> Ans
 
 
 def retain(connection: sqlite3.Connection, client: str, book: bytes, retention: Retention) -> None:
-    """Note how long the reply and the state under a book are kept."""
+    """Record how long the reply and the state under a book are stored."""
     connection.execute("INSERT OR REPLACE INTO retention VALUES (?, ?, ?, ?)", (client, book, *retention))
 
 
 def erase_states(connection: sqlite3.Connection, client: str) -> None:
-    """Erase states and replies of all sessions; that the client contributed stays known."""
+    """Erase states and replies of all sessions, but not the records of contributions."""
     connection.execute(_ERASE, (client,))
     connection.execute("DELETE FROM retention WHERE client = ?", (client,))
 
@@ -159,13 +158,13 @@ def erase_run(connection: sqlite3.Connection, client: str, run: str | None) -> N
 
 
 def has_expired(connection: sqlite3.Connection, client: str, now: float) -> bool:
-    """Tell whether something is kept that is of no use any more."""
+    """Return whether expired data is stored."""
     query = "SELECT 1 FROM retention WHERE client = ? AND until < ? LIMIT 1"
     return connection.execute(query, (client, now)).fetchone() is not None
 
 
 def erase_expired(connection: sqlite3.Connection, client: str, now: float) -> None:
-    """Erase states and replies that are of no use any more."""
+    """Erase expired states and replies."""
     _erase_retained(connection, client, "until < ?", now)
 
 

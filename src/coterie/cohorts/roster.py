@@ -49,7 +49,7 @@ class Client(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, kw_only=True, dict=True):
     """One version of the population. It is immutable, and checked whenever it is created or parsed.
 
-    What follows from it, such as its digest, is computed once: every client of every session asks for it.
+    Derived values, such as its digest, are computed once, because every client of every session needs them.
 
     A client's number is its position in ``clients``. ``circles`` lists the numbers of each circle's members in
     ascending order, ``retired`` the positions of circles that are no longer used, and ``queue`` the clients that wait

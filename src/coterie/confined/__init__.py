@@ -1,7 +1,7 @@
-"""Confined gradient descent (CGD), without input or output: every participant keeps its own model.
+"""Confined gradient descent (CGD), sans-IO: every participant keeps its own model.
 
 :class:`ConfinedDescent` is the algorithm. :mod:`coterie.rounds` or additive sharing computes its sums of gradients.
-Everybody who sees these sums can compute the public displacement, which is itself a usable model.
+Anyone who sees these sums can compute the public displacement, which is itself a usable model.
 """
 
 from coterie.confined.check import LOSS_CHECKS, HistoryCheck, IncreaseCheck, LossCheck, NoCheck

@@ -1,9 +1,9 @@
-"""Cached activations for confined descent over a grid: many groups of one network, few matrix products.
+"""Cached activations for confined descent over a grid, which compute many groups of one network by few matrix products.
 
 A group's hidden inputs are Z_i = X_i (A_i + u - refused_i) + b1_i. Its offset A_i is as long as the model and never
-changes, so Z_i is computed once and moved along, Z_i += X_i step, by one product over the rows of all groups together;
-and since the loss check needs the candidate's forward pass, that pass is the next iteration's. One iteration then costs
-two large products, X^T delta and X step, as many as one full-batch gradient of a single model.
+changes. So Z_i is computed once and then updated, Z_i += X_i step, by one product over the rows of all groups together.
+The loss check needs the candidate's forward pass, which is reused in the next iteration. One iteration then costs two
+large products, X^T delta and X step, as many as one full-batch gradient of a single model.
 
 To clip, the norms of all participants' gradient blocks are needed: with G = delta delta^T of a group, the squared norm
 of the rows of X^T delta are the column sums of X o (G X), without forming the blocks.
@@ -26,15 +26,15 @@ from coterie.errors import ConfigError, LocalProtocolError
 
 
 class CachedGroups:
-    """The groups of a grid with their data: they compute gradients and losses for a descent, all at once.
+    """The groups of a grid with their data. They compute gradients and losses for a descent, all at once.
 
     An iteration is ``mean = groups.gradient(chosen, contribution, rng)``, which computes in the clear what a secure sum
-    over the groups would open, and then ``groups.advance(descent.propose(mean), rng)``. Whatever rounding has gathered
-    in the activations is gone when the groups are made anew from their descent.
+    over the groups would open, and then ``groups.advance(descent.propose(mean), rng)``. Rounding errors that accumulate
+    in the activations disappear when the groups are created again from their descent.
     """
 
     def __init__(self, x: FloatArray, targets: TrueAnswers, grid: Grid, descent: ConfinedDescent) -> None:
-        """Deal rows of ``x`` to the groups in their order, and compute where the descent stands.
+        """Deal rows of ``x`` to the groups in order, and compute activations for the current state of the descent.
 
         Everything is computed in the type of ``x``. The participants of ``descent`` are the groups, and its parameters
         W1, b1, W2, b2.
@@ -84,7 +84,7 @@ class CachedGroups:
     def catch_up(self) -> None:
         """Take all steps that the descent took since these groups were last used.
 
-        It needs a descent in which nobody refuses steps: all groups then move by the same.
+        The descent must be one in which no group refuses steps, so that all groups move equally.
         """
         if not self.descent.unanimous:
             raise LocalProtocolError("a group refused a step: its activations cannot catch up with the displacement")
@@ -105,7 +105,7 @@ class CachedGroups:
             self._errors[part], self.losses[part] = self._judged(self._z[part], self._w2[part], self._b2[part], part)
 
     def gradient(self, chosen: Mask, contribution: Contribution, rng: np.random.Generator) -> Parameters:
-        """Return the mean over the chosen groups of what they contribute.
+        """Return the mean of the chosen groups' contributions.
 
         Every vertical member clips its rows of W1's gradient, and every group b1, W2 and b2 together; the noise of all
         of them is drawn at once, which gives the same distribution.
@@ -117,14 +117,14 @@ class CachedGroups:
         total = [np.zeros(array.shape, self._x.dtype) for array in self.descent.displacement]
         for part in self._parts():
             numbers = np.flatnonzero(chosen[part]) + part.start
-            if numbers.size:  # a slice of all costs no copy of their data
+            if numbers.size:  # a slice of all groups needs no copy of their data
                 everyone = numbers.size == part.stop - part.start
                 self._add_gradients(total, part if everyone else numbers, contribution.norm)
         mean = [array / count for array in total]
         return Contribution(None, contribution.sigma / np.sqrt(count)).of(mean, rng)
 
     def advance(self, step: Sequence[FloatArray], rng: np.random.Generator) -> tuple[str, ...]:
-        """Let every group judge the step on its own data, take it up or refuse it; return who refused."""
+        """Let every group accept or refuse the step, judged on its own data; return the groups that refused."""
         w1, b1, w2, b2 = (array.astype(self._x.dtype) for array in step)
         verdicts: dict[str, bool] = {}
         names = self.grid.names
@@ -178,7 +178,7 @@ class CachedGroups:
         return errors, losses.mean(axis=1, dtype=np.float64)
 
     def _parts(self) -> Iterator[slice]:
-        """Yield the groups, so many at a time that what is computed of them stays in the cache."""
+        """Yield the groups in portions that fit into the cache."""
         size = max(1, ROWS // self._x.shape[1])
         for first in range(0, self.grid.groups, size):
             yield slice(first, min(first + size, self.grid.groups))
@@ -194,7 +194,7 @@ def _row_squares(x: FloatArray, delta: FloatArray) -> FloatArray:
     else:
         formed = np.matmul(x.transpose(0, 2, 1), delta)
         found = np.einsum("gfh,gfh->gf", formed, formed)
-    return np.maximum(found, 0)  # rounding may push what is nearly zero below it
+    return np.maximum(found, 0)  # rounding may make nearly zero values negative
 
 
 def _scales(squares: FloatArray, norm: float) -> FloatArray:

@@ -1,12 +1,12 @@
-"""Loss checks: rules by which a participant takes or refuses a step, on its own data alone.
+"""Loss checks: rules by which a participant accepts or refuses a step, using only its own data.
 
 CGD, Algorithm 1, line 12 prints "LRR_k = F(w) - g", a scalar minus a vector. It must mean the increase of the local
 loss. A decision needs the participant's data and the public sum only, so checks work with secure addition. Selection
 must not depend on them.
 
 A threshold of 0 refuses a few per cent of honest steps, and nearly all steps of a persistent poison. With a positive
-threshold an attacker may add that much to the loss in every step. In both cases poison becomes denial of service: a
-participant that refuses every step stands still.
+threshold an attacker may add that much to the loss in every step. In both cases poison becomes denial of service: the
+model of a participant that refuses every step does not change.
 """
 
 import math
@@ -20,11 +20,11 @@ import numpy as np
 from coterie.errors import ConfigError
 
 LossHistory: TypeAlias = tuple[float, ...]
-"""The earlier losses of one participant that a check needs."""
+"""Earlier losses of one participant, as far as a check needs them."""
 
 
 class LossCheck(Protocol):
-    """A rule for taking a step."""
+    """A rule for accepting a step."""
 
     def judge(
         self, history: LossHistory, before: float, after: float, rng: np.random.Generator
@@ -54,7 +54,7 @@ class IncreaseCheck:
 class HistoryCheck:
     """The rule in the authors' code: refuse if the loss exceeds the mean of the last 15 by their deviation or more.
 
-    It compares the loss *before* the step, so it finds harm only after it was done. (In the authors' code that loss is
+    It compares the loss *before* the step, so it detects harm only afterwards. (In the authors' code that loss is
     the one of the last time the participant was selected; here it is the current one.) Every step is accepted until the
     history is full. After a refusal the loss enters the history with probability 49/99.
     """

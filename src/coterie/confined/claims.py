@@ -1,4 +1,4 @@
-"""Claims of differential privacy for confined descent: those of the paper, and the epsilon of explicit noise.
+"""Differential privacy of confined descent: the paper's claims, and the epsilon of explicit noise.
 
 Theorem 1 of the paper counts the random start of every model as if it were fresh noise in every iteration. This is
 wrong: an offset is drawn once and is the same in all T releases. It does not depend on the data, but the change of a
@@ -34,7 +34,7 @@ class Theorem1:
     iterations: int
     fraction: float = 1.0
     constant: float = 0.5
-    """a, which the paper leaves open; 1/2 is what a unit-shift Gaussian would give."""
+    """a, which the paper does not specify; for a unit-shift Gaussian it would be 1/2."""
 
     def __post_init__(self) -> None:
         positive = self.participants >= 1 and self.iterations >= 1 and self.constant > 0

@@ -1,4 +1,4 @@
-"""Confined gradient descent in its displacement form: one public displacement, and what each participant refused of it.
+"""Confined gradient descent in displacement form: one public displacement, and the steps that each participant refused.
 
 Every participant applies the same public step, or refuses it. So its confined model is always
 
@@ -6,16 +6,16 @@ Every participant applies the same public step, or refuses it. So its confined m
 
 and the algorithm is gradient descent on Phi(u) = sum_l F_l(offset_l + u). Only u is stored, and the sum of the steps
 that a participant took, if it refused any. Offsets are computed again when needed. (That sum is u minus the refused
-steps. Stored as a difference, it would lose its digits where poison, which all refuse, lets u grow without bound.)
-Algorithm 1 of the paper moves every model by itself and gives the same numbers.
+steps. Computed as a difference, it would lose precision when poison, which all refuse, lets u grow without bound.)
+Algorithm 1 of the paper updates every model separately and gives the same numbers.
 
-Sums of gradients are sent. Everybody can compute u from them, and **anchor + u is itself a usable model**: on MNIST it
+Sums of gradients are sent. Anyone can compute u from them, and **anchor + u is itself a usable model**: on MNIST it
 classifies better than the participants' own. :attr:`ConfinedDescent.public_model` is that model, to be evaluated beside
-them. Distances between models never shrink: while no participant refuses, w^l - w^j stays as it was drawn.
+them. Distances between models never shrink: while no participant refuses, w^l - w^j keeps its initial value.
 
 A participant may be late: then the gradient that it contributes is one of an older iterate (CGD, eq. (12)), at most
-``late`` iterations old. A network may cut a participant off: then it does not receive the steps. Sums are kept, so it
-receives the missed steps when it is reached again, and decides about each as it would have decided before.
+``late`` iterations old. A network may cut a participant off: then it does not receive the steps. Sums are stored, so it
+receives the missed steps when it is reached again, and makes the same decisions as it would have made before.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ from coterie.errors import ConfigError, InputError, LocalProtocolError
 from coterie.privacy import clip_norm
 
 DescentState: TypeAlias = dict[str, FloatArray]
-"""The state of a descent as named arrays, for a checkpoint. It is private: it shows which steps each one took."""
+"""The state of a descent as named arrays, for a checkpoint. It is private: it shows who accepted which steps."""
 
 LocalGradient: TypeAlias = Callable[[str, Parameters], Parameters]
 """Returns the mean gradient of a participant's loss at a model: g = grad F(w, xi_l) / |xi_l|."""
@@ -58,8 +58,8 @@ class ConfinedDescent:
 
     where losses are those at ``confined(l)`` and ``candidate(l, step)``.
 
-    If all refuse, all stand still. With full batches and a constant step size the same step is then proposed for ever:
-    the descent is stuck, and the displacement grows without bound. Use a smaller step size, or one that falls.
+    If all refuse, no model changes. With full batches and a constant step size the same step is then proposed forever:
+    the descent is stuck, and the displacement grows without bound. Use a smaller or a falling step size.
     """
 
     def __init__(
@@ -77,9 +77,10 @@ class ConfinedDescent:
             offsets: every participant's private start, and the anchor.
             participants: their names.
             step_size: alpha_k, for the mean of the gradients.
-            check: when a step is taken; :class:`IncreaseCheck` at threshold 0 by default.
+            check: the rule for accepting a step; by default :class:`IncreaseCheck` with threshold 0.
             tau: a participant that took none of the last ``tau`` steps must not contribute; None is no bound.
-            late: how many iterations old a late participant's gradient may be; 0 allows no old ones, None all.
+            late: the largest age in iterations of a late participant's gradient; 0 allows no late ones, None allows
+                all.
 
         """
         if len(set(participants)) != len(participants) or not participants:
@@ -95,7 +96,7 @@ class ConfinedDescent:
         self.displacement: Parameters = [np.zeros(array.shape) for array in offsets.anchor]
         """u: public, in float64."""
         self._taken: dict[str, Parameters] = {}
-        """For participants that refused a step, the sum of the steps that they took; one for all that decided alike."""
+        """For participants that refused a step, the sum of the steps they accepted; equal histories share an array."""
         self._histories: dict[str, LossHistory] = {}
         self._older: dict[str, Parameters] = {}
         """For participants with a late gradient, the sum of the steps they had taken when they computed it."""
@@ -114,7 +115,7 @@ class ConfinedDescent:
 
     @property
     def excluded(self) -> tuple[str, ...]:
-        """The participants that are too stale to contribute to the next iteration; do not select their circles."""
+        """The participants that are too stale for the next iteration; do not select their circles."""
         return self.freshness.excluded(self.iteration + 1)
 
     def confined(self, participant: str) -> Parameters:
@@ -126,11 +127,11 @@ class ConfinedDescent:
         return _sum_like(self.offsets.of(participant), self._older.get(participant, self._moved(participant)))
 
     def reached(self, participant: str) -> Parameters:
-        """Return the model that a participant has now: an older one while it is cut off."""
+        """Return the current model of a participant, which is an older one while it is cut off."""
         return _sum_like(self.offsets.of(participant), self._cut_off.get(participant, self._moved(participant)))
 
     def attend(self, summed: Iterable[str], late: Iterable[str] = (), cut_off: Iterable[str] = ()) -> None:
-        """Note who is in the sum of the next iteration, who was too late for it, and who is cut off during it.
+        """Record which participants are in the next sum, which were too late for it, and which are cut off during it.
 
         Call it between two calls of :meth:`take`, after the gradients were computed. A participant that was late keeps
         its gradient for a later sum, and so does one that is cut off.
@@ -145,13 +146,13 @@ class ConfinedDescent:
         self._cut_off = {name: self._cut_off.get(name, self._moved(name)) for name in sorted(lost)}
 
     def candidate(self, participant: str, step: Sequence[FloatArray]) -> Parameters:
-        """Return the model that a participant would have after this step: if it takes it, bit for bit its next one."""
+        """Return the model that a participant will have if it accepts this step, bit for bit."""
         return _sum_like(self.offsets.of(participant), _sum_like(self._moved(participant), step))
 
     def check_subset(self, selected: Iterable[str]) -> None:
         """Refuse a subset with a member that is too stale.
 
-        To leave that member out would break up the circle that it is summed with: select among the others instead.
+        Leaving that member out would split its circle, so select among the other circles instead.
         """
         if stale := sorted(set(self.excluded).intersection(selected)):
             raise LocalProtocolError(f"too stale to contribute: {', '.join(stale)}; select among those who are not")
@@ -166,7 +167,7 @@ class ConfinedDescent:
         return [-alpha * np.asarray(array, np.float64) for array in mean]
 
     def judge(self, participant: str, before: float, after: float, rng: np.random.Generator) -> bool:
-        """Return whether a participant takes a step, by its loss before and after it; keep what the rule needs.
+        """Return whether a participant accepts a step, given its loss before and after; store what the rule needs.
 
         ``rng`` is the participant's own, for rules with a random decision.
         """
@@ -183,7 +184,9 @@ class ConfinedDescent:
         if first := [name for name in refused if name not in self._taken]:
             zeros = [np.zeros_like(array) for array in self.offsets.anchor]  # in the anchor's type, which is smaller
             self._taken |= dict.fromkeys(first, _sum_like(zeros, self.displacement))
-        sums: dict[int, tuple[Parameters, Parameters]] = {}  # before and after: those who decided alike share arrays
+        sums: dict[
+            int, tuple[Parameters, Parameters]
+        ] = {}  # participants with equal decisions before and now share arrays
         for name in self.participants:
             if verdicts[name]:
                 self.freshness.took(name, self.iteration)
@@ -239,7 +242,7 @@ class ConfinedDescent:
 
 @dataclass(frozen=True)
 class Contribution:
-    """What a participant makes of its gradient before it is summed: it is clipped to an L2 norm and noise is added.
+    """How a gradient becomes a contribution: it is clipped to an L2 norm, and noise is added.
 
     g / max(1, ||g|| / norm) + N(0, sigma^2 I) (CGD, Algorithm 1, line 7). Noise is added before the encoding. Only this
     noise counts towards (epsilon, delta); the offsets do not. A numpy generator draws it, which is enough for a
@@ -273,10 +276,10 @@ def iterate(
     late: Collection[str] = (),
     cut_off: Collection[str] = (),
 ) -> tuple[str, ...]:
-    """Play one iteration with the subset S = ``selected``, drawn once for all, and return who refused its step.
+    """Play one iteration with the subset S = ``selected``, drawn once for all; return the participants that refused.
 
-    No member of S may be too stale (:meth:`ConfinedDescent.check_subset`). Those who are ``late`` or ``cut_off`` are
-    not summed; see :meth:`ConfinedDescent.attend`.
+    No member of S may be too stale (:meth:`ConfinedDescent.check_subset`). Participants that are ``late`` or
+    ``cut_off`` are not summed; see :meth:`ConfinedDescent.attend`.
     """
     contribution = contribution or Contribution(norm=None)
     summed = [name for name in selected if name not in late and name not in cut_off]

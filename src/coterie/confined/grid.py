@@ -1,14 +1,14 @@
 """Grids of participants, m = m_h x m_v: horizontal groups have rows of the data, their vertical members columns.
 
 Group i has the rows of block i; its member j has the columns of block j of these rows, and the rows of W1 that belong
-to them. b1, W2 and b2 belong to the group. A hidden unit needs all columns, so the members of a group add what each
-computes of it, z_i = sum_j X_ij W1_ij, and the errors delta_i at the hidden layer go back to all of them.
+to them. b1, W2 and b2 belong to the group. A hidden unit needs all columns, so the members of a group add their parts
+of it, z_i = sum_j X_ij W1_ij, and the errors delta_i at the hidden layer go back to all of them.
 
 **What the group sees.** The members add by a :class:`~coterie.confined.vertical.VerticalSum`, whose result the whole
 group sees: the inputs of every hidden unit for every example of the group, in every iteration. It also sees the errors
-delta_i, which depend on the labels. Members of a group trust each other with their data, for over several iterations
-these sums determine it (:mod:`coterie.confined.vertical`). Outside the group only sums of gradients over groups are
-seen.
+delta_i, which depend on the labels. Members of a group must trust each other with their data, because over several
+iterations these sums determine it (:mod:`coterie.confined.vertical`). Outside the group only sums of gradients over
+groups are seen.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class Grid:
 
     @property
     def names(self) -> list[str]:
-        """The groups by name: whoever decides as one."""
+        """The groups by name. A group decides as a unit."""
         return [f"group-{number}" for number in range(self.groups)]
 
     def rows_each(self, rows: int) -> int:
@@ -53,7 +53,7 @@ class Grid:
         return rows // self.groups
 
     def columns(self, features: int) -> list[slice]:
-        """Return the columns of each vertical member; some have one more where they cannot be even."""
+        """Return the columns of each vertical member; if they cannot be divided evenly, some members have one more."""
         if features < self.members:
             raise ConfigError(f"{features} features are too few for {self.members} vertical members")
         ends = [features * number // self.members for number in range(self.members + 1)]
@@ -64,7 +64,7 @@ class Grid:
 class GridOffsets(Offsets):
     """Starts of groups: every vertical member chooses a lambda for its rows of W1, and the group one for the rest.
 
-    They are drawn one after the other from the group's generator. Where all have one lambda, the start is that of an
+    They are drawn one after the other from the group's generator. If all have the same lambda, the start is that of an
     unsplit group with the same generator.
     """
 
@@ -83,7 +83,7 @@ class GridOffsets(Offsets):
 class ColumnOffsets(Offsets):
     """Starts of groups whose members have columns of one array, with a lambda for each member.
 
-    All members' lambdas are drawn first, then the group's own, then all entries as for an unsplit group. With one
+    All members' lambdas are drawn first, then the group's own, then all entries as for an unsplit group. With the same
     lambda for all, the start is that of an unsplit group with the same generator.
     """
 
@@ -91,7 +91,7 @@ class ColumnOffsets(Offsets):
     """The position of that array in the model: outputs x columns, as in torch."""
     columns: Sequence[slice] = (slice(None),)
     members: Sequence[Spread] = ()
-    """Each member's lambda; if there are none, members choose theirs as the group does."""
+    """Each member's lambda; if empty, members draw theirs as the group does."""
 
     def of(self, participant: str) -> Parameters:
         """Return a group's start, the members' columns put together."""

@@ -1,8 +1,8 @@
-"""Additive secret sharing between peers, sans-IO: the paper's own way to add, with no server and no dropouts.
+"""Additive secret sharing between peers, sans-IO: the method of the paper, without a server and without dropouts.
 
 Each member of S splits its vector over Z_{2^k} into |S| shares that add up to it, gives one to each member, and
 publishes the sum of the shares it holds; the published sums add up to the total (Sharemind, Bogdanov et al. 2008; CGD,
-Theorem 3). Any |S| - 1 shares of a vector are uniform, whatever the vector. Of its own shares a dealer draws all but
+Theorem 3). Any |S| - 1 shares of a vector are uniform, whatever the vector. A dealer draws all shares at random except
 the one it keeps.
 
     introduce --keys--> deal --sealed shares--> publish --sums--> total
@@ -11,9 +11,9 @@ A random share travels as the 16-byte seed that it is expanded from (AES-128-CTR
 sees public keys, ciphertext and sums of shares, and of the |S| (|S| - 1) messages with shares none is as long as the
 vector. Channels must authenticate their senders: a relay that swaps keys can read shares.
 
-Each step is a function of a state and of everybody's messages, and returns the next state. Use each state once. A
-missing message ends the iteration (:class:`~coterie.errors.RoundAborted`): nobody can publish in another's place. To
-add in spite of dropouts use :mod:`coterie.rounds`.
+Each step is a function of a state and of all members' messages, and returns the next state. Use each state once. A
+missing message ends the iteration (:class:`~coterie.errors.RoundAborted`): no member can publish in place of another.
+For sums that tolerate dropouts, use :mod:`coterie.rounds`.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,6 +23,7 @@ from typing import TypeVar
 
 import msgspec
 
+from coterie.arithmetic.packed_sum import PackedSum
 from coterie.arithmetic.ring import Ring, RingVector
 from coterie.confined.subset import check_honest
 from coterie.crypto.agreement import PrivateKey
@@ -45,15 +46,15 @@ V = TypeVar("V")
 
 
 class SharingTerms(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, dict=True):
-    """What all members agree on; two terms with one digest are the same terms."""
+    """The terms that all members agree on; equal digests mean equal terms."""
 
     session: bytes
-    """Random and never used before: it keeps the shares of one iteration apart from those of all others."""
+    """Random and never used before, so that shares of different iterations cannot be confused."""
     members: tuple[str, ...]
     bits: int
     length: int
     colluders: int = 0
-    """How many members may collude: with fewer than two honest ones left, the sum is refused."""
+    """The number of members that may collude; with fewer than two honest ones left, the sum is refused."""
 
     def __post_init__(self) -> None:
         if len(set(self.members)) != len(self.members) or len(self.session) < SEED_BYTES or self.length < 1:
@@ -79,7 +80,7 @@ class SharingTerms(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class MemberKey(ClientMessage, frozen=True, tag=20):
-    """To everybody: a key to seal shares for this member with."""
+    """To all members: a key to seal shares for this member."""
 
     key: PublicKey
 
@@ -91,7 +92,7 @@ class SealedShare(ClientMessage, frozen=True, tag=21):
 
 
 class SumOfShares(ClientMessage, frozen=True, tag=22):
-    """To everybody: the sum of the shares that this member holds, packed."""
+    """To all members: the sum of the shares that this member holds, packed."""
 
     payload: bytes
 
@@ -107,7 +108,7 @@ class _State:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Introduced(_State):
-    """A member that has told its key."""
+    """A member that has published its key."""
 
     key: PrivateKey
 
@@ -128,7 +129,7 @@ class Disclosed(_State):
 
 
 def introduce(terms: SharingTerms, member: str, entropy: Entropy) -> tuple[Introduced, bytes]:
-    """Enter a sum; the message is for everybody else."""
+    """Enter a sum; the message is for all other members."""
     state = Introduced(terms, terms.number(member), PrivateKey.generate(entropy, "sharing-key"))
     return state, encode(MemberKey(terms.digest, state.me, state.key.public))
 
@@ -136,7 +137,7 @@ def introduce(terms: SharingTerms, member: str, entropy: Entropy) -> tuple[Intro
 def deal(
     state: Introduced, introductions: Mapping[str, bytes], vector: RingVector, entropy: Entropy
 ) -> tuple[Dealt, dict[str, bytes]]:
-    """Split a vector; the messages are for one member each."""
+    """Split a vector; each message is for one member."""
     terms = state.terms
     terms.ring.check(vector, terms.length)
     keys, seeds, outgoing = {}, [], {}
@@ -150,14 +151,14 @@ def deal(
 
 
 def kept_share(vector: RingVector, seeds: list[bytes]) -> RingVector:
-    """Return what is left of a vector when the shares that these seeds expand to are taken from it, unreduced."""
+    """Return a vector minus the shares that these seeds expand to, unreduced."""
     kept = vector.copy()
     apply_masks(kept, (), seeds)
     return kept
 
 
 def publish(state: Dealt, shares: Mapping[str, bytes]) -> tuple[Disclosed, bytes]:
-    """Add up the shares of all members; the message is for everybody else."""
+    """Add up the shares of all members; the message is for all other members."""
     terms = state.terms
     held = []
     for peer, share in _inbox(state, shares, SealedShare):
@@ -175,14 +176,16 @@ def publish(state: Dealt, shares: Mapping[str, bytes]) -> tuple[Disclosed, bytes
 
 
 def total(state: Disclosed, sums: Mapping[str, bytes]) -> RingVector:
-    """Return the sum of everybody's vectors."""
+    """Return the sum of all members' vectors."""
     terms = state.terms
-    result = state.own.copy()
+    others = PackedSum(terms.ring, terms.length)
     for peer, published in _inbox(state, sums, SumOfShares):
         try:
-            result += terms.ring.unpack(published.payload, terms.length)
+            others.add(published.payload)
         except InputError as error:
             raise PeerProtocolError(peer, str(error)) from None
+    result = others.total()
+    result += state.own
     terms.ring.reduce(result)
     return result
 
@@ -220,7 +223,7 @@ def add_in_process(
 
 
 def _inbox(state: _State, messages: Mapping[str, bytes], kind: type[K]) -> list[tuple[str, K]]:
-    """Read one message of each other member; blame whoever sent a bad one, give up if one is missing."""
+    """Read one message of each other member; blame the sender of a bad one, and abort if one is missing."""
     terms = state.terms
     others = from_others(dict.fromkeys(terms.members), terms.members[state.me])
     for sender in messages:
@@ -249,5 +252,5 @@ def _share_context(terms: SharingTerms, dealer: int, holder: int) -> bytes:
 
 
 def from_others(messages: Mapping[str, V], name: str) -> dict[str, V]:
-    """Return what all but one member sent, by sender."""
+    """Return the messages of all other members, by sender."""
     return {other: message for other, message in messages.items() if other != name}

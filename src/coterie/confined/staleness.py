@@ -1,8 +1,9 @@
 """Staleness: models and gradients that are older than those of the other participants, and bounds on their age.
 
 There are two kinds. A participant that refuses steps keeps its *model* while the others move on. With full batches it
-then sends the same gradient again and again, which any peer finds by differencing sums. :class:`Freshness` bounds this:
-a participant that took no step for too long sits out until it takes one. Everybody can see that it sits out.
+then sends the same gradient again and again, which any peer can find by differencing sums. :class:`Freshness` bounds
+this: a participant that accepted no step for too long is excluded until it accepts one. All participants can see that
+it is excluded.
 
 A participant that is late, or whose packets were lost, has the *gradient* of an older iterate. It contributes this
 gradient when it is next selected (CGD, eq. (12)). :class:`LateGradients` bounds its age.
@@ -26,24 +27,24 @@ class Freshness:
         """The iteration in which each participant last took a step."""
 
     def took(self, participant: str, iteration: int) -> None:
-        """Note that a participant took the step of this iteration."""
+        """Record that a participant accepted the step of this iteration."""
         if participant not in self.last or iteration < self.last[participant]:
             raise LocalProtocolError(f"{participant} cannot have taken up the step of iteration {iteration}")
         self.last[participant] = iteration
 
     def age(self, participant: str, iteration: int) -> int:
-        """Return for how many iterations before this one the participant took no step."""
+        """Return the number of iterations before this one since the participant last accepted a step."""
         return iteration - 1 - self.last[participant]
 
     def excluded(self, iteration: int) -> tuple[str, ...]:
-        """Return who is older than the bound allows and must not contribute to this iteration."""
+        """Return the participants that are staler than the bound allows, and must not contribute to this iteration."""
         if self.bound is None:
             return ()
         return tuple(name for name in self.last if self.age(name, iteration) > self.bound)
 
 
 class LateGradients:
-    """Who has a gradient of an older iterate that was not summed yet, and how old it is (tau_k^j of CGD, eq. (12)).
+    """The participants with an older gradient that was not summed yet, and its age (tau_k^j of CGD, eq. (12)).
 
     A participant has one such gradient at most, and keeps it until it is summed or older than the ``bound``. A gradient
     that is summed late is a new input to a new sum over whole circles: it changes nothing about T.
@@ -57,28 +58,28 @@ class LateGradients:
         self.since: dict[str, int] = {}
         """For each participant with such a gradient, how many iterations were done when it was computed."""
         self.summed = 0
-        """How many gradients of older iterates were summed so far."""
+        """The number of gradients of older iterates that were summed so far."""
         self.oldest = 0
         """The age in iterations of the oldest one that was summed."""
         self.refused = 0
-        """How many became older than the bound and were discarded."""
+        """The number of gradients that became older than the bound and were discarded."""
 
     def hold(self, participant: str, iteration: int) -> bool:
-        """Note that a participant's gradient missed its sum; return whether it is its oldest, and not a later one."""
+        """Record that a participant's gradient missed its sum; return whether it is new, not held already."""
         if participant in self.since:
             return False
         self.since[participant] = iteration
         return True
 
     def sum_up(self, participant: str, iteration: int) -> None:
-        """Note that a participant is in a sum after so many iterations, with the gradient it has."""
+        """Record that a participant is in the sum after this number of iterations, with the gradient it has."""
         age = iteration - self.since.pop(participant, iteration)
         if age:
             self.summed += 1
             self.oldest = max(self.oldest, age)
 
     def discard_old(self, iteration: int) -> tuple[str, ...]:
-        """Discard the gradients that are older than the bound after so many iterations; return whose they were."""
+        """Discard gradients older than the bound after this number of iterations; return their participants."""
         if self.bound is None:
             return ()
         old = tuple(name for name, since in self.since.items() if iteration - since > self.bound)

@@ -16,7 +16,7 @@ class StepSize(Protocol):
     """A step size that depends on the iteration."""
 
     warning: ClassVar[str]
-    """What a user should know before choosing it; empty where there is nothing to warn of."""
+    """A warning for users; empty if there is none."""
 
     def __call__(self, iteration: int) -> float:
         """Return alpha_k for k = ``iteration``, from 1."""
@@ -24,14 +24,20 @@ class StepSize(Protocol):
 
 
 @dataclass(frozen=True)
-class ConstantStep:
-    """alpha in every iteration."""
+class _FirstStep:
+    """A schedule that begins with the step alpha."""
 
     warning: ClassVar[str] = ""
     alpha: float
 
     def __post_init__(self) -> None:
-        _check_alpha(self.alpha)
+        if not 0 < self.alpha < math.inf:
+            raise ConfigError(f"a step size is a positive number, not {self.alpha}")
+
+
+@dataclass(frozen=True)
+class ConstantStep(_FirstStep):
+    """alpha in every iteration."""
 
     def __call__(self, iteration: int) -> float:
         """Return alpha."""
@@ -39,14 +45,8 @@ class ConstantStep:
 
 
 @dataclass(frozen=True)
-class InverseRootStep:
+class InverseRootStep(_FirstStep):
     """alpha / sqrt(k): falls, and its sum still grows without bound."""
-
-    warning: ClassVar[str] = ""
-    alpha: float
-
-    def __post_init__(self) -> None:
-        _check_alpha(self.alpha)
 
     def __call__(self, iteration: int) -> float:
         """Return alpha / sqrt(k)."""
@@ -54,7 +54,7 @@ class InverseRootStep:
 
 
 @dataclass(frozen=True)
-class PaperStep:
+class PaperStep(_FirstStep):
     """Constant steps, then alpha ((1 + mu T) / (j + mu T))^2: the paper's schedule, for comparison with it.
 
     j counts from 1 at the switch, so the falling phase starts at alpha, the constant step (CGD, appendix I.3: "continue
@@ -67,13 +67,12 @@ class PaperStep:
         "the falling steps of the paper add up to less than 2 + mu T times the first one, however long the run is; "
         "they are for comparison with the paper"
     )
-    alpha: float
     mu: float
     horizon: int
     constant: int = 0
 
     def __post_init__(self) -> None:
-        _check_alpha(self.alpha)
+        super().__post_init__()
         if not 0 <= self.mu < 1 or self.horizon < 1 or self.constant < 0:
             raise ConfigError("the paper's schedule has 0 <= mu < 1, a horizon T >= 1 and no negative constant part")
 
@@ -91,9 +90,4 @@ STEP_SIZES: dict[str, Callable[..., StepSize]] = {
     "inverse-root": InverseRootStep,
     "paper": PaperStep,
 }
-"""Every schedule by the name that settings know it by."""
-
-
-def _check_alpha(alpha: float) -> None:
-    if not 0 < alpha < math.inf:
-        raise ConfigError(f"a step size is a positive number, not {alpha}")
+"""Every schedule by its name in the settings."""

@@ -1,12 +1,12 @@
 """The subset S of an iteration, and the number of its members that must be honest.
 
-Everybody sees the sum over S. If c participants collude, they learn the sum over the honest members of S (CGD,
+All participants see the sum over S. If c participants collude, they learn the sum over the honest members of S (CGD,
 Theorem 3). If there is only one honest member, this sum is its gradient. The paper draws S at random and has no rule
 against that. This module has one, for the worst case that all colluders are in S.
 
 Over many iterations it is not enough to look at one subset. A participant that refuses every step sends a constant
 gradient, so sums over different subsets can be subtracted from each other. Then the smallest group that is always
-summed whole counts, and S should be a union of fixed circles (:mod:`coterie.cohorts.circles`), or everybody.
+summed whole matters, and S should be a union of fixed circles (:mod:`coterie.cohorts.circles`), or all participants.
 """
 
 from coterie.errors import ConfigError, TooFewHonest
@@ -15,7 +15,7 @@ LEAST_HONEST = 2
 
 
 def check_honest(size: int, colluders: int, circle: int | None = None) -> int:
-    """Return how many honest participants the sum over ``size`` members hides each one among: at least 2, or refuse.
+    """Return how many honest participants each one is hidden among in a sum over ``size`` members; refuse fewer than 2.
 
     If S is a union of circles, ``circle`` is the size of the smallest one. All colluders may be in it, so T - c honest
     members remain. Without circles S must be the same in every iteration.

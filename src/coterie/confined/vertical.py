@@ -4,12 +4,12 @@ Member j computes X_j W_j from its own columns and its own weights. The members 
 (:mod:`coterie.confined.sharing`), in one sum for many rows and all hidden units. Parts are rounded to multiples of a
 power of two, and the sum of the rounded parts is exact.
 
-**What the sum hides, and what it does not.** The sharing hides each part from the other members and from whoever
-carries the messages. The members see the sum z, for every example and in every iteration, and the errors that go back.
-In a group of two each member finds the other's part by subtracting its own. And sums of several iterations give more
-than each of them: the weights of all members move by public steps, so the difference of two sums is X times a known
-matrix. Whoever sees z often enough, about (columns / hidden units) times, can solve for the columns of all members. So
-members of a group trust each other with their data. The sum keeps it from everybody else.
+**What the sum hides, and what it does not.** The sharing hides each part from the other members and from the carrier of
+the messages. The members see the sum z, for every example and in every iteration, and the errors that go back. In a
+group of two, each member computes the other's part by subtracting its own. Sums of several iterations reveal more: the
+weights of all members move by public steps, so the difference of two sums is X times a known matrix. A member that sees
+z about (columns / hidden units) times can solve for the columns of all members. So members of a group must trust each
+other with their data. The sum hides it from everyone else.
 """
 
 import math
@@ -28,21 +28,21 @@ from coterie.errors import ConfigError, InputError, OverflowRisk
 
 BOUND = 100.0
 """The default bound on the entries of a member's part."""
-_FEW = 16  # members for whom a ring of 32 bits is fine enough; it takes half the time of one of 64
-_EXACT = 2**52  # whole numbers up to here are exact in float64
+_FEW = 16  # up to this number of members, a ring of 32 bits is precise enough; it takes half the time of 64 bits
+_EXACT = 2**52  # integers up to this one are exact in float64
 
 
 @dataclass(frozen=True)
 class VerticalSum:
-    """How the members of a group add their parts."""
+    """The way the members of a group add their parts."""
 
     members: int
     secure: bool = True
     """False adds in the clear, to measure what the secure sum costs: every member then sees every part."""
     bound: float = BOUND
-    """No entry of a part may be larger than this; the sum is as precise as this is small."""
+    """The bound on entries of a part; a smaller bound makes the sum more precise."""
     colluders: int = 0
-    """How many members of a group may collude: with fewer than two honest ones left, the sum hides nothing."""
+    """The number of members of a group that may collude; with fewer than two honest ones, the sum hides nothing."""
 
     def __post_init__(self) -> None:
         if not 0 < self.bound < math.inf:

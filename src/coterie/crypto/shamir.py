@@ -209,7 +209,7 @@ def _weights(points: tuple[int, ...]) -> Symbols:
 def _weights_of(points: Symbols) -> Symbols:
     """Return the Lagrange weights at zero, prod_{j != i} x_j / (x_j - x_i), of each row, as sums of logarithms."""
     powers, logarithms = _tables()
-    differences = (points[:, None, :] - points[:, :, None]) % PRIME
+    differences = points[:, None, :] - points[:, :, None]  # negative ones are found from the end of the table
     diagonal = np.arange(points.shape[1])
     differences[:, diagonal, diagonal] = 1
     numerators = logarithms[points].sum(axis=1, dtype=np.uint16)[:, None] - logarithms[points]

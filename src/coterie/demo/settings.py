@@ -18,8 +18,8 @@ class DemoSettings(Settings):
     report has every number.
     """
 
-    clients: Annotated[int, Option("How many clients take part.", least=3, most=MOST_CLIENTS)] = 100
-    length: Annotated[int, Option("How many numbers each client's vector has.", least=64, most=MOST_LENGTH)] = 100_000
+    clients: Annotated[int, Option("Number of clients.", least=3, most=MOST_CLIENTS)] = 100
+    length: Annotated[int, Option("Numbers in each client's vector.", least=64, most=MOST_LENGTH)] = 100_000
     """A fingerprint needs some pixels."""
     dropout: Annotated[
         float, Option("Share of the clients that drop out, spread evenly over all steps.", least=0, most=1)

@@ -1,9 +1,9 @@
-"""The aggregator: the server's half of a deployment. It plays rounds over a carrier and returns weighted means.
+"""The aggregator: the server's side of a deployment. It plays rounds over a carrier and returns weighted means.
 
 One call of :meth:`Aggregator.mean` is one round of :mod:`coterie.rounds`: new nodes are enrolled, whole circles of
-connected nodes are selected, each step is one trip, and what the nodes work on travels with the request to contribute.
-In two trips that is the invitation itself.
-Why nodes left and what a round cost is kept, and logged.
+connected nodes are selected, each step is one trip, and the model and configuration travel with the request to
+contribute. In two trips this request is the invitation itself. The aggregator records and logs why nodes left and the
+cost of each round.
 """
 
 import time
@@ -38,13 +38,13 @@ from coterie.secagg.terms import ThreatMode, default_colluders
 
 MUCH_CLIPPED = 0.01
 MUCH_ROUNDED = 5e-5
-_MOST_NAMED = 5  # arrays that were clipped
-_MOST_ALIKE = 3  # lines of a log that say the same of different clients, before they are counted
+_MOST_NAMED = 5  # clipped arrays that are named in a warning
+_MOST_ALIKE = 3  # similar log lines about different clients; further ones are only counted
 
 
 @dataclass
 class Traffic:
-    """What a round cost: bytes of the protocol's messages and seconds, by step, and how many messages there were."""
+    """The cost of a round: bytes of the protocol's messages and seconds, by step, and the number of messages."""
 
     seconds: dict[Step, float] = field(default_factory=dict)
     sent: dict[Step, int] = field(default_factory=dict)
@@ -68,11 +68,11 @@ class Aggregator:
 
         Args:
             carrier: the connection to the nodes.
-            enrolment: who the nodes are.
-            ledger: the history of this population, and where it is continued.
-            settings: what is decided once for all rounds.
-            place: where Coterie has to be in an app, in the words of its engine.
-            observer: is called after each step and each round.
+            enrolment: the clients behind the nodes.
+            ledger: the history of this population; new rounds are appended to it.
+            settings: the settings of all rounds.
+            place: where Coterie must be in an app, in the terms of its engine.
+            observer: called after each step and each round.
 
         """
         self._carrier, self._enrolment, self._ledger = carrier, enrolment, ledger
@@ -85,7 +85,7 @@ class Aggregator:
         self._outlook: SessionOutlook | None = None
         self._empty = self._trainings = 0
         self.reasons: dict[str, str] = {}
-        """Why clients are not in the last sum that was tried, by their names."""
+        """Why clients are not in the last attempted sum, by their names."""
         self.results: list[RoundResult[Mean]] = []
         """The result of each round, in order."""
         self.traffic: list[Traffic] = []
@@ -127,7 +127,7 @@ class Aggregator:
         return result.value
 
     def show(self, assignment: Assignment, seconds: float) -> None:
-        """Show the models of a confined descent to the nodes that are connected; nothing comes back."""
+        """Send the models of a confined descent to all connected nodes; they return nothing."""
         present = self._present()
         if assignment.complete is not None:
             assignment = assignment.complete(present)
@@ -144,20 +144,20 @@ class Aggregator:
         missed: dict[str, str] = {}
         try:
             missed = {nodes[reply.node]: reply.reason for reply in self._carrier.send(trip) if reply.reason}
-        except CarrierError as error:  # all rounds are done, and their result must not be lost
+        except CarrierError as error:  # an error here must not lose the result of all rounds
             LOGGER.warning("nodes were not shown the last model: %s", one_line(error))
         for line in grouped(missed):
             LOGGER.warning("did not judge the last model: %s", line)
 
     def log_outlook(self, sizes: Sequence[int]) -> None:
-        """Log how many nodes may leave a round of such circles, unless the last line said the same."""
+        """Log how many nodes may leave a round of such circles, unless the last such line was the same."""
         session = outlook(sorted(sizes), self._settings)
         if sizes and session != self._outlook:
             session.log()
             self._outlook = session
 
     def _log_protocol(self, protocol: SessionProtocol, clients: int, circle: int) -> None:
-        """Log which protocol rounds take and why, unless the last line said the same."""
+        """Log the protocol of the rounds and the reason, unless the last such line was the same."""
         said = "the papers' protocol"
         if protocol is SessionProtocol.TWO_TRIPS:
             said = "two trips to every node, or three if many leave"
@@ -171,14 +171,14 @@ class Aggregator:
             self._protocol_logged = line
 
     def count(self, *, empty: bool) -> None:
-        """Count rounds of training in a row without a result, and end the run if they are too many."""
+        """Count consecutive training rounds without a result, and end the run if there are too many."""
         self._trainings += 1
         self._empty = self._empty + 1 if empty else 0
         if self._empty and self._empty == self._settings.empty_rounds:
             raise self._nothing_trained()
 
     def check_trained(self) -> None:
-        """Refuse to call a run finished in which no training had a result, unless the settings allow it."""
+        """Raise an error at the end of a run in which no training had a result, unless the settings allow it."""
         if self._empty and self._empty == self._trainings and self._settings.empty_rounds:
             raise self._nothing_trained()
 
@@ -225,7 +225,7 @@ class Aggregator:
         return opened
 
     def _cohort(self, circles: Circles, available: NDArray[np.bool_], share: float) -> int:
-        """Return how many clients are asked to take part, if these are available."""
+        """Return the size of the cohort if these clients are available."""
         settings = self._settings
         complete = int(circles.sizes[circles.complete(available)].sum())
         asked = max(int(share * complete), settings.minimum if complete >= settings.minimum else 0)
@@ -237,12 +237,12 @@ class Aggregator:
         return [name for name, there in zip(names, self._enrolment.available(), strict=True) if there]
 
     def _sizes(self, selected: Collection[str]) -> list[int]:
-        """Return the sizes of the circles that were selected."""
+        """Return the sizes of the selected circles."""
         roster, chosen = self._enrolment.roster, set(selected)
         return [len(circle) for circle in roster.active if roster.names[circle[0]] in chosen]
 
     def _shape(self, clients: int, largest: int) -> SessionShape:
-        """Return how many colluders a session withstands, if it is not the number that its terms take by default."""
+        """Return the number of colluders that a session withstands; None for the default of its terms."""
         if (given := self._settings.colluders) is not None:
             return SessionShape(colluders=given)
         whole, rest = divmod(clients, largest)
@@ -293,7 +293,7 @@ class Aggregator:
             outgoing = opened.close()
 
     def _send(self, opened: "Round[Mean]", trip: Trip, traffic: Traffic, label: str) -> dict[str, str]:
-        """Make a trip, hand the answers to the round, and log and return who left."""
+        """Make a trip, pass the answers to the round, and log and return the nodes that left."""
         names = {self._enrolment.node(client): client for client in opened.selected}
         step, began, received = opened.step, time.monotonic(), 0
         left: dict[str, str] = {}
@@ -318,7 +318,7 @@ class Aggregator:
         return left
 
     def _asked(self, assignment: Assignment, form: Form) -> Asked:
-        """Return what nodes are asked for, by the server's own names."""
+        """Return what the server asked nodes for, by the server's own names."""
         metrics = tuple(metric.name for metric in form.metrics)
         setting = f"{kind_of(assignment.function)}_metrics"
         return Asked(setting, metrics, tuple(assignment.arrays), form.recipe.weight, self._place)
@@ -341,7 +341,7 @@ class Aggregator:
         LOGGER.info("%s: one sum over %s clients%s", label, tally.aggregated, lost)
 
     def _warn_of_rounding(self, form: Form, clients: int, total_weight: int) -> None:
-        """Say once that the scale is far too wide for the nodes' weights, and what that costs."""
+        """Warn once if the scale is far too wide for the nodes' weights, with the loss of precision."""
         error = form.rounding_error(clients, total_weight)
         if form.arrays and error > MUCH_ROUNDED and not self._rounding_logged:
             self._rounding_logged = True
@@ -355,7 +355,7 @@ class Aggregator:
             )
 
     def _advise(self, result: "RoundResult[Mean]") -> None:
-        """Say what to change if more nodes left a round than may leave."""
+        """Log what to change if more nodes left a round than it tolerates."""
         sizes = self._sizes(result.attendance.selected)
         if not isinstance(result.error, RoundAborted) or not sizes:
             return
@@ -371,14 +371,14 @@ def outlook(sizes: Sequence[int], settings: PrivateSettings) -> SessionOutlook:
 
 
 def _label(assignment: Assignment, number: int) -> str:
-    """Return the name of a round: the engine's number and, where it differs, the number in the ledger."""
+    """Return the name of a round: the engine's number and, if it differs, the number in the ledger."""
     kind = "round" if kind_of(assignment.function) == TRAIN else "evaluation of round"
     named = f"{kind} {number if assignment.round is None else assignment.round}"
     return named if assignment.round in (None, number) else f"{named} (sum {number} of the ledger)"
 
 
 def _warn_of_clipping(clipped: Mapping[str, float]) -> None:
-    """Name the arrays of which much was clipped, the worst first."""
+    """Warn about arrays of which many entries were clipped, the worst first."""
     much = sorted(((share, name) for name, share in clipped.items() if share > MUCH_CLIPPED), reverse=True)
     if much:
         arrays = ", ".join(f"{100 * share:.1f} % of {one_line(name)}" for share, name in much[:_MOST_NAMED])

@@ -1,4 +1,4 @@
-"""Models as bytes: arrays by name, in their order, for files and digests. Equal models have equal bytes."""
+"""Models as bytes, for files and digests: arrays by name, in their order. Equal models have equal bytes."""
 
 import math
 from collections.abc import Mapping

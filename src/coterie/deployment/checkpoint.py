@@ -1,6 +1,7 @@
-"""The file of a server's checkpoint: one run at a time keeps it, and a damaged one is recognised.
+"""The file of a server's checkpoint. Only one run at a time uses it, and damage is detected.
 
-What is in it is up to the engine. What was revealed is not in it but in the ledger, which no checkpoint takes back.
+The engine decides about its content. The history of revealed sums is in the ledger, and restoring a checkpoint does not
+change it.
 """
 
 import hashlib
@@ -18,15 +19,15 @@ class CheckpointFile:
     """The checkpoint of an app's run: a checksum, then the content."""
 
     def __init__(self, path: Path, *, ours: bool = True) -> None:
-        """Name a file; one that another run keeps is neither read nor written."""
+        """Use a file; if another run holds it, it is neither read nor written."""
         self.path, self.ours = path, ours
 
     @classmethod
     @contextmanager
     def hold(cls, path: Path, *, resume: bool) -> "Iterator[CheckpointFile]":
-        """Keep a checkpoint for one run until it ends; another run that would resume is refused meanwhile.
+        """Hold the checkpoint for one run until it ends. Meanwhile, another run that wants to resume is refused.
 
-        A run that begins anew may run beside it, without a checkpoint.
+        A new run may run at the same time, without a checkpoint.
         """
         with lock(path.with_name(f".{path.name}.lock"), wait=False) as ours:
             if not ours and resume:
@@ -39,12 +40,12 @@ class CheckpointFile:
             yield cls(path, ours=ours)
 
     def write(self, content: bytes) -> None:
-        """Replace the checkpoint, on disk when this returns."""
+        """Replace the checkpoint; it is on disk when this returns."""
         if self.ours:
             write_secret(self.path, hashlib.sha256(content).digest() + content)
 
     def read(self) -> bytes | None:
-        """Return the content; None if there is no checkpoint of ours."""
+        """Return the content; None if this run has no checkpoint."""
         if not self.ours or not self.path.exists():
             return None
         stored = self.path.read_bytes()
@@ -54,6 +55,6 @@ class CheckpointFile:
         return content
 
     def remove(self) -> None:
-        """Delete the checkpoint: its run is finished."""
+        """Delete the checkpoint after its run is finished."""
         if self.ours:
             self.path.unlink(missing_ok=True)

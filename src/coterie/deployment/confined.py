@@ -1,20 +1,20 @@
-"""A node's own model in confined descent: on the node's disk, moved by public steps, and never sent.
+"""A node's own model in confined descent. It stays on the node's disk, is moved by public steps, and is never sent.
 
-The start is the server's first model plus ``spread`` times normal random numbers. They follow from the secret half of
-the node's identity key, so that a server which begins again and again at one model learns nothing new, also after the
-node's folder was restored from a backup. With another spread, the difference of two sums at one model would be about
-this node alone: it refuses. Each further public model is
-a move: the difference to the one before. The app's function runs on the node's own model and on the moved one; the move
-is refused if the loss increases by more than ``threshold``. A refused move stays refused. The function runs as often
-whatever is decided, and a decision is visible nowhere but in the sums. Evaluation is of the node's own model as it is,
-and judges nothing: two functions of an app may have two opinions on one move, and the server would choose whose counts.
+The start is the server's first model plus ``spread`` times normal random numbers. They are derived from the node's
+private identity key, so a server that begins again and again at one model learns nothing new, even after the node's
+folder was restored from a backup. With another spread, the difference of two sums at one model would depend on this
+node only, so the node refuses it. Each further public model defines a move: its difference to the previous one. The
+app's function runs on the node's own model and on the moved one. The move is refused permanently if the loss increases
+by more than ``threshold``. The number of runs of the function does not depend on the decision, and a decision is
+visible only in the sums. Evaluation uses the node's own model without a decision about moves: otherwise two functions
+of an app could disagree on a move, and the server could choose which one decides.
 
 The private numbers are kept apart from the moves, and added when the model is used. Otherwise a move to very large
-numbers and back would round them away, and every node's own model would be the public one.
+numbers and back would round them away, and every node's own model would equal the public one.
 
-A node that was away judges every model that it missed, in order (:mod:`~coterie.deployment.displacement` says why). The
-model and what it has judged are on disk before a contribution leaves. Judging depends on the chain and the node's data
-alone, so a node that is killed in between judges the same again.
+A node that was away judges every model that it missed, in order; :mod:`~coterie.deployment.displacement` explains why.
+Its model and its decisions are on disk before a contribution is sent. Decisions depend only on the chain and the node's
+data, so a node that is killed in between makes the same ones again.
 """
 
 import math
@@ -49,45 +49,45 @@ from coterie.privacy.encoding import clip_norm
 from coterie.secagg.messages import SERVER
 
 RunApp: TypeAlias = Callable[[Arrays], AppReply]
-"""Runs the app's function on a model, and checks what its reply has."""
+"""Runs the app's function on a model, and checks the structure of its reply."""
 
 Fix: TypeAlias = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
-"""Stores values by name for good, and returns those that are stored: the first ones."""
+"""Stores values by name permanently, and returns the stored ones: the first values are kept."""
 
 FOLDER, ENDING = "confined", ".model"
 _SECRET_BYTES = 32
 _SPREAD, _SHAPES = "confined spread", "confined arrays"  # in the node's memory
-_KEPT = 3  # models of the last descents; a server may begin as many as it likes
-_LARGEST = 1e30  # stands for infinite entries, and is the widest range of a recipe
+_KEPT = 3  # descents whose models are kept; a server may begin any number of them
+_LARGEST = 1e30  # replaces infinite entries; the widest range of a recipe
 
 
 class OwnModel(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A node's place in one descent."""
+    """A node's state in one descent."""
 
     descent: bytes
     task: str
-    """The function of the app that judges; no other does in this descent."""
+    """The only function of the app that judges moves in this descent."""
     judged: int
-    """How many public models this node has judged."""
+    """The number of public models that this node has judged."""
     link: bytes
-    """The link of the chain after the last of them."""
+    """The link of the chain after the last judged model."""
     refused: int
-    """How many moves it refused in a row, up to the last."""
+    """The number of consecutive refused moves up to the last one."""
     seen: bytes
     """The last public model."""
     moved: bytes
-    """The first public model plus the moves that were taken, in float64."""
+    """The first public model plus the accepted moves, in float64."""
     start: bytes
     """The private numbers, in float64; the node's own model is ``moved`` plus these."""
     judging: bytes = b""
-    """Names whose model it is and how its function was configured; a model of another judging counts as none."""
+    """Identifies the node and the configuration of its function. A model with another identity is ignored."""
 
     def __repr__(self) -> str:
         return f"<OwnModel after {self.judged} models>"
 
 
 class ConfinedNode:
-    """Follows a descent on a node."""
+    """The node's side of a descent."""
 
     def __init__(
         self,
@@ -103,16 +103,17 @@ class ConfinedNode:
         """Open the models in a node's folder.
 
         Args:
-            folder: the node's.
-            confinement: what its roster fixes.
-            name: the node's, for its log.
-            secret: the start follows from it (:func:`start_secret`).
-            judging: names the node and how the function that judges is configured. A folder may outlive both: a node
-                that is enrolled under another name, or has lost its memory, does not go on with the models there.
-            fix: stores what never changes in the node's memory.
-            fix_configuration: stores how the app's function is configured, or refuses if it was configured otherwise
-                at first. Called before an own model is written: no model is kept that another configuration judged.
-            spread: the node's own lambda; none takes the roster's.
+            folder: the node's folder.
+            confinement: the part of the recipe that its roster fixes.
+            name: the node's name, for its log.
+            secret: the start is derived from it (:func:`start_secret`).
+            judging: identifies the node and the configuration of the function that judges. A folder may outlive both: a
+                node that is enrolled under another name, or has lost its memory, does not continue with the models
+                there.
+            fix: stores permanent values in the node's memory.
+            fix_configuration: stores the configuration of the app's function, or refuses another one than the first. It
+                is called before an own model is written, so every stored model was judged under this configuration.
+            spread: the node's own lambda; None means the roster's.
 
         """
         self._fix, self._fix_configuration = fix, fix_configuration
@@ -121,7 +122,7 @@ class ConfinedNode:
         self._spread = confinement.spread if spread is None else spread
 
     def reply(self, shown: Displacement | None, function: str, run: RunApp) -> AppReply:
-        """Judge what was shown, and return the reply of the app's function as if it had worked on the public model.
+        """Judge the models shown, and return the reply of the app's function as if it had worked on the public model.
 
         Its arrays are the public model plus the change that the app made to the node's own model.
         """
@@ -153,16 +154,16 @@ class ConfinedNode:
         return own.contribution(reply, shown.models[-1])
 
     def _start(self, anchor: Arrays) -> tuple[Mapping[str, FloatArray], Mapping[str, FloatArray]]:
-        """Return where a descent begins: the part that moves, and the private numbers that stay."""
+        """Return the start of a descent: the part that moves, and the private numbers that never change."""
         self._check_start(anchor)
         private = {name: self._spread * _normals(self._secret, name, array.shape) for name, array in anchor.items()}
         return {name: np.asarray(array, np.float64) for name, array in anchor.items()}, private
 
     def _check_start(self, anchor: Arrays) -> None:
-        """Refuse another start than the first: sums over one circle with two starts of one node give that node away.
+        """Refuse another start than the first: sums over one circle with two starts of one node expose that node.
 
-        It depends on the names and shapes of the arrays. They are the same for all functions of an app: a server that
-        chooses among many starts could average them out.
+        A start depends on the names and shapes of the arrays, which must be the same for all functions of an app: a
+        server that can choose among many starts could average them out.
         """
         arrays = digest(bind("confined arrays", *(f"{name} {shape}".encode() for name, shape, _ in _kinds(anchor))))
         kept = self._fix({_SPREAD: repr(self._spread).encode(), _SHAPES: arrays})
@@ -177,7 +178,7 @@ class ConfinedNode:
         for path in found[_KEPT:]:
             lock_file = self._folder / f".{path.stem}.lock"
             with lock(lock_file, wait=False) as held:
-                if held:  # otherwise another process works on it
+                if held:  # otherwise another process is using it
                     path.unlink(missing_ok=True)
                     lock_file.unlink(missing_ok=True)
 
@@ -206,7 +207,7 @@ class _Judging:
         self._reply: AppReply | None = None
 
     def check_chain(self) -> None:
-        """Refuse a chain that does not begin with what this node has judged, or that lacks what it has missed."""
+        """Refuse a chain that does not begin with the models this node has judged, or lacks models it has missed."""
         shown = self._shown
         if self._judged < shown.first or (not shown.models and not self._judged):
             with regarding(Reason.BEHIND):
@@ -225,20 +226,20 @@ class _Judging:
                 )
 
     def check_task(self, kept: OwnModel | None, task: str) -> None:
-        """Refuse to judge by another function than at first: the server would choose which counts.
+        """Refuse to judge by another function than the first, because the server could choose the one that decides.
 
-        For the same reason own models are evaluated only together with those that the same function judged.
+        For the same reason, own models are evaluated only together with others that the same function judged.
         """
         if kept is not None and kept.task != task:
             with regarding(Reason.CHAIN):
                 raise PeerProtocolError(SERVER, f"asks for {quoted(task)} in a descent that {kept.task!r} judges")
 
     def at_rest(self) -> AppReply:
-        """Return the reply of the app's function to the node's own model, where it is."""
+        """Return the reply of the app's function to the node's own model, without a move."""
         return self._at(self._moved)
 
     def follow(self) -> AppReply:
-        """Judge every model that was not judged before; return the reply of the app's function to the node's own."""
+        """Judge every model not judged before; return the reply of the app's function to the node's own model."""
         for number, model in enumerate(self._shown.models, self._shown.first):
             if number < self._judged:
                 continue
@@ -253,7 +254,7 @@ class _Judging:
         return self._reply or self._at(self._moved)
 
     def _check_repeatable(self) -> None:
-        """Warn if the app's function gives two answers to one model: the loss check would judge noise."""
+        """Warn if the app's function gives different answers for one model: the loss check would then judge noise."""
         if self._confinement.threshold is None:
             return
         first, (second, _) = self._at(self._moved), self._run_on(self._moved)
@@ -289,7 +290,7 @@ class _Judging:
         return self._reply
 
     def _run_on(self, moved: Mapping[str, FloatArray]) -> tuple[AppReply, Arrays]:
-        """Run the app's function on what the node's own model is after these moves, in the types of the public one."""
+        """Run the app's function on the node's own model after these moves, in the types of the public model."""
         like = self._seen or self._shown.models[-1]
         sent = {name: np.asarray(array, like[name].dtype) for name, array in _sum(moved, self._start).items()}
         return self._run(sent), sent
@@ -301,7 +302,7 @@ class _Judging:
             raise lacking(Reason.LOSS, str(error)) from None
 
     def kept(self, task: str, judging: bytes) -> OwnModel:
-        """Return what goes to the node's disk."""
+        """Return the state to store on the node's disk."""
         seen, moved, start = map(pack_arrays, (self._seen, self._moved, self._start))
         shown = self._shown
         return OwnModel(shown.descent, task, self._judged, self._link, self._refused, seen, moved, start, judging)
@@ -322,7 +323,7 @@ class _Judging:
         return AppReply(arrays, reply.metrics)
 
     def _change(self, name: str, now: NDArray[Any]) -> FloatArray:
-        """Return what the app changed; no value refuses, so NaN is no change, and infinite entries are large ones."""
+        """Return the app's change of the model. No value is an error: NaN is no change, and infinity a large number."""
         with np.errstate(invalid="ignore", over="ignore"):
             moved = np.asarray(now, np.float64) - np.asarray(self._sent[name], np.float64)
         return np.asarray(np.clip(np.nan_to_num(moved, nan=0.0), -_LARGEST, _LARGEST))
@@ -343,7 +344,7 @@ def own_model(folder: Path | str, descent: bytes | None = None) -> Mapping[str, 
 
 
 def own_place(folder: Path | str, descent: bytes | None = None) -> OwnModel:
-    """Return how far a node has come in the latest descent, or a given one."""
+    """Return the state of a node in the latest descent, or a given one."""
     files = sorted(Path(folder, FOLDER).glob(f"*{ENDING}"), key=lambda path: path.stat().st_mtime)
     wanted = [path for path in files if descent is None or path.stem == _name(descent)]
     if not wanted or (kept := _read(CheckpointFile(wanted[-1]))) is None:
@@ -368,7 +369,7 @@ def _read(file: CheckpointFile) -> OwnModel | None:
 
 
 def _check_models(models: Sequence[Arrays], confinement: Confinement) -> None:
-    """Refuse public models that no node can move by, or that do not fit each other."""
+    """Refuse public models with invalid entries, or that do not fit each other."""
     for model in models:
         try:
             check_confinable(model, tuple(pattern for pattern, _ in STATISTICS))
@@ -386,7 +387,7 @@ def _check_models(models: Sequence[Arrays], confinement: Confinement) -> None:
 
 
 def _within(arrays: Mapping[str, NDArray[Any]], confinement: Confinement, like: Arrays) -> bool:
-    """Return whether a start is not lost beside these numbers, in the types of the public model."""
+    """Return whether a start keeps enough precision beside these numbers, in the types of the public model."""
     largest = (float(np.abs(array).max(initial=0.0)) for array in arrays.values())
     return all(entry <= confinement.largest(like[name].dtype) for entry, name in zip(largest, arrays, strict=True))
 

@@ -1,7 +1,7 @@
-"""Confinement: what a roster fixes about confined descent, beside the rest of its recipe.
+"""Confinement: the part of a roster's recipe that is about confined descent.
 
-Every node trains a model of its own, which starts at a private random point around the server's first model. The server
-learns sums of changes and shows the models that follow from them. A node moves by the difference of two such models, or
+Every node trains its own model, which starts at a private random point around the server's first model. The server
+learns sums of changes and sends the models that follow from them. A node moves by the difference of two such models, or
 refuses the move because its own loss would increase. See :mod:`~coterie.deployment.confined`.
 """
 
@@ -20,7 +20,7 @@ _SPREAD = 0.1
 
 
 class Confinement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, kw_only=True):
-    """How a node's own model starts, moves and contributes; the same for all nodes of a roster, in every session."""
+    """How a node's own model starts, moves and contributes; the same for all nodes of a roster in every session."""
 
     loss: str = "train_loss"
     """The metric in the reply of the app's train function that is the loss of the model *as it was received*."""
@@ -31,10 +31,10 @@ class Confinement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     threshold: float | None = 0.0
     """By how much a move may increase the node's own loss; None takes every move."""
     tau: int | None = 30
-    """A node that refused so many moves in a row contributes no change until it takes one; None is no bound."""
+    """A node that refused this many consecutive moves contributes no change until it accepts one; None is no bound."""
 
     def __post_init__(self) -> None:
-        # A spread of 0 and one of 0.0 are equal and would have different bytes, and so the roster another digest.
+        # A spread of 0 and one of 0.0 are equal but have different bytes, which would change the roster's digest.
         if not isinstance(self.loss, str) or not self.loss:
             raise ConfigError(f"confined: loss is the name of a metric, not {self.loss!r}")
         _check("spread", self.spread, above=False)
@@ -51,9 +51,10 @@ class Confinement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     def largest(self, kind: np.dtype[Any]) -> float:
         """Return the largest entry that a public model of this type may have.
 
-        Beyond it, less than five bits of a start would be left beside the entry, and none soon after: a node's own
-        model would be the server's. A wider type than float32 does not help, because apps compute in float32. The
-        roster's spread counts, which is public, and the default where that is 0, since nodes may have one of their own.
+        Beside a larger entry, rounding would leave less than five bits of a start, and soon none: a node's own model
+        would equal the server's. A wider type than float32 does not help, because apps compute in float32. The limit
+        follows from the roster's spread, which is public, or from the default if that is 0, since nodes may have their
+        own.
         """
         spread = self.spread or _SPREAD
         return spread * 2.0 ** (min(np.finfo(kind).nmant, np.finfo(np.float32).nmant) - 5)
@@ -74,7 +75,7 @@ class Confinement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
 
 def check_confinable(arrays: Arrays, statistics: tuple[str, ...]) -> None:
-    """Refuse a model with arrays that are no parameters: a random start would make nonsense of them.
+    """Refuse a model with arrays that are not parameters, because a random start would make them meaningless.
 
     ``statistics`` are patterns of the names of running statistics, which no gradient moves.
     """

@@ -1,7 +1,8 @@
 """A node's contribution: the app's function runs, and its reply becomes a vector by the recipe of the trusted roster.
 
-What is fixed is checked before the function is called, so before any data are read, and is on disk before the vector
-leaves: how this task is configured, and the node's weight. Neither follows what the server or the data say later.
+Two values are permanent: the configuration of the task, and the node's weight. They are checked before the function is
+called, thus before any data is read, and are on disk before the vector is sent. Neither the server nor the data can
+change them later.
 """
 
 from collections.abc import Callable
@@ -28,11 +29,11 @@ from coterie.secagg.messages import SERVER
 from coterie.secagg.terms import Terms
 
 MaskRounding: TypeAlias = Callable[[], np.random.Generator]
-"""Makes the generator that a vector is rounded with."""
+"""Makes the generator for the rounding of a vector."""
 
 
 class NodeContribution:
-    """Makes the vector that a node contributes to one session, when it is asked to mask it."""
+    """Computes the vector that a node contributes to one session, when it must be masked."""
 
     def __init__(
         self, node: Node, memory: ClientMemory, form: Form, request: NodeRequest, rounding: MaskRounding
@@ -71,7 +72,7 @@ class NodeContribution:
         return vector
 
     def follow(self) -> None:
-        """Judge the models of a confined descent and contribute nothing; a node that never contributed does neither."""
+        """Judge the models of a confined descent without contributing; a node that never contributed ignores them."""
         memory, request = self._memory, self._request
         kept = memory.fixed(task_name(request.task.function))
         with regarding(Reason.FORM):
@@ -84,7 +85,7 @@ class NodeContribution:
                 self._reply(request.arrays())
 
     def _configured(self) -> bytes:
-        """Return how the server configured this task, without what may vary."""
+        """Return the server's configuration of this task, without keys that may vary."""
         return configured(self._request.configuration(self._form.recipe.varying))
 
     def _fix_configuration(self) -> None:
@@ -94,10 +95,10 @@ class NodeContribution:
             check_unchanged(self._memory.fix({task: asked})[task], asked)
 
     def _check_judging(self, place: Displacement) -> None:
-        """Refuse to evaluate beside nodes whose function judged the chain under another configuration than here.
+        """Refuse to evaluate together with nodes that judged the chain under another configuration.
 
         The server chooses the configuration that each node stores first. Nodes with different ones are not trained
-        together, and must not be evaluated together: each may have come to another model.
+        together, and must not be evaluated together either, because their models may differ.
         """
         kept = self._memory.fixed(place.task)
         with regarding(Reason.CHAIN):
@@ -130,7 +131,7 @@ class NodeContribution:
         return weight
 
     def _weigher(self, weighing: str, weigher: str) -> list[str]:
-        """Return the functions that may have reported this node's weight: none yet, one, or several.
+        """Return the functions that may have reported this node's weight: none, one or several.
 
         A memory of an earlier version has a weight without its function, which is one of those that were configured.
         """
@@ -143,8 +144,8 @@ class NodeContribution:
         """Refuse another function than the one that reported this node's weight, unless its operator set the weight.
 
         The server may configure that function differently for each node before any sum is opened, and so choose the
-        weights. Under the function itself nodes with different configurations are not summed, under another one they
-        would be: a node with weight 0 hides nobody.
+        weights. For the function itself, nodes with different configurations are not summed, but for another function
+        they would be. A node with weight 0 hides no other node.
         """
         if self._node.settings.weight is None and reporters not in ([], [task]):
             named = " or ".join(map(repr, reporters))
@@ -154,17 +155,19 @@ class NodeContribution:
             )
 
     def _scaled(self, received: Arrays) -> Scaled:
-        """Run the app's function. The server learns what the reply's structure lacks; other failures have one word."""
+        """Run the app's function. The server learns what is missing in the reply; all other failures have one word."""
         try:
             return self._form.scale(received, self._reply(received))
         except CoterieError:
             raise
-        except Exception as error:  # its type may depend on values, so it gets the same word as any other failure
+        except (
+            Exception
+        ) as error:  # the type of the error may depend on values, so it gets the same word as any other failure
             LOGGER.warning("the app's reply cannot be encoded:\n%s", traced(error))
             raise TrainingError("the app's reply cannot be encoded") from None
 
     def _reply(self, received: Arrays) -> AppReply:
-        """Return the reply to the model that arrived; in confined descent the node's own model stands for it."""
+        """Return the reply for the received model; in confined descent, the node's own model takes its place."""
         recipe = self._form.recipe
         if not isinstance(recipe, ConfinedRecipe):
             return self._run(received)

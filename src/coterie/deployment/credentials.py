@@ -1,8 +1,9 @@
-"""Credentials: how a node shows who it is, and how nodes check the identity keys on a roster.
+"""Credentials: how a node proves its identity, and how nodes check the identity keys on a roster.
 
-When a node says hello it proves that it has its identity key. Whether that key belongs to this node is the server's
-word, unless the node also signs it with the key that it authenticates with: a voucher. The server sends the vouchers
-with the roster. A node whose operator gave it the public keys of all members checks them before it trusts a roster.
+When a node introduces itself, it proves that it has its identity key. That this key belongs to this node is only the
+server's claim, unless the node also signs it with the key that it authenticates with. This signature is a voucher. The
+server sends the vouchers with the roster. A node whose operator gave it the public keys of all members checks them
+before it trusts a roster.
 """
 
 import re
@@ -32,27 +33,27 @@ class Voucher(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class Introduction(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a node answers when it is asked who it is."""
+    """A node's answer to a request to introduce itself."""
 
     name: str
     identity: bytes
     proof: bytes
-    """Signed with the identity key, for this run and this node."""
+    """A signature with the identity key, for this run and this node."""
     run_config: bytes
-    """The digest of the configuration that the node was given."""
+    """The digest of the configuration that the node has."""
     roster: bytes = b""
     """The digest of the roster that it trusts; empty before the first."""
     voucher: Voucher | None = None
     pin: bytes = b""
-    """The digest of a roster that it must be shown, with all later ones; empty if it needs none beside the usual."""
+    """The digest of a roster that it needs, with all later ones; empty if it needs only the usual ones."""
     prekeys: bytes = b""
-    """All its unused prekeys, if it was asked for them and knows which population it belongs to."""
+    """All its unused prekeys, if they were requested and the node knows its population."""
     weight_bits: int | None = None
-    """How many binary digits its weight has, if its operator announces it and the node trusts no roster yet."""
+    """The number of binary digits of its weight, if its operator announces it and the node trusts no roster yet."""
 
     @property
     def client(self) -> Client:
-        """The node, as a roster names it."""
+        """The node as a client of a roster."""
         return Client(self.name, self.identity)
 
     def to_bytes(self) -> bytes:
@@ -73,7 +74,7 @@ def introduce(
     memory: ClientMemory,
     prekeys: bytes = b"",
 ) -> Introduction:
-    """Return what a node says of itself."""
+    """Return a node's introduction."""
     client = Client(settings.name, identity.public)
     voucher = Voucher(*vouch(Path(settings.auth_key), _enrolment(client))) if settings.auth_key else None
     proof = identity.sign(_hello(client, run, node))
@@ -86,9 +87,9 @@ def introduce(
 
 
 def read_introduction(data: bytes, *, run: int, node: int, authenticated: bytes) -> Introduction:
-    """Read what a node says of itself; a :class:`PeerProtocolError` if it does not check out.
+    """Read and check a node's introduction; :class:`PeerProtocolError` if it is invalid.
 
-    ``authenticated`` is the public key that the node is connected with, empty where nodes are not authenticated.
+    ``authenticated`` is the public key that the node is connected with; empty if nodes are not authenticated.
     """
     sender = f"node {node}"
     try:
@@ -112,12 +113,12 @@ def check_roster(
 ) -> None:
     """Refuse a roster that this node's operator does not accept: T too small, not from the pinned one, unknown members.
 
-    The roster is the last one shown, or the one that is trusted already: settings that changed later count too. That
-    the rosters shown follow each other and the trusted one is checked by :meth:`ClientMemory.trust`.
+    The roster is the last one shown, or the one already trusted, because settings may have changed since.
+    :meth:`ClientMemory.trust` checks that the rosters shown follow each other and the trusted one.
     """
     roster = shown[-1] if shown else memory.roster
     if roster is None:
-        return  # a node that trusts no roster takes part in nothing
+        return  # a node that trusts no roster takes part in no session
     RosterRecipe.of(roster)  # refuses a roster whose recipe this version cannot read
     if roster.privacy < settings.floor.privacy:
         least = settings.floor.privacy
@@ -132,7 +133,7 @@ def check_roster(
 
 
 def _check_members(file: Path, roster: Roster, vouchers: Mapping[str, Voucher]) -> None:
-    """Refuse a roster with a client that no member in this file vouches for; a member vouches for one client."""
+    """Refuse a roster with a client that no member in this file vouches for. A member vouches for one client only."""
     try:
         members = set(read_public_keys(file.read_bytes()))
     except OSError as error:
@@ -158,7 +159,7 @@ def _pin(settings: NodeSettings) -> bytes:
     return bytes.fromhex(settings.roster)
 
 
-# The labels below are part of what is signed. They name the first engine and are the same for all.
+# The labels below are signed too. They name the first engine, and are the same for all engines.
 
 
 def _hello(client: Client, run: int, node: int) -> bytes:

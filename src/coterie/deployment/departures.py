@@ -1,9 +1,9 @@
-"""Departures: how many nodes may leave a round before it has no result, and what to change if that is too few.
+"""Departures: how many nodes may leave a round that still has a result, and what to change if these are too few.
 
-A circle is summed whole or not at all, so each node that leaves takes its circle with it. The rest must still be a sum
-that hides its members: ``minimum`` clients, and two more than may collude with a malicious server. Enough of them must
-be left to sign (a quorum) and to open secrets (the threshold). With few nodes, a session that
-withstands more colluders withstands fewer departures.
+A circle is summed whole or not at all, so each node that leaves takes its circle with it. The sum of the rest must
+still hide its members: it needs ``minimum`` clients, and two more than may collude with a malicious server. Enough of
+them must be left to sign (a quorum) and to open secrets (the threshold). With few nodes, a session that withstands more
+colluders withstands fewer departures.
 """
 
 from dataclasses import dataclass, replace
@@ -18,14 +18,14 @@ _SESSION = bytes(32)
 
 @dataclass(frozen=True)
 class SessionOutlook:
-    """A session of some circles under some settings, before anybody has left."""
+    """A session of these circles under some settings, before any node has left."""
 
     sizes: tuple[int, ...]
     """The number of clients in each circle."""
     mode: ThreatMode
     minimum: int = 2
     colluders: int | None = None
-    """As set by the operator; None takes :attr:`chosen_colluders`."""
+    """The operator's setting; None means :attr:`chosen_colluders`."""
 
     @property
     def clients(self) -> int:
@@ -34,10 +34,10 @@ class SessionOutlook:
 
     @property
     def chosen_colluders(self) -> int:
-        """The colluders that the session withstands: as set, or as many as still let one node leave.
+        """The colluders that the session withstands: the setting, or the largest number with which one node may leave.
 
-        By default that is just under a third of the clients. It is lowered as far as one departure needs it; where no
-        number allows one, it stays at just under a third.
+        The default is just under a third of the clients. It is lowered if otherwise no node may leave. If no number
+        allows a departure, it stays at just under a third.
         """
         if self.mode is not ThreatMode.ACTIVE_SERVER:
             return 0
@@ -49,10 +49,10 @@ class SessionOutlook:
 
     @property
     def departures(self) -> int:
-        """The number of nodes that may leave, whichever they are and whenever they go; one more can end the round."""
+        """The number of nodes that may leave, in the worst case; if one more leaves, the round may fail."""
         clients, terms = self.clients, self._terms()
         needed = max(terms.threshold_for(clients), terms.quorum if terms.active else 0)
-        # In the worst case each of them is in another circle, and these are the largest.
+        # In the worst case each of them is in a different circle, and these circles are the largest.
         summed = list(accumulate(sorted(self.sizes), initial=0))[-2::-1]
         enough = takewhile(
             lambda left: left[1] >= terms.fewest and clients - left[0] >= needed, enumerate(summed, start=1)
@@ -60,11 +60,11 @@ class SessionOutlook:
         return sum(1 for _ in enough)
 
     def with_colluders(self, colluders: int) -> "SessionOutlook":
-        """Return the same session against so many colluders."""
+        """Return the same session with this number of colluders."""
         return replace(self, colluders=colluders)
 
     def describe(self) -> str:
-        """Say how many nodes may leave, and what the session protects against."""
+        """Return how many nodes may leave, and what the session protects against."""
         may = self.departures
         leave = f"any {may} of them may leave" if may else "none of them may leave"
         said = f"a round of {count(self.clients, 'node')} in {count(len(self.sizes), 'circle')}: {leave}"
@@ -74,7 +74,7 @@ class SessionOutlook:
         return said
 
     def advise(self) -> str:
-        """Say what to change so that more nodes may leave."""
+        """Return what to change so that more nodes may leave."""
         now = self.departures
         if len(self.sizes) == 1:
             return (
@@ -89,7 +89,7 @@ class SessionOutlook:
         return "more nodes, and so more circles, let more of them leave"
 
     def log(self) -> None:
-        """Log how many nodes may leave, and what to change if none may."""
+        """Log how many nodes may leave and, if none may, what to change."""
         if self.departures:
             LOGGER.info("%s", self.describe())
         else:
@@ -97,7 +97,7 @@ class SessionOutlook:
             LOGGER.warning("%s", self.advise())
 
     def _terms(self) -> Terms:
-        """Return terms of such a session; names and keys are made up."""
+        """Return terms of such a session, with made-up names and keys."""
         clients = range(self.clients)
         active = self.mode is ThreatMode.ACTIVE_SERVER
         return Terms(

@@ -1,8 +1,8 @@
-"""The server's half of confined descent: the chain of models that it has shown, and who has judged how many.
+"""The server's side of confined descent: the chain of models that it has sent, and how many each client has judged.
 
-A model is on disk before it is shown: a server that was killed goes on with a chain that has all that any node saw. The
-chain is kept until its run is finished. All models of it are kept, because a node that comes back judges every one that
-it missed, and a newcomer judges all.
+A model is on disk before it is sent, so a server that was killed continues with a chain that contains everything that
+any node has seen. The chain with all its models is kept until the run is finished, because a returning node judges
+every model that it missed, and a new node judges all.
 """
 
 import secrets
@@ -22,24 +22,24 @@ from coterie.files import private_folder
 
 
 class _Chain(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """What is on disk beside the models."""
+    """The record on disk beside the models."""
 
     descent: bytes
     links: list[bytes]
     """The link after each model."""
     judged: dict[str, int]
-    """How many models each client has judged at least."""
+    """A lower bound on the number of models that each client has judged."""
     task: str = ""
-    """The function of the app whose losses judge."""
+    """The function of the app whose losses decide about moves."""
     configuration: bytes = b""
-    """How it was configured."""
+    """The configuration of that function."""
 
 
 class Descent:
     """One descent of a server."""
 
     def __init__(self, folder: Path, *, resume: bool) -> None:
-        """Go on with the descent in a folder, or begin a new one there."""
+        """Continue the descent in a folder, or begin a new one there."""
         self._folder = folder
         self._file = CheckpointFile(folder / "chain")
         content = self._file.read() if resume else None
@@ -59,13 +59,13 @@ class Descent:
         return self._chain.descent
 
     def note_task(self, task: str, configuration: bytes) -> None:
-        """Note the function of the app whose losses judge this descent, and how it is configured."""
+        """Record the function of the app whose losses decide in this descent, and its configuration."""
         if (self._chain.task, self._chain.configuration) != (task, configuration):
             self._chain.task, self._chain.configuration = task, configuration
             self._save()
 
     def show(self, model: Arrays, present: Collection[str]) -> Displacement:
-        """Put a model at the end of the chain, unless it is the last, and return what these clients have to be shown.
+        """Append a model to the chain, unless it is already the last, and return the models to send to these clients.
 
         All get the same: the models from the first that any of them may have missed.
         """
@@ -83,25 +83,25 @@ class Descent:
         return Displacement(chain.descent, first, self._before(first), (*missed, model))
 
     def place(self) -> Displacement:
-        """Return the end of the chain, which nodes must have come to for their own models to be evaluated."""
+        """Return the end of the chain; only nodes that have reached it may evaluate their own models."""
         chain, number = self._chain, len(self._chain.links)
         return Displacement(
             chain.descent, number, self._before(number), task=chain.task, configuration=chain.configuration
         )
 
     def note_judged(self, clients: Iterable[str]) -> None:
-        """Note that these clients have judged the whole chain."""
+        """Record that these clients have judged the whole chain."""
         self._chain.judged.update(dict.fromkeys(clients, len(self._chain.links)))
         self._save()
 
     def note_behind(self, clients: Iterable[str]) -> None:
-        """Note that these clients have not judged what they were taken to have judged."""
+        """Record that these clients have judged less than the server assumed."""
         if clients := list(clients):
             self._chain.judged.update(dict.fromkeys(clients, 0))
             self._save()
 
     def remove(self) -> None:
-        """Delete the descent: its run is finished."""
+        """Delete the descent after its run is finished."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _before(self, number: int) -> bytes:

@@ -1,14 +1,14 @@
-"""The public displacement of confined descent: every model that a server ever showed, in one chain.
+"""The public displacement of confined descent: a chain of all models that a server has sent.
 
-A node's own model is its private start plus those moves that it took: differences of two public models, one after the
-other. Which moves a node takes depends on its data. If a server could show one node a model and the others not, it
-could lead that node's model away from the others' and read their sum without it. So models form a chain:
+A node's own model is its private start plus the moves that it accepted. A move is the difference of two consecutive
+public models, and a node's decision depends on its data. If a server could send a model to one node only, it could lead
+that node's model away from the others', and single it out from their sum. So models form a chain:
 
     link(k) = H(link(k - 1), model k),        link(-1) = the descent's random name
 
-A request names the chain up to the model that is worked on, and the request's digest is in the terms that all members
-of a session agree on. A node follows a chain only if the models it has judged are the beginning of it. So whatever a
-node was ever shown, every node that it is later summed with judges as well, in the same order.
+A request names the chain up to the current model, and the request's digest is in the terms that all members of a
+session agree on. A node follows a chain only if it begins with the models that the node has judged. So if a node was
+sent a model, every node that it is later summed with judges this model too, in the same order.
 """
 
 from collections.abc import Mapping
@@ -23,18 +23,18 @@ from coterie.errors import PeerProtocolError
 from coterie.secagg.messages import SERVER
 
 PublicModel: TypeAlias = Mapping[str, NDArray[Any]]
-"""A model that the server shows, as arrays by name."""
+"""A model that the server sends, as arrays by name."""
 
 NAME_BYTES = 32
 MOST_MODELS = 1 << 20
-"""The most models in a chain."""
+"""The largest number of models in a chain."""
 
 
 @dataclass(frozen=True, eq=False)
 class Displacement:
-    """A piece of the chain: its models from number ``first`` on. The last is the one that is worked on.
+    """A part of the chain: its models from number ``first`` on. The last one is the current model.
 
-    Without models it is a place in the chain, for functions that work on a node's own model as it is.
+    Without models it is a position in the chain, for functions that use a node's own model without a move.
     """
 
     descent: bytes
@@ -44,9 +44,9 @@ class Displacement:
     """The link before model ``first``; the descent's name if that is model 0."""
     models: tuple[PublicModel, ...] = field(default=(), repr=False)
     task: str = ""
-    """In a place: the function of the app by whose losses nodes have judged the chain."""
+    """In a position: the function of the app whose losses decided about the chain."""
     configuration: bytes = field(default=b"", repr=False)
-    """In a place: how that function was configured, without the run's configuration, which each node adds."""
+    """In a position: the configuration of that function, without the run's configuration, which each node adds."""
 
     def __post_init__(self) -> None:
         sizes = {len(self.descent), len(self.before)}
@@ -57,7 +57,7 @@ class Displacement:
 
     @property
     def end(self) -> int:
-        """How many models the whole chain has."""
+        """The number of models in the whole chain."""
         return self.first + len(self.models)
 
     def links(self) -> list[bytes]:

@@ -1,9 +1,9 @@
-"""What an engine such as Flower has to provide: a carrier of trips on the server, and deliveries on a node.
+"""The interface that an engine such as Flower provides: a carrier of trips on the server, and deliveries on a node.
 
-An engine connects a server with nodes and runs an app's function on them. Coterie needs little of it. The server's half
-(:mod:`~coterie.deployment.aggregator`) sends trips by a :class:`Carrier`; a node's half
-(:mod:`~coterie.deployment.reception`) answers a :class:`Delivery`, which has a :class:`NodeRequest` in it. Models are
-arrays by name, in one order, and everything that only the engine understands passes through as it is.
+An engine connects a server with nodes and runs an app's function on them. Coterie needs only a small part of it. The
+server's side (:mod:`~coterie.deployment.aggregator`) sends trips by a :class:`Carrier`. A node's side
+(:mod:`~coterie.deployment.reception`) answers a :class:`Delivery`, which contains a :class:`NodeRequest`. Models are
+arrays by name, in a fixed order. Data that only the engine understands passes through unchanged.
 """
 
 from abc import ABC, abstractmethod
@@ -21,14 +21,14 @@ T = TypeVar("T")
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 """The arrays of a model by name, in the order in which they were sent."""
 Metrics: TypeAlias = Mapping[str, object]
-"""What an app reports beside the model; only numbers can be averaged."""
+"""The metrics that an app reports beside the model; only numbers can be averaged."""
 
 TRAIN, EVALUATE = "train", "evaluate"
-"""Kinds of functions whose replies can be summed: the first returns a model and metrics, the second metrics alone."""
+"""Kinds of functions whose replies can be summed: the first returns a model and metrics, the second only metrics."""
 
 
 HELLO, STEP, SHOW = "hello", "step", "show"
-"""Kinds of requests: who a node is, its answer in a session, and a look at models of a confined descent."""
+"""Kinds of requests: an introduction, an answer in a session, and a look at models of a confined descent."""
 
 
 def kind_of(function: str) -> str:
@@ -37,14 +37,14 @@ def kind_of(function: str) -> str:
 
 
 class AppReply(NamedTuple):
-    """What an app's function returned."""
+    """The result of an app's function."""
 
     arrays: Arrays
     metrics: Metrics
 
 
 class Task(NamedTuple):
-    """Which function of an app is to run, in which run and for which round."""
+    """A function of an app to call, with the run and the round."""
 
     run: int
     function: str
@@ -53,21 +53,21 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Assignment:
-    """What the nodes of a round are to work on, as the server's engine describes it."""
+    """The work of the nodes in a round, as the server's engine describes it."""
 
     function: str
     content: bytes
-    """A name of all records that the app will see: equal names, equal records."""
+    """A digest of all records that the app will see; equal digests mean equal records."""
     arrays: Arrays
     """The model; empty for a function that returns none."""
     round: int | None = None
     """The engine's number of the round, for logs; None if it has none."""
     share: float = 1.0
-    """The share of the nodes that are asked to take part, in whole circles."""
+    """The share of the nodes that are selected, in whole circles."""
     records: object = None
-    """The engine's own form of it, which the carrier sends along with the request to contribute."""
+    """The engine's own representation, which the carrier sends with the request to contribute."""
     complete: "Callable[[Collection[str]], Assignment] | None" = None
-    """Makes the assignment of a round, once it is known which clients are there; None if this one is complete."""
+    """Makes the assignment of a round once the selected clients are known; None if this assignment is complete."""
 
 
 @dataclass(frozen=True)
@@ -85,35 +85,35 @@ class Trip:
     notice: str = ""
     """Why the last round had no result, for the logs of nodes; empty if it had one."""
     hello: bool = False
-    """Whether nodes are asked who they are; otherwise it is a step of a session."""
+    """Whether nodes are asked to introduce themselves (a hello); otherwise it is a step of a session."""
     prekeys: bool = False
-    """In a hello: whether nodes are asked for prekeys, too."""
+    """In a hello: whether nodes are also asked for prekeys."""
     renew: bool = False
     """In a hello: whether nodes are asked to erase their earlier prekeys and make new ones."""
     shows: bool = False
-    """Whether nodes are only shown models of a confined descent, outside a session and without a reply."""
+    """Whether nodes only get models of a confined descent, outside a session and without a reply."""
     rosters: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
     """Rosters that a node has not seen."""
     vouchers: bytes = b""
-    """What members sign for each other's identity keys; empty where no rosters are checked."""
+    """The vouchers of members for their identity keys; empty if no rosters are checked."""
     records: object = None
-    """What the app is to work on, from the :class:`Assignment`; None in all steps but one."""
+    """The work of the app, from the :class:`Assignment`; None in all steps except one."""
     asked: Asked = NOTHING
 
 
 @dataclass(frozen=True)
 class TripReply:
-    """One node's answer to a trip: a payload, or the reason why there is none."""
+    """One node's answer to a trip: a payload, or the reason for its absence."""
 
     node: int
     payload: bytes = b""
     reason: str = ""
     altered: bool = False
-    """Whether the node says that its request arrived with records which the server did not send."""
+    """Whether the node reports that its request contained records that the server did not send."""
 
 
 class Carrier(Protocol):
-    """The server's connection to its nodes, which have numbers."""
+    """The server's connection to its nodes, which are identified by numbers."""
 
     @property
     def run(self) -> int:
@@ -125,7 +125,7 @@ class Carrier(Protocol):
         ...
 
     def authentication_keys(self) -> Mapping[int, bytes]:
-        """Return the public keys that nodes are authenticated by; none where they are not."""
+        """Return the public keys that nodes authenticate with; none if they are not authenticated."""
         ...
 
     def send(self, trip: Trip) -> Iterator[TripReply]:
@@ -135,7 +135,7 @@ class Carrier(Protocol):
 
 @dataclass(frozen=True)
 class Hello:
-    """The question who a node is, as it arrived there."""
+    """The request to a node to introduce itself, as it arrived."""
 
     run: int
     number: int
@@ -145,9 +145,9 @@ class Hello:
     prekeys: bool = False
     """Whether the server asks for prekeys."""
     renew: bool = False
-    """Whether it asks for new ones in place of all earlier ones."""
+    """Whether the server asks for new prekeys in place of all earlier ones."""
     rosters: object = ()
-    """Rosters that the server shows, as they arrived; nothing is known about them yet."""
+    """Rosters that the server shows, as received and unchecked."""
     vouchers: object = b""
 
 
@@ -157,14 +157,14 @@ class NodeRequest(ABC):
     task: Task
     created_at: float
     ttl: float
-    """When the request was made and how many seconds it lives, by the server's clock."""
+    """The creation time of the request and its lifetime in seconds, by the server's clock."""
     run_config: bytes
     """The digest of the run's configuration on this node."""
     rosters: object = ()
-    """Rosters that the server shows, as they arrived; nothing is known about them yet."""
+    """Rosters that the server shows, as received and unchecked."""
     vouchers: object = b""
     notice: object = ""
-    """What the server says about the last round, for the log."""
+    """The server's remark about the last round, for the log."""
 
     @abstractmethod
     def identifier(self) -> bytes:
@@ -184,7 +184,7 @@ class NodeRequest(ABC):
 
     @abstractmethod
     def configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
-        """Yield all that configures the app's function, by name, except for keys that may vary."""
+        """Yield the whole configuration of the app's function, by name, except keys that may vary."""
 
     def run_configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
         """Yield the part of :meth:`configuration` that comes with the run and not with the request; here nothing."""
@@ -192,36 +192,36 @@ class NodeRequest(ABC):
 
     @abstractmethod
     def run_app(self, model: Arrays | None = None) -> AppReply:
-        """Run the app's function, on another model than the one that arrived if one is given.
+        """Run the app's function, on the received model or on another one that is given.
 
-        A :class:`~coterie.errors.TrainingError` says that it failed, without quoting data.
+        If it fails, :class:`~coterie.errors.TrainingError` is raised, which quotes no data.
         """
 
     def displacement(self) -> Displacement | None:
-        """Return the public models of a confined descent, the one that arrived last; None if none were shown."""
+        """Return the public models of a confined descent, the current one last; None if the request has none."""
         return None
 
 
 class Delivery(ABC, Generic[T]):
-    """What an engine delivered to a node, and how the engine replies: ``T`` is the type of its replies."""
+    """A message that an engine delivered to a node, and the engine's ways to reply by a value of type ``T``."""
 
     function: str
-    """The app's function that it is about, such as ``train``."""
+    """The app's function that the message is about, such as ``train``."""
 
     @abstractmethod
     def kind(self) -> str | None:
         """Return :data:`HELLO`, :data:`STEP`, :data:`SHOW` or an unknown kind; None if it does not come from Coterie.
 
-        A :class:`~coterie.errors.CoterieError` says that it cannot be read.
+        Raises :class:`~coterie.errors.CoterieError` if it cannot be read.
         """
 
     @abstractmethod
     def about(self) -> str:
-        """Return the server's words for the round and the step, for the log."""
+        """Return the server's names of the round and the step, for the log."""
 
     @abstractmethod
     def hello(self) -> Hello:
-        """Return the question who the node is."""
+        """Return the request to introduce itself."""
 
     @abstractmethod
     def request(self) -> NodeRequest:
@@ -229,12 +229,12 @@ class Delivery(ABC, Generic[T]):
 
     @abstractmethod
     def pass_on(self) -> T:
-        """Let the app answer what does not come from Coterie, unprotected."""
+        """Let the app answer a message that does not come from Coterie, unprotected."""
 
     @abstractmethod
     def reply(self, payload: bytes) -> T:
-        """Make the engine's reply of an answer."""
+        """Return the engine's reply with an answer."""
 
     @abstractmethod
     def refuse(self, word: str) -> T:
-        """Make the engine's reply of a word of :class:`~coterie.deployment.reasons.Reason`."""
+        """Return the engine's reply with a word of :class:`~coterie.deployment.reasons.Reason`."""

@@ -1,11 +1,11 @@
-"""Enrolment: which of the connected nodes is which client, and the roster that the clients are on.
+"""Enrolment: the clients behind the connected nodes, and the roster of these clients.
 
 A node's number does not identify it: without authentication it changes whenever the node starts, and in a simulation
-with every run. So each node is asked once a run who it is. The first run founds the roster with the nodes that are
-connected. Later ones wait in its queue until there are enough for a circle.
+with every run. So each node is asked once in a run to introduce itself. The first run founds the roster with the
+connected nodes. Later nodes wait in its queue until there are enough for a circle.
 
-For rounds in two trips the server needs prekeys of each node. Nodes that know their population send them along when
-they say who they are. A node that has not seen the roster yet, or whose prekeys have run out, is asked once more.
+For rounds in two trips the server needs prekeys of each node. Nodes that know their population send them with their
+introduction. A node that has not seen the roster yet, or has no prekeys left, is asked again.
 """
 
 import secrets
@@ -34,7 +34,7 @@ from coterie.reports.words import one_line
 from coterie.secagg.protocols import SessionProtocol
 
 _NO_PREKEYS = "gave no prekeys: it needs the same version of Coterie as the server"
-_LOOK = 0.5  # seconds between two looks at who is connected
+_LOOK = 0.5  # seconds between two checks of the connected nodes
 
 
 class Enrolment:
@@ -45,9 +45,9 @@ class Enrolment:
 
         Args:
             carrier: the connection to the nodes.
-            folder: the server's, where the rosters are kept.
-            settings: a roster that is founded has their T and their recipe; one that exists must have the same.
-            asked: the engine's words for where Coterie has to be in an app.
+            folder: the server's folder, where the rosters are stored.
+            settings: a new roster gets their T and their recipe; an existing one must have the same.
+            asked: the engine's description of where Coterie must be in an app.
 
         """
         self._carrier, self._folder, self._settings, self._asked = carrier, folder, settings, asked
@@ -58,7 +58,7 @@ class Enrolment:
         self._known: dict[int, Introduction | None] = {}
         self._node_of: dict[str, int] = {}
         self.unknown: dict[str, str] = {}
-        """Nodes that were asked who they are and take no part in this run, with the reason."""
+        """Nodes that were asked to introduce themselves and do not take part in this run, with the reason."""
 
     @property
     def roster(self) -> Roster:
@@ -86,12 +86,12 @@ class Enrolment:
 
     @property
     def run_config(self) -> bytes:
-        """The digest of the run's configuration that most nodes have; the others will not take part."""
+        """The digest of the run's configuration that most nodes have; the other nodes will not take part."""
         counts = Counter(said.run_config for said in self._known.values() if said is not None)
         return max(counts, key=lambda digest: (counts[digest], digest)) if counts else b""
 
     def gather(self, function: str, wanted: int) -> None:
-        """Wait until so many nodes are connected, ask new ones who they are, and bring the roster up to date."""
+        """Wait until enough nodes are connected, let new ones introduce themselves, and update the roster."""
         self._rosters = RosterFolder(self._folder / "rosters")  # a circle may have been retired meanwhile
         founding = self._rosters.latest is None
         until = time.monotonic() + self._patience
@@ -114,10 +114,10 @@ class Enrolment:
         return offers
 
     def ask_prekeys(self, function: str, clients: Collection[str], *, renew: bool = False) -> dict[str, str]:
-        """Show clients all rosters and ask for their prekeys; return why some gave none.
+        """Send clients all rosters and ask for their prekeys; return the reasons of those that gave none.
 
-        With ``renew`` they are asked to erase earlier ones first. A node that joined late may have seen the latest
-        roster alone, and cannot tell its population from that.
+        With ``renew`` they are asked to erase earlier ones first. A node that joined late may have seen only the latest
+        roster, which does not identify its population.
         """
         nodes = {self._node_of[client]: client for client in clients}
         rosters = tuple(roster.to_bytes() for roster in self._rosters.versions)
@@ -144,11 +144,11 @@ class Enrolment:
         return reasons
 
     def node(self, client: str) -> int:
-        """Return the number of the node that is this client."""
+        """Return the number of this client's node."""
         return self._node_of[client]
 
     def missing_rosters(self, client: str) -> tuple[bytes, ...]:
-        """Return the rosters that a client has to be shown with an invitation."""
+        """Return the rosters that a client needs with an invitation."""
         said = self._known.get(self._node_of[client])
         missing = self._rosters.since(said.roster, said.pin) if said else self._rosters.since(b"")
         return tuple(roster.to_bytes() for roster in missing)
@@ -159,13 +159,13 @@ class Enrolment:
         return self._vouchers.to_bytes()
 
     def mark_answered(self, client: str) -> None:
-        """Note that a client takes part in a session, and so trusts the current roster."""
+        """Record that a client takes part in a session, and thus trusts the current roster."""
         node, latest = self._node_of[client], self._rosters.latest
         if (said := self._known.get(node)) is not None and latest is not None:
             self._known[node] = msgspec.structs.replace(said, roster=latest.digest, pin=b"")
 
     def _meet(self, function: str) -> None:
-        """Ask every node that was not asked before; a node that does not say takes no part in this run."""
+        """Ask every new node to introduce itself; a node that does not answer takes no part in this run."""
         new = sorted(set(self._carrier.connected()) - self._known.keys())
         if not new:
             return
@@ -195,7 +195,7 @@ class Enrolment:
         self.unknown |= silent
 
     def _question(self, function: str, nodes: Collection[int], *, prekeys: bool) -> Trip:
-        """Return the question to these nodes who they are."""
+        """Return the request to these nodes to introduce themselves."""
         return Trip(
             function,
             HELLO,
@@ -238,7 +238,7 @@ class Enrolment:
         self._log_roster("founded")
 
     def _recipe(self) -> RosterRecipe:
-        """Return how contributions to the new roster are made, and log where its largest weight comes from."""
+        """Return the recipe of the new roster, and log where its largest weight comes from."""
         announced = {said.name: said.weight_bits for said in self._known.values() if said is not None}
         recipe = self._settings.recipe_for(list(announced.values()))
         if self._settings.most_examples is None:
@@ -270,7 +270,7 @@ class Enrolment:
 
 
 def enrol(carrier: Carrier, folder: Path, settings: PrivateSettings, asked: Asked, wanted: int) -> Enrolment:
-    """Wait until so many nodes are connected, enrol them for training, and log the roster."""
+    """Wait until enough nodes are connected, enrol them for training, and log the roster."""
     enrolment = Enrolment(carrier, folder, settings, asked)
     enrolment.gather(TRAIN, wanted)
     roster = enrolment.roster
@@ -297,10 +297,10 @@ class VoucherFile:
                 raise ConfigError(f"{path} is damaged; delete it, and nodes send their vouchers again") from None
 
     def add(self, name: str, voucher: Voucher) -> None:
-        """Keep a voucher in place of an earlier one, which may come from somebody who was never enrolled."""
+        """Store a voucher in place of an earlier one, which may come from a node that was never enrolled."""
         self._vouchers[name] = voucher
         write_secret(self._path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """Return the vouchers as an invitation carries them; empty if there are none."""
+        """Return the vouchers encoded for an invitation; empty if there are none."""
         return msgspec.msgpack.encode(self._vouchers) if self._vouchers else b""

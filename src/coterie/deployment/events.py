@@ -1,7 +1,7 @@
 """Events of a deployment, for monitoring: one for each step and one for each round, given to an observer.
 
-They hold what the server knows and logs anyway: names, counts, bytes, seconds and reasons. None holds a model, a metric
-or a key. An observer that fails is logged and does not disturb the round.
+They contain only what the server knows and logs anyway: names, counts, bytes, seconds and reasons, but no model, metric
+or key. If an observer fails, the error is logged and the round continues.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from coterie.deployment.logs import LOGGER, traced
 
 @dataclass(frozen=True)
 class StepEvent:
-    """A step of a round is over: one trip to its nodes."""
+    """The end of a step of a round, which is one trip to its nodes."""
 
     round: int | None
     """The engine's number of the round; None if it has none."""
@@ -34,7 +34,7 @@ class StepEvent:
 
 @dataclass(frozen=True)
 class RoundEvent:
-    """A round is over."""
+    """The end of a round."""
 
     round: int | None
     number: int
@@ -46,14 +46,14 @@ class RoundEvent:
     left: Mapping[str, str]
     """Nodes that are not in the sum, with the reason, and nodes that could not be enrolled."""
     reason: str
-    """Why there is no result; empty where there is one."""
+    """Why there is no result; empty if there is one."""
     seconds: float
     blamed: tuple[str, ...] = ()
     """Nodes that are proven to have dealt or sent wrong shares."""
 
 
 Observer: TypeAlias = Callable[[StepEvent | RoundEvent], None]
-"""Is called after each step and each round."""
+"""Called after each step and each round."""
 
 
 def notify(observer: Observer | None, event: StepEvent | RoundEvent) -> None:
@@ -62,5 +62,5 @@ def notify(observer: Observer | None, event: StepEvent | RoundEvent) -> None:
         return
     try:
         observer(event)
-    except Exception as error:  # monitoring must not end a round in which secrets are under way
+    except Exception as error:  # an error in monitoring must not end a round
         LOGGER.warning("the observer failed:\n%s", traced(error))

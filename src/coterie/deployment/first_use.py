@@ -1,9 +1,9 @@
-"""First use: the configuration of a node's first contribution is fixed.
+"""First use: the configuration of a node's first contribution is permanent.
 
-A configuration turns data into a contribution as much as a recipe does. With a small learning rate a node's update is
-about rate * steps * gradient, and its number of steps is epochs * ceil(examples / batch size): each batch size that the
-server chooses gives each node another coefficient. So a node stores, for each function of its app, the configuration of
-the first task: every entry by its name and a digest of its value. The engine lists the entries
+The configuration of the app affects a contribution as much as the recipe does. With a small learning rate a node's
+update is about rate * steps * gradient, and its number of steps is epochs * ceil(examples / batch size): so with each
+batch size that the server chooses, each node gets another coefficient. So a node stores, for each function of its app,
+the configuration of the first task: every entry by its name and a digest of its value. The engine lists the entries
 (:meth:`~coterie.deployment.engine.NodeRequest.configuration`); keys that the recipe names as varying are left out.
 """
 
@@ -19,7 +19,7 @@ from coterie.secagg.messages import SERVER
 
 
 def task_name(function: str) -> str:
-    """Return the one name under which a function of an app is stored: ``train`` and ``train.default`` are the same."""
+    """Return the name under which a function of an app is stored; ``train`` and ``train.default`` are the same."""
     kind, _, action = function.partition(".")
     return f"task {kind}.{action or 'default'}"
 
@@ -30,12 +30,12 @@ def configured(entries: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def joined(one: bytes, other: bytes) -> bytes:
-    """Return two parts of a task's configuration as one; a ``ValueError`` if one of them cannot be read."""
+    """Join two parts of a task's configuration; ``ValueError`` if one of them cannot be read."""
     return msgspec.msgpack.encode(sorted(_entries(one) + _entries(other)))
 
 
 def check_unchanged(kept: bytes | None, asked: bytes) -> None:
-    """Refuse a task that is not configured as the first of its kind was."""
+    """Refuse a task whose configuration differs from that of the first task of its kind."""
     if kept is None or kept == asked:
         return
     then, now = dict(_entries(kept)), dict(_entries(asked))

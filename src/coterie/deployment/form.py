@@ -1,21 +1,23 @@
-"""The form of a contribution: how the reply of an app's function becomes a vector to be masked, and a sum a mean.
+"""The form of a contribution: it converts the reply of an app's function to a vector to mask, and a sum to a mean.
 
-A reply is a model, a weight and metrics. All of it goes into one vector whose length is fixed before training: the
-change of each array against the model that was received, then each declared metric, then for each array the share of
-its entries that had to be clipped. Every part has a scale of its own, so that one quantizer of range 1 serves all. The
-server gets the weighted mean of all replies, and no single reply.
+A reply is a model, a weight and metrics. All of these go into one vector, whose length is known before training: the
+change of each array relative to the received model, then each declared metric, then for each array the share of its
+entries that were clipped. Every part has its own scale, so that one quantizer of range 1 serves all. The server gets
+the weighted mean of all replies, and no single reply.
 
-*Wide ranges.* A range of R costs precision in proportion to R, and the running variance of a batch normalisation needs
-both: it may move by thousands, and a small one must not become negative. So where R is much wider than ``clip``, an
-entry travels twice or more: rounded like any other, which gives the sum coarsely, and in finer steps modulo the ring,
-which gives it up to multiples of 2^k. The coarse sum says which multiple. Each element is a sum of rounded numbers
-x w / step, so the server learns the weighted sum of an entry and nothing else about it. (Digits of x, times w, would
-not do: a sum of small whole numbers times weights has one solution.) Every number is dithered before it is rounded,
-because the variance of the rounding would reveal it (see :class:`Quantizer`). Only whole numbers that come back as such
-travel in steps of 1 without dither, so that their mean is exact: a counter of 44.9999 would be read as 44.
+*Wide ranges.* A range of R costs precision in proportion to R. The running variance of batch normalisation needs both
+range and precision: it may change by thousands, and a small one must not become negative. So if R is much wider than
+``clip``, an entry is sent twice or more: once rounded like any other, which gives a coarse sum, and then in finer steps
+modulo the ring, which give the sum up to multiples of 2^k. The coarse sum determines the multiple. Each element is a
+sum of rounded numbers x w / step, so the server learns the weighted sum of an entry and nothing else about it. (Digits
+of x, times w, would not do: a sum of small whole numbers times weights has one solution.) Every number is dithered
+before it is rounded, because otherwise the variance of the rounding would reveal it (see :class:`Quantizer`). Only
+integers that are returned as integers are sent in steps of 1 without dither, so that their mean is exact: a counter of
+44.9999 would be read as 44.
 
-Nothing here refuses because of a *value*: a refusal is a message, and would tell the server something about the data of
-one node. NaN counts as no change (in a metric: as the middle of its range); a value out of range counts as its end.
+Nothing here refuses because of a *value*: a refusal is a message, which would reveal something about the data of one
+node to the server. NaN counts as no change (in a metric, as the middle of its range). A value out of range counts as
+the end of the range.
 """
 
 import fnmatch
@@ -40,18 +42,18 @@ from coterie.reports.words import one_line
 from coterie.secagg.messages import SERVER
 from coterie.secagg.server import Aggregate
 
-_KINDS = "fiu"  # floating-point numbers, signed and unsigned integers
-_ONE_PART = 16.0  # times clip: a range up to this loses four bits at most, and travels in one part
-_PIECE = 1 << 14  # entries that are worked on at a time, so that a large model is in memory as it came, and no more
-_FINEST = 2.0**-43  # of a range at full weight: float64 has ten binary digits below it, which dither needs
+_KINDS = "fiu"  # floats, signed and unsigned integers
+_ONE_PART = 16.0  # times clip; a range up to this loses at most four bits, and is sent in one part
+_PIECE = 1 << 14  # entries processed at a time, so that temporaries stay in the cache and no copy of a model is made
+_FINEST = 2.0**-43  # largest precision of a range at full weight; dither needs the ten further bits of float64
 
 
 _ROUNDING_VARIANCE = 1.5**2 + 0.25
-"""Of one client's integer, at most: dither of deviation 1.5, and rounding at random."""
+"""The largest error of one client's integer: dither of deviation 1.5, and random rounding."""
 
 
 class Mean(NamedTuple):
-    """The weighted mean of all replies behind a sum; the metrics include the sum of all weights."""
+    """The weighted mean of all replies in a sum; the metrics include the sum of all weights."""
 
     arrays: dict[str, NDArray[Any]]
     metrics: dict[str, int | float]
@@ -60,29 +62,29 @@ class Mean(NamedTuple):
 
 
 class Scaled(NamedTuple):
-    """A reply before it is rounded: numbers from -1 to 1, wide ranges in steps, and what the reply says it weighs.
+    """A reply before rounding: numbers from -1 to 1, wide ranges in steps, and the weight from the reply.
 
-    The numbers of a large model are not kept. They are computed when they are rounded, piece by piece.
+    The numbers of a large model are not stored. They are computed piece by piece when they are rounded.
     """
 
     model: Callable[[], Iterator[FloatArray]]
     """Computes the entries of all arrays in their order."""
     size: int
-    """How many these are."""
+    """The number of these entries."""
     values: FloatArray
     """Metrics, and the share of each array that was clipped."""
     steps: list[tuple[FloatArray, bool]]
-    """Entries of wide ranges, counted in each of their steps, and whether these counts are whole numbers."""
+    """Entries of wide ranges, in units of each of their steps, and whether these are integers."""
     weight: int
 
 
 @dataclass(frozen=True)
 class Form:
-    """What nodes contribute to sessions of one kind, by their roster's recipe."""
+    """The form of contributions to sessions of one kind, according to the roster's recipe."""
 
     recipe: RosterRecipe
     clients: int
-    """The most that are ever summed; it sets the bits of a ring element, and nothing else."""
+    """The largest number of clients in a sum; it determines only the bits of a ring element."""
     arrays: bool = True
     """Whether there is a model in the replies; evaluation has none."""
 
@@ -93,7 +95,7 @@ class Form:
 
     @property
     def kind(self) -> str:
-        """The kind of function that is asked for."""
+        """The kind of function."""
         return TRAIN if self.arrays else EVALUATE
 
     @property
@@ -111,10 +113,10 @@ class Form:
         return self._layout(shapes, steps)
 
     def scale(self, received: Arrays, reply: AppReply) -> Scaled:
-        """Return the numbers of a reply before rounding; an :class:`InputError` says what the reply lacks."""
+        """Return the numbers of a reply before rounding; :class:`InputError` names what is missing in the reply."""
         reported = number_in(reply.metrics, self.recipe.weight)
         weight = self.clamped_weight(reported)
-        if reported > weight:  # without the number: an engine may send its log to the server
+        if reported > weight:  # the number is left out, because an engine may send its log to the server
             LOGGER.info("%s is more than a node counts for at most (most_examples)", one_line(self.recipe.weight))
         values = [_scaled(number_in(reply.metrics, metric.name), metric) for metric in self.metrics]
         steps: list[tuple[FloatArray, bool]] = []
@@ -125,7 +127,7 @@ class Form:
             now = reply.arrays[part.name]
             clipped = part.clipped_share(now)
             size += now.size
-            # The share of clipped counters is a step function of the weights, in places that a server could choose.
+            # The share of clipped counters is a step function of the weights, and a server could choose the steps.
             values.append(0.0 if part.whole else clipped)
             if part.scale.steps:
                 moved = np.concatenate([*part.changes(now), np.empty(0)])
@@ -141,20 +143,20 @@ class Form:
         return Scaled(model, size, np.array(values), steps, weight)
 
     def clamped_weight(self, weight: float) -> int:
-        """Return a weight as a whole number from 0 to the largest weight, whatever it was."""
+        """Return any weight as an integer from 0 to the largest weight."""
         if math.isnan(weight):
             return 0
         return int(max(0, min(weight, self.recipe.most_weight)))
 
     def rounding_error(self, clients: int, total_weight: int) -> float:
-        """Return the standard deviation of a mean by rounding and dither, as a part of the range of its entries.
+        """Return the standard deviation of a mean due to rounding and dither, as a share of the range of its entries.
 
-        It depends on the largest weight that is possible, not on those that occur.
+        It depends on the largest possible weight, not on the actual weights.
         """
         return math.sqrt(clients * _ROUNDING_VARIANCE) * self.quantizer.step / max(1, total_weight)
 
     def encode(self, scaled: Scaled, weight: int, rng: np.random.Generator) -> RingVector:
-        """Return the vector of a reply that counts for ``weight``."""
+        """Return the vector of a reply with this ``weight``."""
         quantizer, entries = self.quantizer, chain(scaled.model(), [scaled.values])
         rounded = quantizer.encode_pieces(entries, scaled.size + scaled.values.size, rng, weight).vector
         ring, vectors = quantizer.ring, [rounded]
@@ -174,7 +176,7 @@ class Form:
         rounded = self._layout([part.base.shape for part in parts])
         end = quantizer.length(rounded)
         decoded = quantizer.decode(aggregate.total[:end], rounded, len(aggregate.clients))
-        weight, values = decoded.total_weight, np.clip(decoded.mean[len(parts)], -1, 1)  # dither may lead out of it
+        weight, values = decoded.total_weight, np.clip(decoded.mean[len(parts)], -1, 1)  # dither may exceed the range
         model: dict[str, NDArray[Any]] = {}
         for part, mean in zip(parts, decoded.mean, strict=False):
             total = np.asarray(mean * part.scale.reach * weight)
@@ -195,19 +197,19 @@ class Form:
         return bind("flower form 3", self.recipe.to_bytes(), self.clients, int(self.arrays))
 
     def reach(self, name: str, kind: str) -> float:
-        """Return how far the entries of an array of this name and numpy kind may move."""
+        """Return the largest change of the entries of an array of this name and numpy kind."""
         fitting = (clip for pattern, clip in self.recipe.clips if fnmatch.fnmatchcase(name, pattern))
         reach = next(fitting, self.recipe.clip if kind == "f" else self.recipe.counter_clip)
-        # Whole numbers travel without dither, so a range must not make fractions of them.
+        # Integers are sent without dither, so a range must not turn them into fractions.
         return reach if kind == "f" or reach < 1 else float(math.floor(reach))
 
     def _layout(self, arrays: Sequence[tuple[int, ...]], steps: Iterable[tuple[int, ...]] = ()) -> Layout:
-        """Return the shapes of what is rounded, for a model with arrays of these shapes, followed by those in steps."""
+        """Return the shapes of the rounded parts of a model with arrays of these shapes, followed by those in steps."""
         shapes = (*arrays, (len(self.metrics) + len(arrays),), *steps)
         return Layout(shapes, ("float64",) * len(shapes))
 
     def _parts(self, received: Arrays) -> "Iterator[_Part]":
-        """Yield the arrays of a model with their ranges, one after the other, as each may be large."""
+        """Yield the arrays of a model with their ranges, one at a time, because each may be large."""
         for name, base in received.items() if self.arrays else ():
             if base.dtype.kind not in _KINDS:
                 raise InputError(f"array {name!r} is of {base.dtype}, which has no mean")
@@ -216,12 +218,13 @@ class Form:
 
 
 class _Scale(NamedTuple):
-    """How numbers up to ``reach`` travel: rounded as parts of it, and modulo the ring in ever finer ``steps``.
+    """How numbers up to ``reach`` are sent: rounded as shares of it, and modulo the ring in ever finer ``steps``.
 
     Let a sum of n clients be known to within 8 n of the steps before, and q finer steps make one of these. In finer
     steps it is known to within 8 n (q + 1), as each client rounds once more. With q <= Q / 8 - 2 that is less than n Q,
     and so less than half of the ring: one number of the right residue is near enough (see :class:`Quantizer` for Q, and
-    for the 8). What is left, 8 n steps, is more than float64 is wrong by, as no step is finer than 2^-43 of the range.
+    for the 8). The remaining uncertainty, 8 n steps, is more than the error of float64, because no step is finer than
+    2^-43 of the range.
     """
 
     reach: float
@@ -243,7 +246,7 @@ class _Scale(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """One array of a model as it was received, and the range of its change."""
+    """One array of the received model, and the range of its change."""
 
     name: str
     base: NDArray[np.generic]
@@ -251,25 +254,25 @@ class _Part(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether the array was received as whole numbers."""
+        """Whether the received array has integers."""
         return self.base.dtype.kind != "f"
 
     def changes(self, now: NDArray[Any]) -> Iterator[FloatArray]:
-        """Yield how far the entries moved, within their range, in pieces of a fixed size that may be overwritten."""
+        """Yield the changes of the entries, clipped to their range, in pieces that may be overwritten."""
         reach = self.scale.reach
         for moved in self._differences(now):
             moved[np.isnan(moved)] = 0.0
             yield np.clip(moved, -reach, reach, out=moved)
 
     def clipped_share(self, now: NDArray[Any]) -> float:
-        """Return the share of entries that are clipped; an :class:`InputError` if the array is not as it was sent."""
+        """Return the share of clipped entries; :class:`InputError` if shape or kind differ from the received array."""
         if now.shape != self.base.shape or now.dtype.kind not in _KINDS:
             raise InputError(f"array {self.name!r} came back as {now.dtype} of shape {now.shape}")
         inside, lost = 0, False
         for moved in self._differences(now):
             lost = lost or bool(np.isnan(moved).any())
             inside += int(np.count_nonzero(np.abs(moved) <= self.scale.reach))
-        if lost:  # which, and how many, is known to the node alone: an engine may send its log to the server
+        if lost:  # without saying which and how many, because an engine may send its log to the server
             LOGGER.warning("this node's model has entries that are NaN, which count as no change")
         return 1 - inside / now.size if now.size else 0.0
 
@@ -281,22 +284,22 @@ class _Part(NamedTuple):
                 yield np.subtract(after[piece], before[piece], dtype=np.float64)
 
     def moved(self, total: FloatArray, total_weight: int) -> NDArray[np.generic]:
-        """Return the array moved by a mean change. Whole numbers become fractions, as in any weighted mean."""
-        if self.whole and self.scale.reach >= 1:  # a sum of whole numbers times whole weights
+        """Return the array plus a mean change. Integers become fractions, as in any weighted mean."""
+        if self.whole and self.scale.reach >= 1:  # a sum of integers times integer weights
             total = np.rint(total)
         moved = np.asarray(self.base, dtype=np.float64) + total / total_weight
         return np.asarray(moved, dtype=self.base.dtype if self.base.dtype.kind == "f" else np.float64)
 
 
 def _nearest(about: FloatArray, found: NDArray[np.int64], modulus: int) -> FloatArray:
-    """Return the numbers of these residues that are nearest to others."""
+    """Return the numbers with these residues that are nearest to given numbers."""
     return np.asarray(found + np.rint((about - found) / modulus) * float(modulus))
 
 
 def as_whole_numbers(found: NDArray[Any], kind: np.dtype[np.integer[Any]]) -> NDArray[Any]:
-    """Return an array of fractions as whole numbers of this type; NaN becomes 0, and ends of the type are kept.
+    """Round an array of fractions to integers of this type; NaN becomes 0, and values are limited to the type's range.
 
-    The mean turns a counter into a fraction. Nodes would then hold it to the range of a weight.
+    The mean turns a counter into a fraction, which nodes would then treat like a parameter.
     """
     if found.dtype.kind != "f":
         return found if found.dtype == kind else np.asarray(found.astype(kind))
@@ -309,14 +312,14 @@ def as_whole_numbers(found: NDArray[Any], kind: np.dtype[np.integer[Any]]) -> ND
 
 
 def as_type(found: NDArray[Any], kind: np.dtype[Any] | None) -> NDArray[Any]:
-    """Return an array in the type that it had at first; a server's own computation may have led to another one."""
+    """Return an array in its original type, which computations of the server may have changed."""
     if kind is None or found.dtype == kind:
         return found
     return as_whole_numbers(found, kind) if kind.kind in "iu" else np.asarray(found.astype(kind))
 
 
 def form_under(roster: Roster, function: str) -> Form:
-    """Return the form of contributions under a roster. Nothing in a message changes it."""
+    """Return the form of contributions under a roster. No message can change it."""
     kind, recipe = kind_of(function), RosterRecipe.of(roster)
     if kind not in (TRAIN, EVALUATE) or (kind == EVALUATE and not recipe.evaluate_metrics):
         raise PeerProtocolError(SERVER, f"asked for a {kind}, of which the roster's recipe sums nothing")
@@ -333,18 +336,18 @@ def content_digest(content: bytes, form: Form, run_config: bytes, task: Task) ->
 
 
 def number_in(metrics: Metrics, name: str) -> float:
-    """Return a number of a reply, whatever its value."""
+    """Return a number of a reply; any value is allowed."""
     value = metrics.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"the reply must have a number {name!r} among its metrics")
     try:
         return float(value)
-    except OverflowError:  # an integer beyond all floating-point numbers
+    except OverflowError:  # an integer too large for a float
         return math.inf if value > 0 else -math.inf
 
 
 def _scaled(value: float, metric: Metric) -> float:
-    """Return the place of a value in its range, from -1 to 1; the middle for NaN."""
+    """Scale a value from its range to -1 to 1; NaN becomes the middle."""
     if math.isnan(value):
         return 0.0
     half = (metric.high - metric.low) / 2

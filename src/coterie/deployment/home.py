@@ -1,8 +1,7 @@
-"""Home folders: where a server keeps its history, and a node its identity, memory and sessions.
+"""Home folders: a server stores its history there, and a node its identity, memory and sessions.
 
 A home belongs to the operator of the machine. The environment (``COTERIE_HOME``) names it or, on a node, the node's own
-configuration. Nothing that arrives over the network can change it: a run that could choose the place of the history
-could begin a new one.
+configuration. No message can change it, because a run that could choose the place of the history could begin a new one.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Lines of a log. Text that another party wrote is quoted in them on one line, so that it cannot forge a line.
+"""Lines of a log. Text from another party is quoted on one line, so that it cannot forge a line.
 
 Everything in :mod:`coterie.deployment` logs to one logger. A carrier connects it to the log of its engine.
 """
@@ -15,14 +15,14 @@ LOGGER = logging.getLogger("coterie.deployment")
 """The log of a server or a node."""
 
 _NAMES = 5
-_LONGEST = 300  # characters of what another party wrote
+_LONGEST = 300  # characters of text from another party
 
 
 _PREFIX = "Coterie: "
 
 
 class _Redirection(logging.Filter):
-    """Hands records to the loggers of engines instead of the logger that it filters."""
+    """Passes records to the loggers of engines instead of the logger that it filters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ _REDIRECTION = _Redirection()
 
 
 def join_log(engine: logging.Logger) -> None:
-    """Send what Coterie logs to the handlers of an engine's logger. They have levels of their own."""
+    """Send Coterie's log records to the handlers of an engine's logger, which have their own levels."""
     if engine not in _REDIRECTION.engines:
         _REDIRECTION.engines.append(engine)
         LOGGER.addFilter(_REDIRECTION)
@@ -49,7 +49,7 @@ def join_log(engine: logging.Logger) -> None:
 
 @dataclass
 class Subject:
-    """What a line of a node's log is about: the node, and the work it was asked for, as far as both are known."""
+    """The subject of a line in a node's log: the node and the requested work, as far as they are known."""
 
     node: str = "this node"
     work: str = ""
@@ -59,18 +59,18 @@ class Subject:
 
 
 def quoted(text: object) -> str:
-    """Return what another party wrote on one line, and not longer than a line should be."""
+    """Return text from another party on one line of limited length."""
     return printable(text, _LONGEST)
 
 
 def traced(error: BaseException) -> str:
-    """Return an error's traceback, on lines that cannot be mistaken for others of a log."""
+    """Return an error's traceback on lines that cannot be mistaken for other lines of a log."""
     lines = "".join(traceback.format_exception(error)).rstrip("\n").split("\n")
     return "\n".join(f"  | {one_line(line)}" for line in lines)
 
 
 def grouped(reasons: Mapping[str, str]) -> list[str]:
-    """Return one line for each reason, with the names of those that gave it."""
+    """Return one line for each reason, with the names of the clients."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in sorted(reasons.items()):
         by_reason.setdefault(reason, []).append(name)

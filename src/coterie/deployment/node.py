@@ -1,8 +1,8 @@
-"""A node: its identity, its operator's settings and its answers, in a folder of its own.
+"""A node: its identity, its operator's settings and its answers, in its own folder.
 
 An engine may start a process for every message, and may save a process's state only after the reply has left. A node
 that is killed in between would answer twice from one state. So the member's new state, the request and the reply are on
-the node's disk before the reply leaves. The same request gets the same bytes again, whatever happened in between.
+the node's disk before the reply is sent. A repeated request always gets the same bytes.
 """
 
 import hashlib
@@ -37,15 +37,15 @@ _FLOOR = {"privacy": int, "minimum": int, "colluders": int, "threshold": int, "s
           "most-clients": int, "most-bits": int, "most-length": int, "most-shares": int,
           "prekey-days": float}  # fmt: skip
 KINDS = ("evaluate", "query")
-"""Kinds of messages that an operator may allow unprotected. Training is not one: it would send a plain model."""
+"""Kinds of messages that an operator may allow unprotected; never training, which would send a plain model."""
 _STRINGS = ("mode", "protocol", "name", "folder", "roster", "auth-key", "members", "allow")
 _NEVER_EMPTY = ("folder", "roster", "auth-key", "members")
-_PLACE = {"name", "folder"}  # they say where a node's file is
+_PLACE = {"name", "folder"}  # settings that locate a node's file
 
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """The settings of a node's operator; nothing in them comes from a run or a message."""
+    """The settings of a node's operator. No run or message can change them."""
 
     name: str
     folder: Path
@@ -55,19 +55,19 @@ class NodeSettings:
     auth_key: str = ""
     """The private key that this node authenticates with, to vouch for its identity."""
     members: str = ""
-    """A file with the public keys of all that may be on the roster; empty leaves that to the server."""
+    """A file with the public keys of all nodes that may be on the roster; empty trusts the server's choice."""
     weight: int | None = None
-    """What this node counts for in every sum; None takes what the app's function reports first."""
+    """The weight of this node in every sum; None means the first number that the app's function reports."""
     announce_weight: bool = False
-    """Whether the server learns the power of two above this weight before the roster is founded."""
+    """Whether to tell the server the power of two above this weight before the roster is founded."""
     spread: float | None = None
-    """This node's own lambda in confined descent; None takes the roster's."""
+    """This node's own lambda in confined descent; None means the roster's."""
     allow: frozenset[str] = frozenset()
-    """Those of :data:`KINDS` that reach the app unprotected."""
+    """The :data:`KINDS` of messages that reach the app unprotected."""
 
     @property
     def sessions(self) -> Path:
-        """Where the node keeps its state in sessions."""
+        """The folder with the node's states in sessions."""
         return self.folder / "sessions"
 
     @classmethod
@@ -83,7 +83,7 @@ class NodeSettings:
         if not NAME.fullmatch(name):
             raise ConfigError("coterie-name: a node's name has 1 to 64 letters, digits, dots, dashes or underscores")
         folder = own_folder(str(given["folder"])) if "folder" in given else node_home(name)
-        if os.path.lexists(file := folder / SETTINGS):  # a link that leads nowhere is not ignored
+        if os.path.lexists(file := folder / SETTINGS):  # a broken link is an error, not ignored
             given = {**_file(file), **given}
         known = [*_FLOOR, "weight", "announce-weight", "spread", *_STRINGS]
         if unknown := sorted(given.keys() - set(known)):
@@ -126,7 +126,7 @@ class Node:
         return MemoryFile(self.folder / "memory.sqlite")
 
     def session(self, run: int) -> AbstractContextManager[SessionFile]:
-        """Lock this node's sessions of a run; a second process waits until the first has answered."""
+        """Lock this node's sessions of a run. A second process waits until the first has answered."""
         return hold_place(self.settings.sessions, run)
 
     def _identity(self) -> Identity:
@@ -143,12 +143,12 @@ class Node:
 
 
 def run_config_digest(run_config: Mapping[str, Any]) -> bytes:
-    """Return a digest of a run's configuration: nodes with different ones do not work on the same thing."""
+    """Return a digest of a run's configuration, because nodes with different ones must not be summed."""
     return hashlib.sha256(msgspec.json.encode(sorted((key, repr(value)) for key, value in run_config.items()))).digest()
 
 
 def _check_filled(given: Mapping[str, object]) -> None:
-    """Refuse empty settings: a shell variable that is not set must not remove a pin."""
+    """Refuse empty settings, because an unset shell variable must not remove a pin."""
     for key in _NEVER_EMPTY:
         if given.get(key) == "":
             raise ConfigError(f"{PREFIX}{key} is empty: remove it or give it a value")
@@ -202,7 +202,7 @@ def _floor(given: Mapping[str, object]) -> Floor:
         value = given.get(key)
         if value is None:
             continue
-        # A fraction or a truth value would be rounded, and the node would accept less than its operator wrote.
+        # A fraction or a boolean would be rounded, and the node would accept less than its operator wrote.
         if isinstance(value, bool) or not isinstance(value, (int, kind)):
             raise ConfigError(f"{PREFIX}{key}: a {'whole ' if kind is int else ''}number, not {value!r}")
         floor[key.replace("-", "_")] = value

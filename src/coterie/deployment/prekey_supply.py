@@ -1,7 +1,7 @@
-"""The supply of prekeys: before a round in two trips the server takes in what nodes offered, and asks for more.
+"""The supply of prekeys: before a round in two trips, the server stores the offers of nodes, and asks for more.
 
-Nodes offer prekeys when they say who they are, and with every contribution. So a round needs no further trip, except
-for nodes that have just joined, whose prekeys ran out, or whose folder was restored from a backup.
+Nodes offer prekeys with their introduction and with every contribution. So a round needs no further trip, except for
+nodes that have just joined, have no prekeys left, or whose folder was restored from a backup.
 """
 
 import time
@@ -19,7 +19,7 @@ from coterie.rounds.prekeys import PrekeyStore, Verified
 FILE = "prekeys.sqlite"
 """The file of the stock, in the server's folder."""
 MOST_ASKED = 3
-"""How often a node that gives no prekeys is asked in a run: each time is one more trip."""
+"""How often a node without prekeys is asked in a run; each time costs a trip."""
 
 
 class PrekeySupply:
@@ -34,11 +34,11 @@ class PrekeySupply:
         """Why clients have no prekeys, by their names."""
 
     def open_stock(self) -> PrekeyStock:
-        """Open the stock. If the machine stops, nodes offer again what is lost."""
+        """Open the stock. If a crash loses a part of it, nodes offer it again."""
         return PrekeyStock(self._enrolment.folder / FILE, durable=False)
 
     def fill(self, stock: PrekeyStock, function: str) -> PrekeyStore:
-        """Take in what was offered, ask clients that are there and have no fresh prekey left, and return the store."""
+        """Store offers, ask available clients that have no fresh prekey left, and return the store."""
         enrolment = self._enrolment
         store = PrekeyStore(
             enrolment.roster, stock, population=enrolment.population, clock=time.time, verified=self._verified
@@ -54,7 +54,7 @@ class PrekeySupply:
         return store
 
     def _lacking(self, stock: PrekeyStock) -> list[str]:
-        """Return clients that could be invited and have no prekey that was in no invitation yet."""
+        """Return the available clients that have no fresh prekey (one that was in no invitation yet)."""
         roster = self._enrolment.roster
         there = np.flatnonzero(self._enrolment.available()).tolist()
         placed = {number for circle in roster.active for number in circle}
@@ -74,7 +74,7 @@ class PrekeySupply:
         self.reasons |= silent
 
     def _take_in(self, store: PrekeyStore) -> dict[str, str]:
-        """Store what clients offered; return why some of it was not taken in."""
+        """Store the offers of clients; return the reasons for refused ones."""
         refused: dict[str, str] = {}
         for name, offer in self._enrolment.take_offers().items():
             try:

@@ -1,9 +1,9 @@
 """Reasons why a node does not answer: a fixed vocabulary, and what the server logs for each word.
 
 The text of an exception may quote data, so it stays in the node's log. The node sends one word of :class:`Reason`, for
-some with the number of a metric or array in what the server itself sent. A reason depends on what the server asked for,
-on the operator's settings or on the structure of the app's reply, never on a value in it: everything that a value leads
-to is :attr:`Reason.APP`. The server looks a word up and never prints what arrived.
+some reasons with the number of a metric or array in the server's own message. A reason depends on the server's request,
+on the operator's settings or on the structure of the app's reply, never on a value in it: every error that depends on a
+value is :attr:`Reason.APP`. The server looks up a word and never prints the received text.
 """
 
 import re
@@ -15,30 +15,30 @@ from coterie.reports.words import one_line
 
 
 class Reason(StrEnum):
-    """Why a node does not answer; the values are what is sent."""
+    """Why a node does not answer; the values are sent to the server."""
 
     REFUSED = "refused"
-    """Anything that has no word of its own."""
+    """Any reason without its own word."""
     PLAIN = "plain"
-    """The message is not a step of a session: a reply to it would not be protected."""
+    """The message is not a step of a session, so a reply would not be protected."""
     KIND = "kind"
     """A kind of request that this version of Coterie does not know."""
     SETTINGS = "settings"
     """The operator's settings, or files in the node's folder, cannot be used."""
     ROSTER = "roster"
-    """The roster is not one that this node trusts."""
+    """This node does not trust the roster."""
     FLOOR = "floor"
     """The terms of the session are weaker than the operator accepts."""
     FORM = "form"
     """The session does not fit the recipe of the roster that this node trusts."""
     CONFIGURATION = "configuration"
-    """The task is not configured as it was the first time; that is fixed for a roster."""
+    """The configuration of the task differs from the first one, which is permanent for a roster."""
     CONTENT = "content"
     """The records to work on are not those of the session."""
     SESSION = "session"
     """The message does not fit this point of the session."""
     BEHIND = "behind"
-    """The node has missed models of a confined descent that it was not sent."""
+    """The node has missed models of a confined descent, and the request did not contain them."""
     CHAIN = "chain"
     """The node was shown other models of a confined descent before."""
     APP = "app"
@@ -90,7 +90,7 @@ _COUNTED = {Reason.METRIC, Reason.ARRAY, Reason.SHAPE}
 
 
 def word_for(error: CoterieError) -> str:
-    """Return the word that the server gets for an error, without any text of the error itself."""
+    """Return the word for an error that the server gets, without the text of the error."""
     return error.about if _read(error.about) is not None else Reason.REFUSED
 
 
@@ -101,23 +101,23 @@ def counted(reason: Reason, place: int) -> str:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the server asked for, by the names it uses itself: the reasons of nodes refer to it."""
+    """The server's request, by the server's own names. The reasons of nodes refer to it."""
 
     setting: str = "train_metrics"
-    """Where the metrics are declared."""
+    """The setting that declares the metrics."""
     metrics: tuple[str, ...] = ()
     arrays: tuple[str, ...] = ()
     weight: str = "num-examples"
     place: str = "Coterie comes first in it"
-    """Where Coterie has to be in an app, in the words of its engine."""
+    """Where Coterie must be in an app, in the terms of its engine."""
 
     @property
     def outside(self) -> str:
-        """What to say of a node whose answer did not come from Coterie."""
+        """The explanation for a node whose answer did not come from Coterie."""
         return f"something around Coterie failed or refused: {self.place}"
 
     def refusal(self, word: object) -> str:
-        """Say what the word of a node means; a word outside the vocabulary does not come from Coterie."""
+        """Return the meaning of a node's word; a word outside the vocabulary does not come from Coterie."""
         read = _read(word)
         if read is None:
             return self.outside
@@ -143,7 +143,7 @@ class Asked:
 
 
 NOTHING = Asked()
-"""What a request asks for that is about no metrics or arrays."""
+"""A request that has no metrics or arrays."""
 
 
 def _read(word: object) -> tuple[Reason, int] | None:

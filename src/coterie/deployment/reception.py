@@ -1,8 +1,9 @@
-"""The reception of a node: whatever an engine delivers is answered, passed on or refused with one word.
+"""The reception of a node: every delivery of an engine is answered, passed to the app, or refused with one word.
 
-A message that is not a step of a session is refused: one that asks for a plain model, or for the metrics of this node
-alone, would bypass all protection. Evaluation and queries reach the app only if the operator allows it. The server gets
-one word of :mod:`~coterie.deployment.reasons` for each refusal and failure; the text of the error is in the node's log.
+A message that is not a step of a session is refused, because a request for a plain model or for the metrics of this
+node alone would bypass all protection. Evaluation and queries reach the app only if the operator allows it. The server
+gets one word of :mod:`~coterie.deployment.reasons` for each refusal and failure; the text of the error is in the node's
+log.
 """
 
 from collections.abc import Mapping
@@ -23,14 +24,14 @@ T = TypeVar("T")
 
 
 class Reception:
-    """Takes in deliveries for a node."""
+    """Receives deliveries for a node."""
 
     def __init__(self, entropy: NodeEntropy | None = None, rounding: MaskRounding | None = None) -> None:
-        """Open a reception; the two sources of randomness are arguments so that transcripts can be repeated."""
+        """Open a reception; the two sources of randomness are arguments, so that transcripts are reproducible."""
         self._entropy, self._rounding = entropy, rounding
 
     def receive(self, node_config: Mapping[str, object], delivery: Delivery[T]) -> T:
-        """Return the engine's reply to a delivery; no error leaves."""
+        """Return the engine's reply to a delivery; this never raises an error."""
         word: str = Reason.REFUSED
         subject = Subject()
         try:
@@ -38,7 +39,7 @@ class Reception:
         except CoterieError as error:
             word = word_for(error)
             LOGGER.warning("%s: refuses a message: %s", subject, one_line(error))
-        except Exception as error:  # an engine may send its text to the server, and it may quote data
+        except Exception as error:  # an engine may send the text of an error to the server, and it may quote data
             LOGGER.warning("%s: could not answer a message:\n%s", subject, traced(error))
         return delivery.refuse(word)
 

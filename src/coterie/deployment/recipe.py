@@ -1,9 +1,9 @@
-"""The recipe: how a node's reply becomes its contribution. It is fixed for a roster and never changes.
+"""The recipe: how a node's reply becomes its contribution. It is permanent for a roster.
 
 T counts columns of the participation matrix, which has entries 0 and 1. If a server could change *how* contributions
 are made between sessions, sums over one circle would become independent equations: with ten different caps on the
-weights, ten sums over a circle of four give away all four updates, and the matrix does not show it. So the server
-chooses a recipe once, when it founds the roster. The roster's digest covers it, and nodes take it from the roster that
+weights, ten sums over a circle of four reveal all four updates, although the matrix does not show it. So the server
+chooses a recipe once, when it founds the roster. The roster's digest covers it, and nodes read it from the roster that
 they trust.
 """
 
@@ -25,7 +25,7 @@ _PLAIN = re.compile(r"(?!(?:none|integers)$)[\w.*?/:+-]+")
 STATISTICS = (("*running_mean", WIDE), ("*running_var", WIDE), ("*num_batches_tracked", WIDE))
 """Ranges of the running statistics of batch normalisation, which move far in a round."""
 VARYING = ("num-server-rounds", "server-round")
-"""Configuration keys that may always differ between sessions: the number of a round, and of all rounds."""
+"""Configuration keys that may always differ between sessions: the number of the round, and the number of rounds."""
 NEW_POPULATION = "found another population: a new COTERIE_HOME for the server and a new coterie-folder for every node"
 
 
@@ -46,7 +46,7 @@ class Metric(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
     @property
     def middle(self) -> float:
-        """The middle of the range; one of its ends if there is no number between them."""
+        """The middle of the range; one of its ends if there is no float between them."""
         return self.low / 2 + self.high / 2
 
     @property
@@ -65,9 +65,9 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     precision: int = 24
     """Bits of an entry at full weight."""
     clip: float = 1.0
-    """How far an entry of a model may move in a round."""
+    """The largest change of an entry of a model in a round."""
     counter_clip: float = WIDE
-    """The same for arrays of whole numbers, such as counters of batches."""
+    """The largest change in arrays of integers, such as batch counters."""
     clips: tuple[tuple[str, float], ...] = STATISTICS
     """Ranges of some arrays, by patterns of their names; the first that matches counts."""
     train_metrics: tuple[Metric, ...] = ()
@@ -76,7 +76,7 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     """Keys of configurations that may differ from session to session."""
 
     def __post_init__(self) -> None:
-        # A clip of 2 and one of 2.0 are equal and would have different bytes, and so the roster another digest.
+        # A clip of 2 and one of 2.0 are equal but have different bytes, which would change the roster's digest.
         force_setattr(self, "weight", str(self.weight))
         force_setattr(self, "clip", float(self.clip))
         force_setattr(self, "counter_clip", float(self.counter_clip))
@@ -97,7 +97,7 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     def quantizer(self, clients: int) -> Quantizer:
         """Return the quantizer of numbers from -1 to 1; a :class:`ConfigError` if there is none.
 
-        The number of clients changes how many bits an element has, and nothing else.
+        The number of clients changes only the bits of an element.
         """
         return Quantizer(1.0, self.precision, clients, self.most_weight, min_weight=0, dither=True)
 
@@ -128,7 +128,7 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         return msgspec.msgpack.encode(self)
 
     def settings(self) -> dict[str, str]:
-        """Return each setting by the name that a strategy gives it, as text that differs if settings do."""
+        """Return each setting by its name in a strategy, as text that is different for different settings."""
         return {
             "weighted_by_key": _word(self.weight),
             "most_examples": f"{self.most_weight:,}",
@@ -143,7 +143,7 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         }
 
     def check_kept(self, asked: "RosterRecipe") -> None:
-        """Refuse a strategy's settings if they are not those that the roster was founded with."""
+        """Refuse a strategy's settings if they differ from those of the roster."""
         ours, theirs = self.settings(), asked.settings()
         for name in {**ours, **theirs}:
             founded, now = ours.get(name, "none"), theirs.get(name, "none")
@@ -155,17 +155,17 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class ConfinedRecipe(RosterRecipe, frozen=True, kw_only=True, tag=2):
-    """The recipe of a roster whose nodes train models of their own."""
+    """The recipe of a roster whose nodes train their own models."""
 
     confinement: Confinement
 
     def settings(self) -> dict[str, str]:
-        """Return each setting, that of confined descent last."""
+        """Return each setting; confined descent comes last."""
         return {**super().settings(), "confined": str(self.confinement)}
 
 
 def _word(name: str) -> str:
-    """Return a name in quotes if it could be mistaken for several names or for other words."""
+    """Return a name, in quotes if it could be mistaken for several names or for other words."""
     return name if _PLAIN.fullmatch(name) and name.isascii() else repr(name)
 
 

@@ -1,7 +1,7 @@
-"""The structure of an app's reply: whether it has what a form needs, checked before any value is looked at.
+"""The structure of an app's reply: it must fit the form, which is checked before any value is read.
 
-The server learns what is missing, by its number in what the server sent (:mod:`.reasons`), so the verdict must not
-depend on data. Two replies with the same names, types and shapes get the same verdict, whatever their values are.
+The server learns what is missing, by its number in the server's message (:mod:`.reasons`), so the result must not
+depend on data. Replies with the same names, types and shapes give the same result, independently of their values.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from coterie.errors import InputError
 
 
 def check_reply(form: Form, received: Arrays, reply: AppReply) -> None:
-    """Refuse a reply that lacks something or has too much, with an :class:`InputError` about the first such thing."""
+    """Refuse a reply with missing or extra parts, with an :class:`InputError` about the first of them."""
     if not _is_number(reply.metrics, form.recipe.weight):
         raise lacking(Reason.WEIGHT, f"the reply must have a number {form.recipe.weight!r} among its metrics")
     for place, metric in enumerate(form.metrics):
@@ -41,7 +41,7 @@ def check_reply(form: Form, received: Arrays, reply: AppReply) -> None:
 
 
 def lacking(about: str, what: str) -> InputError:
-    """Return the error for a reply that cannot be used, with the word that the server gets."""
+    """Return the error for an unusable reply, with the word that the server gets."""
     error = InputError(what)
     error.about = about
     return error
@@ -53,4 +53,4 @@ def _is_number(metrics: Metrics, name: str) -> bool:
 
 
 def _fits(sent: NDArray[Any], came: NDArray[Any]) -> bool:
-    return came.shape == sent.shape and came.dtype.kind in "fiu"  # floating-point numbers and integers
+    return came.shape == sent.shape and came.dtype.kind in "fiu"  # floats and integers

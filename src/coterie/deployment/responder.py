@@ -1,10 +1,10 @@
-"""The responder: a node's half of a deployment. It says who the node is, and answers the steps of sessions.
+"""The responder: a node's side of a deployment. It introduces the node, and answers the steps of sessions.
 
 An engine may deliver a request twice, or start a new process for each. So the answer and the state after it are on disk
-before the answer leaves, and the same request gets the same bytes again. By the papers' protocol they are in the file
-of the run's session. In two trips the node's memory has them, in one transaction with the mark that the prekey is used;
-a large reply is in the file of the run's session before that transaction.
-A session is entered only under a roster that the operator's settings accept.
+before the answer is sent, and a repeated request gets the same bytes. In the papers' protocol they are in the file of
+the run's session. In two trips they are in the node's memory, written in the same transaction that marks the prekey as
+used; a large reply is written to the file of the run's session before that transaction. A session is entered only under
+a roster that the operator's settings accept.
 """
 
 import time
@@ -46,13 +46,13 @@ class Responder:
     """Answers for a node."""
 
     def __init__(self, node: Node, entropy: NodeEntropy | None = None, rounding: MaskRounding | None = None) -> None:
-        """Answer for this node; the two sources of randomness are arguments so that transcripts can be repeated."""
+        """Answer for this node; the two sources of randomness are arguments, so that transcripts are reproducible."""
         self._node = node
         self._entropy = entropy
         self._rounding = rounding or np.random.default_rng
 
     def introduce(self, hello: Hello) -> bytes:
-        """Return who the node is, signed for this run and this node number, and its prekeys if they are asked for."""
+        """Return the node's introduction, signed for this run and this node number, with prekeys if requested."""
         node = self._node
         with regarding(Reason.SETTINGS), node.memory() as file:
             memory = file.of(node.client)
@@ -76,7 +76,7 @@ class Responder:
         return said.to_bytes()
 
     def answer(self, request: NodeRequest) -> bytes:
-        """Return the answer to a step of a session; the errors it raises are about a word of :class:`Reason`."""
+        """Return the answer to a step of a session; each error that it raises has a word of :class:`Reason`."""
         with regarding(Reason.SESSION):
             try:
                 return self._answer(request)
@@ -85,7 +85,7 @@ class Responder:
                 raise
 
     def follow(self, request: NodeRequest) -> bytes:
-        """Judge the models that a request shows, outside a session; the answer is empty, whatever is decided."""
+        """Judge the models of a request outside a session; the answer is always empty."""
         node = self._node
         with regarding(Reason.SESSION), node.memory() as file:
             memory = file.of(node.client)
@@ -119,20 +119,21 @@ class Responder:
             if state:
                 member.resume(state)
             if state or two_trips:
-                # Compared before the app's function is called: a model, a configuration or a recipe that is not the
-                # one of the session is refused.
+                # Compared before the app's function is called: the model, the configuration and the recipe must be
+                # those of the session.
                 member.content = content_digest(request.content(), form, request.run_config, request.task)
             with each_signature_once():  # in a simulation this process plays many nodes
                 reply = member.answer(payload)
             if not two_trips:
                 place.write(Parked(identifier, reply, member.park() if member.waiting else b""), until)
             elif not replies.used:
-                # A contribution that arrived, or a state of the papers' protocol whose session the server has given up.
+                # A contribution that has arrived, or a state of the papers' protocol whose session the server has
+                # abandoned.
                 place.remove()
             return reply
 
     def _offer(self, memory: ClientMemory, hello: Hello) -> bytes:
-        """Return all unused prekeys; nothing if this node cannot tell which population they would be for."""
+        """Return all unused prekeys; empty if this node does not know its population."""
         floor = self._node.settings.floor
         if not hello.rosters and (not memory.knows_population or floor.protocol == SessionProtocol.PAPERS):
             return b""  # if it has to have prekeys, the server asks again and shows all rosters
@@ -167,7 +168,7 @@ def trust_rosters(settings: NodeSettings, memory: ClientMemory, sent: object, vo
         known = msgspec.msgpack.decode(vouchers, type=dict[str, Voucher]) if vouchers else {}
     except ValueError:
         raise PeerProtocolError(SERVER, "showed rosters that cannot be read") from None
-    check_roster(settings, memory, rosters, known)  # before one is trusted: that cannot be taken back
+    check_roster(settings, memory, rosters, known)  # before a roster is trusted, because that cannot be undone
     if rosters:
         memory.trust(*rosters)
         last = rosters[-1]
@@ -177,7 +178,7 @@ def trust_rosters(settings: NodeSettings, memory: ClientMemory, sent: object, vo
 
 
 def _form(memory: ClientMemory, function: str) -> Form:
-    """Return the form of this node's contribution, by the roster it trusts: nothing in a message changes it."""
+    """Return the form of this node's contribution, according to the roster that it trusts. No message can change it."""
     if memory.roster is None:
         raise PeerProtocolError(SERVER, f"invited {memory.client.name}, who was never shown a roster")
     return form_under(memory.roster, function)

@@ -1,4 +1,4 @@
-"""The folder of a population's rosters: one file for each version, so that a node can be shown all that it missed."""
+"""The folder of a population's rosters: one file for each version, so that a node can get all that it missed."""
 
 from pathlib import Path
 
@@ -30,11 +30,11 @@ class RosterFolder:
 
     @property
     def latest(self) -> Roster | None:
-        """The roster as it is now; None before the first."""
+        """The latest roster; None before the first."""
         return self.versions[-1] if self.versions else None
 
     def add(self, roster: Roster) -> None:
-        """Add a version; a :class:`ConfigError` if another run was faster, or if it could not be read again."""
+        """Add a version; :class:`ConfigError` if another run was faster, or if it could not be read again."""
         if self.versions:
             self.versions[-1].check_successor(roster)
         body = roster.to_bytes()
@@ -42,7 +42,7 @@ class RosterFolder:
             raise ConfigError("not a roster: it would be read as another one")
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"{roster.version:06d}{_SUFFIX}"
-        # Clients never take it back: a version that is lost in a power cut, or half written, would be a fork.
+        # Clients never forget a version, so one that is lost in a power failure, or half written, would cause a fork.
         if not write_once(path, body):
             raise ConfigError(f"{path} exists: another run changes this roster at the same time")
         self.versions.append(roster)
@@ -50,8 +50,8 @@ class RosterFolder:
     def since(self, digest: bytes, pin: bytes = b"") -> list[Roster]:
         """Return the versions that a node needs if it trusts the one with this digest.
 
-        A node that trusts none yet gets all of them: prekeys are signed for the first. A node that is pinned to a
-        version it has not seen gets that one and all after it, so that it can follow the links from there.
+        A node that trusts none yet gets all of them, because prekeys are signed for the first. A node that is pinned to
+        a version it has not seen gets that one and all later ones, so that it can follow the links from there.
         """
         number = {roster.digest: place for place, roster in enumerate(self.versions)}
         begin = number[digest] + 1 if digest in number else 0

@@ -1,8 +1,8 @@
 """Sessions on disk: a node's state between two messages, in one file for each run.
 
-Such a file may hold secrets, so it is deleted when its time is over. Its modification time says when that is. It is set
+Such a file may contain secrets, so it is deleted when it expires. Its modification time is the expiry time, and is set
 before the file is in place. A process that writes or deletes a run's file holds that run's lock. Runs do not wait for
-each other: a run that is being answered is left alone.
+each other: the file of a run that is being answered is not deleted.
 """
 
 import contextlib
@@ -17,16 +17,16 @@ from coterie.files import write_secret
 from coterie.locks import lock
 
 STALE = 2 * 24 * 3600.0
-"""Seconds after which no message of a run is alive, whatever its server says."""
+"""Seconds after which every message of a run has expired, regardless of what its server says."""
 LEEWAY = 600.0
-"""Seconds after the end of a step in which the next message of the session may arrive."""
+"""Seconds after the end of a step in which the next message of the session may still arrive."""
 
 
 class Parked(msgspec.Struct, frozen=True, array_like=True):
     """A node's state in a session between two messages."""
 
     request: bytes
-    """The digest of what was answered last: of a request by the papers' protocol, of its payload in two trips."""
+    """The digest of the last answered message: of the request in the papers' protocol, of its payload in two trips."""
     reply: bytes
     state: bytes = b""
     """The member's state, with its secrets; empty once the session is over."""
@@ -51,7 +51,7 @@ class SessionFile:
             raise ConfigError(f"{self._path} is damaged; delete it, and this node sits out one session") from None
 
     def write(self, parked: Parked, until: float) -> None:
-        """Replace the file, on disk when this returns; after ``until`` its secrets are no longer needed."""
+        """Replace the file; it is on disk when this returns. After ``until`` its secrets are no longer needed."""
         write_secret(self._path, msgspec.msgpack.encode(parked), until=until)
 
     def remove(self) -> None:
@@ -90,9 +90,9 @@ def hold_place(folder: Path, run: int) -> Iterator[SessionFile]:
 
 
 def useful_until(created_at: float, ttl: float) -> float:
-    """Return how long the answer to a message is needed, by the server's word for its age and lifetime.
+    """Return until when the answer to a message is needed, from the age and lifetime that the server states.
 
-    That word counts within limits: no message comes from the future, and none is over before it is answered.
+    These values are limited: no message comes from the future, and none has expired before it is answered.
     """
     now = time.time()
     lives = min(ttl, STALE) if ttl >= 0 else STALE  # also for NaN
@@ -101,10 +101,10 @@ def useful_until(created_at: float, ttl: float) -> float:
 
 
 def forget_given_up(folder: Path) -> None:
-    """Delete the files of sessions whose time is over, unless their run is being answered just now."""
+    """Delete the files of expired sessions, unless their run is being answered at the moment."""
     runs: dict[str, list[Path]] = {}
     with contextlib.suppress(FileNotFoundError):
-        for path in folder.iterdir():  # a state, its lock, or a draft of a process that was killed
+        for path in folder.iterdir():  # a state, its lock, or a draft of a killed process
             runs.setdefault(path.name.removeprefix(".").partition(".")[0], []).append(path)
     for run, found in runs.items():
         lock_file = _lock_of(folder, run)

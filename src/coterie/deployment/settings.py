@@ -1,4 +1,4 @@
-"""The server's settings: what is decided once for all rounds of a run, and checked before anything is sent."""
+"""The server's settings for all rounds of a run, checked before anything is sent."""
 
 import contextlib
 import sys
@@ -20,7 +20,7 @@ T = TypeVar("T")
 MOST_EXAMPLES = 10_000
 """The largest weight of a roster, if it is not set and not all nodes announce theirs."""
 LONGEST = 24 * 3600.0
-"""The most seconds that a step may take, and that a node may take to come back."""
+"""The upper limit of seconds for a step, and for a node to come back."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +152,7 @@ class PrivateSettings(Settings):
 
     @property
     def recipe(self) -> RosterRecipe:
-        """How contributions are made, which a roster fixes for good."""
+        """The recipe of contributions, which is permanent for a roster."""
         recipe = RosterRecipe(
             weight=self.weight,
             most_weight=self._most_examples,
@@ -173,10 +173,10 @@ class PrivateSettings(Settings):
         return (1 << (self.precision - 1)) - 1
 
     def recipe_for(self, announced: Collection[int | None]) -> RosterRecipe:
-        """Return the recipe of a new roster whose nodes announce weights of so many binary digits.
+        """Return the recipe of a new roster whose nodes announce weights with this many binary digits.
 
-        The largest weight of a recipe is its scale: a node with 1/8 of it has 3 bits less, and larger weights count as
-        it. So the scale is the largest weight of so many digits, if all nodes announce theirs.
+        The largest weight of a recipe is its scale: a node with 1/8 of it has 3 bits less precision, and larger weights
+        are limited to it. If all nodes announce their weights, the scale is the largest number with this many digits.
         """
         if self.most_examples is not None:
             return self.recipe
@@ -186,7 +186,7 @@ class PrivateSettings(Settings):
         return structs.replace(self.recipe, most_weight=largest if all_known else max(largest, self._most_examples))
 
     def check_kept(self, founded: RosterRecipe) -> None:
-        """Refuse these settings if a roster was founded with others; a scale that is not set is the roster's."""
+        """Refuse these settings if the roster was founded with others; an unset scale is taken from the roster."""
         asked = self.recipe
         if self.most_examples is None:
             asked = structs.replace(asked, most_weight=founded.most_weight)
@@ -235,7 +235,7 @@ def checked_clips(clips: Mapping[str, float] | None) -> tuple[tuple[str, float],
 
 
 def checked_metrics(setting: str, ranges: Mapping[str, tuple[float, float]] | None, weight: str) -> tuple[Metric, ...]:
-    """Return the metrics that a setting declares, none of them called as one that is always there."""
+    """Return the metrics that a setting declares, after checking their names and ranges."""
     listed = _mapping(setting, ranges)
     for name, bounds in listed.items():
         if not _is_text(name) or name == weight:
@@ -262,7 +262,7 @@ def _mapping(setting: str, given: Mapping[str, T] | None) -> Mapping[str, T]:
 
 
 def _is_text(name: object) -> bool:
-    """Tell whether this is text that can be sent."""
+    """Return whether this is text that can be sent."""
     if isinstance(name, str):
         with contextlib.suppress(UnicodeEncodeError):
             name.encode()
@@ -275,7 +275,7 @@ def _within(value: object, least: float, most: float) -> bool:
 
 
 def _is_range(bounds: object) -> bool:
-    """Tell whether these are two numbers that a metric can lie between."""
+    """Return whether these are two numbers with others in between."""
     most = sys.float_info.max
     if not isinstance(bounds, tuple | list) or len(bounds) != 2 or not all(_within(end, -most, most) for end in bounds):
         return False

@@ -1,4 +1,4 @@
-"""The verdict on a log that was dropped onto the page. The page has its bytes; no path takes part."""
+"""The verdict on a log that was dropped onto the page. The page sends its bytes, never a path."""
 
 import io
 import time
@@ -30,7 +30,7 @@ _SQLITE = b"SQLite format 3\0"
 
 @dataclass(frozen=True)
 class AuditSettings(Settings):
-    """How a log is to be read; the same as the options of ``coterie audit``."""
+    """How to read a log; the same as the options of ``coterie audit``."""
 
     name: Annotated[str, Option("Name of the file, for the certificate.")] = "log"
     format: Annotated[str, Option("Format of the log, if it is not clear from the content.")] = ""
@@ -46,7 +46,7 @@ class AuditSettings(Settings):
 def audit_content(settings: AuditSettings, content: bytes, *, seconds: float = _SECONDS) -> dict[str, Any]:
     """Audit the content of a log and return the findings as plain values for JSON.
 
-    A log that takes longer than so many ``seconds`` gets the verdict of an interrupted audit. Raises
+    A log that takes longer than ``seconds`` gets the verdict of an interrupted audit. Raises
     :class:`InputError` if the log cannot be read.
     """
     if len(content) > MOST_BYTES:

@@ -1,7 +1,7 @@
 """Rounds by several policies, and what their sums reveal after each of them.
 
-Every round has a cohort, which a policy of :mod:`coterie.cohorts` selects. Clients may leave inside the round. What is
-summed then is the participation matrix, one row for each round, and everything else follows from it: the
+Every round has a cohort, which a policy of :mod:`coterie.cohorts` selects. Clients may leave inside the round. The
+clients that are summed give the participation matrix, one row for each round, and everything else follows from it: the
 :class:`~coterie.auditing.auditor.Auditor` finds the exposed people and their witnesses, :func:`reduced_form` is the
 matrix in reduced row echelon form, and :func:`known_part` is what the server's best guess keeps of each picture.
 """
@@ -26,12 +26,12 @@ from coterie.settings import MOST_SEED, Option, Settings
 
 Matrix = NDArray[np.float64]
 SCALE = 10_000
-"""Shares are sent as whole numbers: so many stand for 1."""
+"""Shares are sent as integers; this number represents 1."""
 
 
 @dataclass(frozen=True)
 class Story:
-    """A way to run rounds: who selects, and what happens to clients that leave inside a round."""
+    """A way to run rounds: the selection policy, and the treatment of clients that leave inside a round."""
 
     title: str
     summary: str

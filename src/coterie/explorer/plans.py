@@ -1,4 +1,4 @@
-"""What a choice of T, cohort and noise costs: the numbers of :mod:`coterie.planning`, and one sentence."""
+"""The cost of a choice of T, cohort and noise: the numbers of :mod:`coterie.planning`, and one sentence."""
 
 import math
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class PlanSettings(Settings):
 def make_plan(settings: PlanSettings) -> dict[str, Any]:
     """Return the plan for these settings as plain values for JSON: three numbers, a sentence, and all T side by side.
 
-    Raises :class:`ConfigError` with the reason, and what would help, if there is no such plan.
+    Raises :class:`ConfigError` with the reason and advice if there is no such plan.
     """
     everything = _population(settings, None)
     only = _population(settings, settings.privacy)

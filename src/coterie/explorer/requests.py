@@ -1,4 +1,4 @@
-"""The table of requests: which paths the page may ask for, what each takes and what it returns.
+"""The table of requests: the paths that the page may request, with their parameters and results.
 
 Settings arrive as texts in the query. They are read by the same classes that declare their types and bounds
 (:mod:`coterie.settings`), so a value outside is a :class:`~coterie.errors.ConfigError` with one clear line. Bodies are
@@ -45,7 +45,7 @@ LABELS = {
     "keep_order": "Keep order",
     "as_written": "As written",
 }
-"""What the page calls its settings; errors call them the same."""
+"""The names of settings on the page, which errors use too."""
 
 PANELS: dict[str, type[Settings]] = {
     "leak": LeakSettings,
@@ -58,7 +58,7 @@ PANELS: dict[str, type[Settings]] = {
 
 @dataclass(frozen=True)
 class Request:
-    """A path that the page may ask for."""
+    """A path that the page may request."""
 
     answer: Callable[[str, bytes], dict[str, Any]]
     """Takes the query and the body."""
@@ -68,7 +68,7 @@ class Request:
 
 
 def describe(_query: str = "", _body: bytes = b"") -> dict[str, Any]:
-    """Return what the page needs before it asks for anything: people, stories, and the settings with their bounds."""
+    """Return the data that the page needs first: people, stories, and the settings with their bounds."""
     return {
         "version": __version__,
         "people": [
@@ -100,7 +100,7 @@ def describe_settings(kind: type[Settings]) -> dict[str, Any]:
 
 
 def read_query(kind: type[S], query: str) -> S:
-    """Return the settings in a query; :class:`InputError` for anything that is not one of them."""
+    """Return the settings in a query; :class:`InputError` for unknown ones."""
     try:
         pairs = parse_qsl(
             query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=_MOST_FIELDS, errors="strict"
@@ -117,7 +117,7 @@ def read_query(kind: type[S], query: str) -> S:
 
 
 def explain(error: CoterieError) -> str:
-    """Return what an error says, with the page's words in place of the library's parameters."""
+    """Return the text of an error, with the page's names in place of the library's parameters."""
     text = error.text.spelled(_spell) if isinstance(error.text, ErrorText) else str(error)
     return printable(text, 1000)
 

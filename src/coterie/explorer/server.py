@@ -5,8 +5,8 @@ computed:
 
 * **Host** must be this server's own name and port. A foreign name that resolves to the loopback address (DNS rebinding)
   is refused.
-* **Origin**, where a browser sends it, must be this page. Requests with a body must have it, and a header of ours that
-  a foreign page cannot add without a question that is never answered (CORS preflight).
+* **Origin**, where a browser sends it, must be this page. Requests with a body must have it, and also our own header,
+  which a foreign page can add only after a CORS preflight request, which this server never grants.
 * **Sec-Fetch-Site** must not be another site, but for opening the page itself by a link.
 * Paths are looked up in a table, and never become the name of a file. Bodies need a length within the limit of their
   path. A request has to arrive in :data:`ARRIVAL_SECONDS`, and only some are handled at once.
@@ -131,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout: ClassVar[float] = ARRIVAL_SECONDS  # of a single read
 
     def setup(self) -> None:
-        """Cut the connection off if the request does not arrive in time, however it trickles in."""
+        """Close the connection if the request does not arrive in time, even if it arrives byte by byte."""
         super().setup()
         self._limit = threading.Timer(ARRIVAL_SECONDS, self._cut_off)
         self._limit.daemon = True
@@ -149,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_POST = do_GET  # noqa: N815 - the names that the base class calls
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - as in the base class
-        """Write no log: a page asks many times, and nothing of it is worth keeping."""
+        """Write no log, because a page sends many requests and none is of interest."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer what the standard library refuses by itself, such as unknown methods, as everything else."""

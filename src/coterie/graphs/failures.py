@@ -138,7 +138,7 @@ class ThreatModel:
 
     @property
     def thresholds(self) -> range:
-        """All thresholds to consider: one share alone must open nothing, and ``n - d`` holders are left."""
+        """All thresholds to consider: from 2, because one share must not be enough, to the ``n - d`` holders left."""
         return range(2, self.clients - (0 if self.independent else self.dropped) + 1)
 
     @property
@@ -190,7 +190,7 @@ class Law(ABC):
         if model.active and stayed < model.quorum:
             return 0.0
         few_holders = threshold - 2
-        if model.missing == dropped:  # all who stay are in the sum: one count of neighbours decides both
+        if model.missing == dropped:  # all clients that stay are in the sum, so one count of neighbours decides both
             few_holders, few_summed = max(few_holders, few_summed), -1
         return _log2_total(
             self._sum_split,
@@ -329,7 +329,7 @@ class RandomLaw(Law):
 
     @cached_property
     def _colluding(self) -> Logs:
-        """More edges help everything but this. Graphs have slightly more edges than requested, never fewer."""
+        """More edges reduce all failures but this one. Graphs have slightly more edges than requested, never fewer."""
         return log_binomial(self.model.colluding, edge_probability(self.probability))
 
     def split(self, lost: int) -> float:

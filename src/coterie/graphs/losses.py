@@ -1,13 +1,13 @@
 """Losses in a session: how many clients are missing from its sum.
 
-Each client drops out with the same probability p, independently of all others. Where only whole circles are aggregated,
-a client that drops out takes its circle out of the sum, so more clients are missing from the sum than drop out.
+Each client drops out with the same probability p, independently of all others. If only whole circles are aggregated, a
+dropout excludes its whole circle, so more clients are missing from the sum than drop out.
 
 A circle of s members is broken with probability ``1 - (1 - p)^s``, independently of the others, and then s clients are
 missing. With circles of ``smallest`` to ``largest`` members there are at most ``n / smallest`` circles. Each of them is
 broken with probability ``q = 1 - (1 - p)^largest`` at most, and costs at most ``largest`` clients. So the missing
 clients are stochastically at most ``largest * Bin(n / smallest, q)``. With circles of one size that divides n, and
-without circles, which are circles of one, that is the law itself.
+without circles (circles of one), this is the exact distribution.
 """
 
 import math
@@ -19,7 +19,7 @@ from coterie.graphs.tails import COMPUTED, Logs, at_least, log_binomial, to_log2
 
 
 class LossLaw:
-    """How many of a session's clients are missing from its sum."""
+    """The distribution of the number of clients that are missing from a session's sum."""
 
     def __init__(self, clients: int, lost: float, smallest: int = 1, largest: int = 1) -> None:
         """Take a session of ``clients``, each lost with probability ``lost``, in circles of these sizes."""
@@ -32,7 +32,7 @@ class LossLaw:
         self.clients, self.lost, self.smallest, self.largest = clients, lost, smallest, largest
 
     def more_missing(self, missing: int) -> float:
-        """Bound log2 of the probability that more than ``missing`` clients are missing from the sum."""
+        """Return a bound on log2 of the probability that more than ``missing`` clients are missing from the sum."""
         if missing >= self.clients:
             return -math.inf
         return to_log2(at_least(self._breaking, missing // self.largest + 1))

@@ -38,7 +38,7 @@ class TopologyKind:
     title: str = ""
     """The name of its graph in a sentence; by default the name of the class."""
     complete: bool = False
-    """Whether every two clients share secrets for all parameters. If that depends on the parameters, the class has a
+    """Whether every two clients share secrets, for all parameters. If that depends on the parameters, the class has a
     method ``is_complete(size)``."""
     law: Callable[[ThreatModel, Any], Law] | None = None
     """Its failure law, which bounds the failure probabilities of sessions. Without one there is no guarantee."""
@@ -48,7 +48,7 @@ class TopologyKind:
     """The rule of its paper for the parameters, if any: the result, and a sentence about it. The planner prefers
     it to the search if no clients collude, the server is honest but curious, and no target is set."""
     connect: Callable[[float], Topology] | None = None
-    """Makes it from the probability that two clients share secrets, if it has that parameter (``probability``)."""
+    """Creates it from the probability that two clients share secrets, if it has that parameter (``probability``)."""
 
 
 #: By name, which is also the tag of the class.

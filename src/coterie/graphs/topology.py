@@ -47,7 +47,7 @@ class Complete(msgspec.Struct, frozen=True, tag="complete"):
     """Every client is a neighbour of every other (Bonawitz et al. 2017)."""
 
     def graph(self, size: int, seed: bytes) -> "Graph":
-        """Return the only graph there is."""
+        """Return the complete graph."""
         return CompleteGraph(size)
 
 
@@ -65,7 +65,7 @@ class ErdosRenyi(msgspec.Struct, frozen=True, tag="erdos-renyi"):
         return _erdos_renyi(size, self.probability, seed)
 
     def is_complete(self, size: int) -> bool:
-        """Tell whether every pair is joined."""
+        """Return whether every pair is joined."""
         return self.probability >= 1
 
 
@@ -86,7 +86,7 @@ class Harary(msgspec.Struct, frozen=True, tag="harary"):
         return Complete().graph(size, seed) if self.is_complete(size) else _harary(size, self.degree, seed)
 
     def is_complete(self, size: int) -> bool:
-        """Tell whether all of ``size`` clients are neighbours."""
+        """Return whether all of ``size`` clients are neighbours."""
         return self.degree >= size - 1
 
 

@@ -2,12 +2,11 @@
 
 A fraction of the *roster* colludes. How many of them are in one session depends on who chooses its clients:
 
-* **A server that lies** invites whom it likes, and can gather all colluders in one small session. So every session, of
-  whatever size, is planned for all colluders of the roster, and every circle may hold as many.
-* **A server that follows the protocol** selects at random, without regard to who colludes. Then the number of colluders
-  in a session is hypergeometric, and so is that in a circle that was drawn at random. The plan takes the least number
-  that is exceeded with a probability below the target. It assumes that whether a client is there does not depend on
-  whether it colludes.
+* **A malicious server** chooses the clients, and can gather all colluders in one small session. So every session, of
+  any size, is planned for all colluders of the roster, and every circle may contain all of them.
+* **An honest-but-curious server** selects at random, independently of who colludes. Then the number of colluders in a
+  session is hypergeometric, and so is the number in a circle drawn at random. The plan uses the smallest number that is
+  exceeded with a probability below the target. It assumes that availability does not depend on collusion.
 """
 
 from bisect import bisect_left
@@ -24,7 +23,7 @@ _LOST = Remedy("lost", mention=True)
 
 @dataclass(frozen=True)
 class Colluders:
-    """How many colluders a session is planned for, how many the roster has, and why.
+    """The number of colluders that a session is planned for, the number in the roster, and the reason.
 
     ``exceeded_log2`` is log2 of the probability that a session has more; ``-inf`` if that cannot happen. ``reason`` is
     a sentence.
@@ -41,8 +40,8 @@ def count_colluders(
 ) -> Colluders:
     """Return the colluders that a session of ``clients`` from a ``roster`` is planned for.
 
-    ``collusion`` is a fraction of the roster. Without it nobody colludes with a server that follows the protocol, and
-    with one that lies as many as a session's terms assume.
+    ``collusion`` is a fraction of the roster. Without it, no client colludes with an honest-but-curious server, and
+    with a malicious one as many as a session's terms assume.
     """
     never = float("-inf")
     if collusion is None:
@@ -73,10 +72,11 @@ def count_colluders(
 
 
 def random_colluders(roster: int, colluding: int, drawn: int, bits: float, times: int = 1) -> tuple[int, float]:
-    """Return the least c that ``drawn`` clients exceed with probability at most ``2^-bits``, and log2 of that.
+    """Return the smallest c such that more than c of ``drawn`` clients collude with probability at most ``2^-bits``.
 
-    The clients are drawn at random from a ``roster`` with so many ``colluding``. With ``times`` draws, which may depend
-    on each other, it is the probability that any of them exceeds c (union bound).
+    Also return log2 of that probability. The clients are drawn at random from a ``roster`` with ``colluding``
+    colluders. With ``times`` draws, which may depend on each other, it is the probability that any of them has more
+    than c (union bound).
     """
     law = log_hypergeometric(roster, colluding, drawn)
 
@@ -89,7 +89,7 @@ def random_colluders(roster: int, colluding: int, drawn: int, bits: float, times
 
 
 def circle_colluders(roster: int, colluding: int, privacy: int, *, active: bool, bits: float) -> int:
-    """Return how many colluders a circle of T = ``privacy`` may have: T - c honest members are left in each.
+    """Return c, the number of colluders that a circle of T = ``privacy`` may have; T - c honest members are left.
 
     Circles are drawn at random. Against a malicious server this is not guaranteed: all colluders may share a circle. (A
     circle larger than T has at least as many honest members: without its extra members it is a circle of T.)
@@ -100,20 +100,20 @@ def circle_colluders(roster: int, colluding: int, privacy: int, *, active: bool,
 
 
 def withstood(clients: int, lost: float) -> int:
-    """Return the most colluders that a session of so many clients withstands against a malicious server; -1 if none.
+    """Return the largest number of colluders that a session withstands against a malicious server; -1 if not even 0.
 
-    With ``d = floor(lost n)`` clients lost, the average, two honest clients must be left beside the colluders, ``c + 2
-    <= n - d``, and a quorum must be left to sign, ``2 d + c < n``. The plan states separately how often more clients
-    are lost.
+    With the average number of lost clients, ``d = floor(lost n)``, two honest clients must be left beside the
+    colluders, ``c + 2 <= n - d``, and a quorum must be left to sign, ``2 d + c < n``. The plan states separately how
+    often more clients are lost.
     """
     dropped = part_of(lost, clients)
     return max(-1, min(clients - dropped - 2, clients - 2 * dropped - 1)) if clients >= FEWEST_CLIENTS else -1
 
 
 def least_session(colluders: int, lost: float) -> int | None:
-    """Return a number of clients such that every session with at least as many withstands so many colluders.
+    """Return a number of clients such that every session of at least this size withstands this many colluders.
 
-    A smaller session may be enough where floor(lost n) happens to be small. None if no number is enough.
+    A smaller session may be enough if floor(lost n) happens to be small. None if no number is enough.
     """
     if lost >= 1 / 2:
         return None
@@ -127,7 +127,7 @@ def check_lost(lost: float) -> None:
 
 
 def check_session(clients: int, colluders: Colluders, lost: float, roster: int) -> None:
-    """Refuse a session that is too small for the colluders that a malicious server may gather in it; say what helps."""
+    """Refuse a session that is too small for the colluders that a malicious server may gather in it, with advice."""
     most = withstood(clients, lost)
     if colluders.number <= most:
         return
@@ -156,7 +156,7 @@ def check_session(clients: int, colluders: Colluders, lost: float, roster: int) 
 
 
 def check_honest(clients: int, colluders: Colluders) -> None:
-    """Refuse a session whose clients may all collude with a server that selects at random; say why, and what helps."""
+    """Refuse a session in which all clients may collude with an honest-but-curious server, with reason and advice."""
     if colluders.number >= clients:
         raise ConfigError(
             f"no plan exists for sessions of {clients:,} clients: all of them may collude. {colluders.reason}. What "
@@ -167,6 +167,6 @@ def check_honest(clients: int, colluders: Colluders) -> None:
 
 
 def share_of(part: int, total: int) -> str:
-    """Return ``part`` as a fraction of ``total``, in the fewest digits from which :func:`part_of` gives it back."""
+    """Return ``part`` as a fraction of ``total``, with the fewest digits from which :func:`part_of` recovers it."""
     digits = next(digits for digits in range(1, 18) if part_of(float(f"{part / total:.{digits}g}"), total) == part)
     return f"{part / total:.{digits}g}"

@@ -8,9 +8,9 @@
 
 :func:`printed_bound` is this formula. :func:`convergence_bound` corrects three points:
 
-* Γ is L* less the *mean* of the L_i*; the paper prints their sum.
-* β is the variance of drawing K single clients. Whole circles are drawn, so it is that of drawing k of D circles, T
-  times as much or a little more: :func:`~coterie.cohorts.theory.selection_variance`.
+* Γ is L* minus the *mean* of the L_i*; the paper prints their sum.
+* β is the variance of drawing K single clients. But whole circles are drawn, so it must be that of drawing k of D
+  circles, which is T times as much or a little more: :func:`~coterie.cohorts.theory.selection_variance`.
 * The number R of rounds that are not skipped is random. The paper puts its mean (C/K) J into the bound. The bound is
   convex in R, so its mean over R is larger (Jensen).
 
@@ -38,18 +38,18 @@ from coterie.graphs.tails import log_binomial
 
 @dataclass(frozen=True)
 class ConvexProblem:
-    """The constants of a strongly convex problem, as Theorem 2 of So et al. 2023 names them."""
+    """The constants of a strongly convex problem in Theorem 2 of So et al. 2023."""
 
     smoothness: float
-    """ρ: no loss of a client curves more."""
+    """ρ: the smoothness; an upper bound on the curvature of every client's loss."""
     convexity: float
-    """μ: no loss of a client curves less."""
+    """μ: the strong convexity; a lower bound on the curvature of every client's loss."""
     noise: float
     """(1/N) Σ σ_i²: the variance of stochastic gradients, a mean over clients."""
     gradient: float
-    """G²: the most that the mean square of a stochastic gradient is."""
+    """G²: an upper bound on the mean square of a stochastic gradient."""
     heterogeneity: float
-    """Γ: the least loss of all clients together, less the mean of the least losses of each."""
+    """Γ: the minimum of the common loss, minus the mean of the clients' own minima."""
     distance: float
     """E||x_0 - x*||²: the squared distance of the first model from the best."""
     steps: int = 1
@@ -68,12 +68,12 @@ class ConvexProblem:
 
     @property
     def offset(self) -> float:
-        """γ = max(8 ρ/μ, E): how many steps late the step sizes begin to fall."""
+        """γ = max(8 ρ/μ, E): the offset of the step number in the step sizes."""
         return max(8 * self.smoothness / self.convexity, float(self.steps))
 
     @property
     def drift(self) -> float:
-        """α: the part of the bound that does not depend on who is selected."""
+        """α: the part of the bound that does not depend on the selection."""
         return self.noise + 6 * self.smoothness * self.heterogeneity + 8 * (self.steps - 1) ** 2 * self.gradient
 
     @property
@@ -92,7 +92,7 @@ class ConvexProblem:
 
 
 def printed_bound(problem: ConvexProblem, population: int, cohort: int, share: float, rounds: int) -> float:
-    """Return the bound of Theorem 2 as printed, for single clients; ``share`` is C/K. Γ is that of the problem."""
+    """Return the bound of Theorem 2 as printed, for single clients; ``share`` is C/K. Γ is taken from the problem."""
     _check(share, rounds)
     played = share * problem.steps * rounds
     variance = selection_variance(population, cohort)
@@ -118,14 +118,14 @@ def _check(share: float, rounds: int) -> None:
 
 
 class Slowdown(NamedTuple):
-    """How many times as many rounds a T needs as another, for the same bound: from ``least`` to ``most``."""
+    """The ratio of the rounds that two T need for the same bound: from ``least`` to ``most``."""
 
     least: float
     most: float
 
 
 def slowdown(row: TradeOff, base: TradeOff, steps: int = 1, *, confirmed: bool = False) -> Slowdown:
-    """Return how many times the rounds of ``base`` a choice of T needs for the same, small bound of Theorem 2.
+    """Return the rounds that a choice of T needs, relative to ``base``, for the same small bound of Theorem 2.
 
     The number of rounds is in proportion to (x + β) / s, where s is the share of rounds that are played, β the
     variance of selection, and x all other terms of the bound, in the same units. β differs between two T, and x does
@@ -157,15 +157,15 @@ def played_share(row: TradeOff, *, confirmed: bool = False) -> float:
 
 
 def full_rank_probability(population: int, probability: float) -> float:
-    """Return the least probability that N rounds of i.i.d. participation expose everybody (Theorem 3, eq. (32)).
+    """Bound from below the probability that N rounds of i.i.d. participation expose all clients (Theorem 3, eq. (32)).
 
     Each of the N clients takes part in each of N rounds with probability t, independently. The matrix is of full rank,
     and the server can compute every update, with probability at least
 
         1 - 2 N (1-t)^N - (1 + o(1)) N (N-1) (t² + (1-t)²)^N.
 
-    The terms stand for rows or columns of zeros, and for two rows or columns that are equal. The o(1), which the paper
-    leaves open, is taken as 0: the number is an estimate for large N, 0.9992 for N = 120 and t = 0.1.
+    The terms are for rows or columns of zeros, and for two equal rows or columns. The o(1), which the paper does not
+    specify, is taken as 0, so the number is an estimate for large N: 0.9992 for N = 120 and t = 0.1.
     """
     if population < 1 or not 0 < probability < 1:
         raise ConfigError(f"i.i.d. participation takes clients and a probability between 0 and 1: {probability}")
@@ -186,13 +186,13 @@ class RateConstants:
     noise: float
     """σ²: the variance of stochastic gradients."""
     gradient: float
-    """G²: with B, how much clients differ: (1/N) Σ ||∇L_i(x)||² <= G² + B² ||∇L(x)||²."""
+    """G²: with B, a bound on the differences between clients: (1/N) Σ ||∇L_i(x)||² <= G² + B² ||∇L(x)||²."""
     dissimilarity: float = 1.0
     """B², at least 1."""
     distance: float = 1.0
     """D: the distance of the first model from the best."""
     gap: float = 1.0
-    """F: the loss of the first model above the best."""
+    """F: the excess loss of the first model over the best."""
     steps: int = 1
     """E: the local steps of a client in a round."""
     server_step: float = 1.0
@@ -209,7 +209,7 @@ class RateConstants:
         return self.noise * (1 + self.cohort / self.server_step**2) + self.steps * drawn * self.gradient
 
     def updates(self, played: float) -> float:
-        """Return J E K for so many rounds played: the local steps of all clients together."""
+        """Return J E K for this number of played rounds: the local steps of all clients together."""
         return played * self.steps * self.cohort
 
 
@@ -236,7 +236,7 @@ def convex_rate(constants: RateConstants, played: float) -> float:
 
 
 def nonconvex_rate(constants: RateConstants, played: float) -> float:
-    """Return the order of the mean squared gradient norm for losses that need not be convex."""
+    """Return the order of the mean squared gradient norm for non-convex losses."""
     one = constants
     second: float = one.gap ** (2 / 3) * (one.smoothness * one.gradient) ** (1 / 3) / (played + 1) ** (2 / 3)
     return (

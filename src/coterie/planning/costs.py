@@ -19,8 +19,8 @@ from coterie.secagg.terms import default_colluders
 
 #: The probabilities of leaving in a step for which the cost of withstanding colluders is shown.
 LEAVING = (0.05, 0.1)
-_LARGEST_VECTOR = 2**32 - 1  # the most bytes of one msgpack value
-_WRITTEN = 2**16  # longer vectors take no more bytes to write their length
+_LARGEST_VECTOR = 2**32 - 1  # largest size of one msgpack value, in bytes
+_WRITTEN = 2**16  # the length field of longer vectors takes no more bytes
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Price:
-    """The cost of withstanding a number of colluders: more clients must stay to sign, so more rounds fail."""
+    """The cost of withstanding a number of colluders: more clients must stay to sign, so rounds fail more often."""
 
     colluders: int
     quorum: int
@@ -114,7 +114,7 @@ def _size(sent: list[messages.Message]) -> int:
 
 
 def price_colluders(clients: int, planned: int) -> tuple[Price, ...]:
-    """Return the cost of several numbers of colluders, among them 0, the ``planned`` one and the default."""
+    """Return the cost of several numbers of colluders, including 0, the ``planned`` number and the default."""
     default = default_colluders(clients)
     numbers = sorted({0, default // 2, default, planned})
     return tuple(
@@ -130,8 +130,8 @@ def price_colluders(clients: int, planned: int) -> tuple[Price, ...]:
 def failed_rounds(clients: int, colluders: int, leaving: float) -> float:
     """Return the probability that a round against a malicious server fails on the complete graph.
 
-    Each client leaves with probability ``leaving`` in each step, independently. A quorum must stay to confirm, and a
-    threshold of those must stay to reveal.
+    Each client leaves with probability ``leaving`` in each step, independently. A quorum must stay to confirm, and of
+    those, a threshold must stay to reveal.
     """
     quorum = quorum_of(clients, colluders)
     threshold = max(majority_threshold(clients), colluders + 1)

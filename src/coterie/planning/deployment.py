@@ -1,7 +1,7 @@
-"""The plan of a whole deployment: from population, losses, colluders, model and epsilon to every number of a run."""
+"""The plan of a whole deployment: all parameters of a run from population, losses, colluders, model and epsilon."""
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from coterie.cohorts.theory import TradeOff
 from coterie.errors import ConfigError
@@ -10,7 +10,7 @@ from coterie.graphs.table import topology_name
 from coterie.planning.collusion import share_of
 from coterie.planning.costs import Costs
 from coterie.planning.notebook import bound_words, plan_html
-from coterie.planning.population import RULE, PopulationPlan, plan_population
+from coterie.planning.population import RULE, PopulationOptions, PopulationPlan, plan_population
 from coterie.planning.seconds import SessionSeconds
 from coterie.planning.session import Plan, recommend
 from coterie.planning.two_trips import ProtocolPlan, plan_protocol
@@ -32,7 +32,7 @@ class DeploymentPlan:
 
     population: PopulationPlan
     choice: TradeOff
-    """T, the cohorts, and what loss leaves of them."""
+    """T, the cohorts, and the clients left after loss."""
     session: Plan
     """The largest session of a round."""
     protocols: ProtocolPlan
@@ -46,17 +46,17 @@ class DeploymentPlan:
 
     @property
     def costs(self) -> Costs:
-        """Bytes and operations of a session, by the protocol that it takes."""
+        """Bytes and operations of a session under its protocol."""
         return self.protocols.price.costs
 
     @property
     def trips(self) -> int:
-        """Trips to every client in a round, if few are lost."""
+        """The number of trips to every client in a round, if few are lost."""
         return self.protocols.price.trips
 
     @property
     def threshold(self) -> int:
-        """Shares that open a secret: in two trips against a malicious server, a quorum."""
+        """The number of shares that reconstruct a secret; in two trips against a malicious server, a quorum."""
         quorum = self.session.quorum
         if quorum and self.protocols.protocol is SessionProtocol.TWO_TRIPS:
             return quorum
@@ -64,7 +64,7 @@ class DeploymentPlan:
 
     @property
     def holds(self) -> bool:
-        """Whether every honest client stays hidden among another honest one, over any number of rounds."""
+        """Whether every honest client is hidden together with another honest one, over any number of rounds."""
         return self.session.holds and self.choice.protects
 
     def settings(self) -> dict[str, Any]:
@@ -165,30 +165,16 @@ def plan_deployment(
     precision: int = 16,
     epsilon: float | None = None,
     delta: float = DELTA,
-    privacy: int | None = None,
-    lost: float = 0.0,
-    over_select: bool = False,
-    collusion: float | None = None,
-    active: bool = False,
-    privacy_bits: float = 40.0,
+    **options: Unpack[PopulationOptions],
 ) -> DeploymentPlan:
     """Plan all rounds, their sessions and their noise for the recommended T, or for T = ``privacy``.
 
-    Raises :class:`ConfigError` with the reason, and what would help, if there is no such plan.
+    The other options are those of :func:`~coterie.planning.population.plan_population`.
+
+    Raises :class:`ConfigError` with the reason and advice if there is no such plan.
     """
-    rows = plan_population(
-        population,
-        cohort,
-        absent,
-        privacy=privacy,
-        lost=lost,
-        over_select=over_select,
-        collusion=collusion,
-        active=active,
-        privacy_bits=privacy_bits,
-        simulate_gaps=False,
-    )
-    choice = rows.main[0].expected if privacy is not None else rows.recommended
+    rows = plan_population(population, cohort, absent, **options, simulate_gaps=False)
+    choice = rows.recommended if options.get("privacy") is None else rows.main[0].expected
     if choice is None:
         raise ConfigError(
             f"no T can be recommended for these numbers; the rule: {RULE}. What would help: a larger cohort or "
@@ -199,13 +185,15 @@ def plan_deployment(
     multiplier = noise_multiplier(epsilon, rounds, delta) if epsilon is not None else None
     session = recommend(
         max(FEWEST_CLIENTS, choice.most_clients),
-        lost,
+        rows.lost,
         privacy=choice.privacy,
         collusion=rows.collusion,
         roster=population,
-        topology="complete" if active and epsilon is not None else "auto",  # noise must be in the sums of all parts
-        active=active,
-        privacy_bits=privacy_bits,
+        topology="complete"
+        if rows.active and epsilon is not None
+        else "auto",  # noise must be in the sums of all parts
+        active=rows.active,
+        privacy_bits=options.get("privacy_bits", 40.0),
         length=length,
         precision=precision,
     )

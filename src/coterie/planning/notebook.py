@@ -1,4 +1,4 @@
-"""Plans in a notebook: a headline, what it means, and a table."""
+"""Plans in a notebook: a headline, its meaning, and a table."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ def plan_html(headline: str, about: str, tables: Sequence[Table], notes: Sequenc
 
 
 def bound_words(log2: float) -> str:
-    """Return a bound on a probability in words; rounded up, so that what is written is a bound too."""
+    """Return a bound on a probability in words, rounded up, so that the printed number is a bound too."""
     if log2 == -math.inf:
         return "cannot happen with so few colluders and so many clients in the sum"
     return "no bound" if log2 == 0 else f"with probability at most 2^{math.ceil(10 * log2) / 10:.1f}"

@@ -1,9 +1,9 @@
 """A plan for many rounds: the benefit and the cost of every T for a population, before the first round.
 
-C, skipped rounds, clients aggregated and the long-run fairness gap of uniform selection are computed exactly
-(:mod:`coterie.cohorts.theory`), and how many members of a circle may collude (:mod:`coterie.planning.collusion`). The
+These are computed exactly: C, skipped rounds, clients aggregated and the long-run fairness gap of uniform selection
+(:mod:`coterie.cohorts.theory`), and the number of colluders in a circle (:mod:`coterie.planning.collusion`). The
 fairness gap of the fairness-aware modes has no closed form, so a short seeded run measures it. The gap of uniform
-selection is measured in the same way, because after any finite number of rounds chance alone leaves a gap.
+selection is measured in the same way for comparison, because chance alone causes a gap after finitely many rounds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 import numpy as np
 
@@ -51,32 +51,44 @@ RULE = (
 )
 _LINE: dict[str, Any] = {"linewidth": 2.2, "markersize": 5.5}
 _ALL_LEVELS = 24  # up to this K every T is shown
-_TURNS = 20  # how often a client takes part in a simulated run, if no round is skipped
+_TURNS = 20  # participations of a client in a simulated run without skipped rounds
 _LONGEST_RUN, _LARGEST_RUN = 2_000, 10_000_000  # rounds, and rounds x circles
+
+
+class PopulationOptions(TypedDict, total=False):
+    """The options of :func:`plan_population` that the plan of a deployment has too."""
+
+    privacy: int | None
+    lost: float
+    over_select: bool
+    collusion: float | None
+    active: bool
+    privacy_bits: float
 
 
 @dataclass(frozen=True)
 class Choice:
     """One T under one way of composing circles.
 
-    ``gaps`` has the fairness gap F of each mode after :attr:`PopulationPlan.rounds` simulated rounds; it is empty
-    where the population is too large to simulate in a moment.
+    ``gaps`` has the fairness gap F of each mode after :attr:`PopulationPlan.rounds` simulated rounds; it is empty if
+    the population is too large for a quick simulation.
     """
 
     composition: Composition
     expected: TradeOff
     gaps: dict[Mode, float]
     slowdown: Slowdown
-    """How many times the rounds of T = 1 it takes for the same convergence bound, from the least to the most."""
+    """The rounds for the same convergence bound, relative to T = 1: the smallest and the largest ratio."""
 
 
 @dataclass(frozen=True)
 class PopulationPlan:
-    """Everything ``coterie plan --population`` shows.
+    """All results of ``coterie plan --population``.
 
-    ``absent`` are the probabilities of not being there when a round begins, which clients have evenly; ``lost`` is that
-    of dropping out in a round, after being selected. With one level of absence all ways of composing circles are alike
-    and ``choices`` has one entry for each T (composition ``any``); with several it has two, ``random`` and ``similar``.
+    ``absent`` are the probabilities of being absent when a round begins, each for an equal share of the clients.
+    ``lost`` is the probability of dropping out in a round after being selected. With one level of absence, all ways of
+    composing circles are equivalent, and ``choices`` has one entry for each T (composition ``any``); with several
+    levels it has two, ``random`` and ``similar``.
     """
 
     population: int
@@ -87,7 +99,7 @@ class PopulationPlan:
     collusion: float
     active: bool
     colluders: int
-    """The most clients of a session that may collude with the server."""
+    """The number of clients of a session that may collude with the server, at most."""
     colluders_reason: str
     """The reason for this number, in a sentence."""
     seed: int
@@ -102,12 +114,12 @@ class PopulationPlan:
 
     @property
     def main(self) -> list[Choice]:
-        """The choices of circles that are composed without regard to availability."""
+        """The choices with circles that are composed independently of availability."""
         return self.composed("any") or self.composed("random")
 
     @property
     def recommended(self) -> TradeOff | None:
-        """The choice that :data:`RULE` makes among the T shown, if any T satisfies it."""
+        """The recommended choice by :data:`RULE` among the T shown; None if no T satisfies it."""
         return next((choice.expected for choice in self.main if choice.expected.recommended), None)
 
     @property
@@ -117,9 +129,9 @@ class PopulationPlan:
 
     @property
     def needs(self) -> tuple[int, int, int] | None:
-        """Against a malicious server: the clients of a session, of a sum, and of a quorum that confirms it.
+        """Against a malicious server, the number of clients in a session, in a sum, and in a quorum that confirms it.
 
-        It is a session of the recommended T or, if there is none, of the only T considered, or of a whole cohort.
+        The session is that of the recommended T; without one, of the only T considered, or of a whole cohort.
         """
         if not self.active:
             return None
@@ -129,9 +141,10 @@ class PopulationPlan:
 
     @property
     def promised(self) -> dict[str, int]:
-        """The strong T that each policy in the table promises these clients, without those that cannot select here.
+        """The strong T that each policy in the table promises; policies that cannot select here are left out.
 
-        Policies with circles of a chosen size get those of the recommended T or, if there is none, the only one.
+        Policies with circles of adjustable size get circles of the recommended T; without one, of the only T
+        considered.
         """
         only = self.main[0].expected.privacy if len(self.main) == 1 else 1
         privacy = self.recommended.privacy if self.recommended else only
@@ -144,7 +157,7 @@ class PopulationPlan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Limits that a user of this plan has to know."""
+        """Limits of this plan that users must know."""
         clients = max(choice.expected.most_clients for choice in self.choices)
         if clients <= MOST_CLIENTS:
             return ()
@@ -230,10 +243,10 @@ def plan_population(
     seed: int = 0,
     simulate_gaps: bool = True,
 ) -> PopulationPlan:
-    """Compute every feasible T, or only T = ``privacy``, for a population whose clients have these levels evenly.
+    """Compute every feasible T, or only T = ``privacy``, for a population; each level of absence has an equal share.
 
     ``collusion`` is the share of the population that colludes with the server, which is malicious if ``active``: then
-    every session is planned for all colluders. A large cohort gets a selection of T only (1, 2, 5, 10, ...). Random
+    every session is planned for all colluders. For a large cohort, only some T are computed (1, 2, 5, 10, ...). Random
     circles are one draw with ``seed``. Without ``simulate_gaps``, no fairness gap is measured, which is much faster.
     """
     if not absent:
@@ -244,7 +257,9 @@ def plan_population(
     if not 0 <= privacy_bits < math.inf:
         raise ConfigError(f"privacy_bits is a finite number of bits, at least 0, not {privacy_bits}")
     if privacy is not None:
-        circles_per_round(circle_sizes(population, privacy), cohort)  # refuses a T that does not fit, and says why
+        circles_per_round(
+            circle_sizes(population, privacy), cohort
+        )  # raises an error with the reason if T does not fit
     # As in the plan of a session: the other half of the target is for its graph.
     colluders = count_colluders(cohort, population, collusion, active=active, privacy_bits=privacy_bits + 1)
     if active:
@@ -267,7 +282,7 @@ def plan_population(
             colluders=partial(circle_colluders, population, colluders.of_roster, active=worst, bits=privacy_bits),
             playable=lambda clients: not active or withstood(clients, lost) >= colluders.number,
             needs=active_needs(LEAST_HONEST, colluders.number) if active else None,
-            levels=sorted({1, *levels}),  # what others cost is relative to T = 1, which is never recommended
+            levels=sorted({1, *levels}),  # the cost of other T is relative to T = 1, which is never recommended
             compose=None if composition == "any" else compose,
         )
         for row in (row for row in rows if row.privacy in levels):
@@ -305,7 +320,7 @@ def plan_population(
 
 
 def _levels(population: int, cohort: int) -> list[int]:
-    """Return the T worth showing: those at which N clients do not form larger circles."""
+    """Return the T to show: those for which N clients do not form larger circles anyway."""
     if cohort <= _ALL_LEVELS:
         levels = list(range(1, cohort + 1))
     else:
@@ -319,17 +334,17 @@ def _compose(composition: Composition, dropout: Reals, seed: int, privacy: int) 
     if composition == "similar":
         return similar_circles(dropout, privacy, rng)
     drawn = random_circles(dropout.size, privacy, rng)
-    # Equal circles must have equal availability to the last bit, or the theory takes each for a different kind:
-    # list the members of a circle in order of their dropout, so that the factors are multiplied in one order.
+    # Equal circles must have exactly equal availability, or the theory treats each as a different kind. So list the
+    # members of a circle in order of their dropout, which fixes the order of multiplication.
     circle = np.repeat(np.arange(len(drawn)), drawn.sizes)
     return Circles.cut(drawn.members[np.lexsort((dropout[drawn.members], circle))], drawn.sizes)
 
 
 def _gaps(availability: Reals, chosen: int, rounds: int, seed: int) -> dict[Mode, float]:
-    """Return the fairness gap of each mode after so many rounds, in one seeded run each.
+    """Return the fairness gap of each mode after this number of rounds, from one seeded run each.
 
-    The members of a circle take part together, so a circle is simulated as one client that is available when all of it
-    is.
+    The members of a circle take part together, so a circle is simulated as one client that is available when all
+    members are.
     """
     circles = single_circles(availability.size)
     gaps: dict[Mode, float] = {}
@@ -341,10 +356,10 @@ def _gaps(availability: Reals, chosen: int, rounds: int, seed: int) -> dict[Mode
 
 
 def draw_trade_off(plan: PopulationPlan, path: Path) -> None:
-    """Draw the clients aggregated against T (So et al. 2023, Figure 3) to ``path`` as a PNG, the recommended T marked.
+    """Draw the clients aggregated against T (So et al. 2023, Figure 3) to a PNG at ``path``; mark the recommended T.
 
-    Bars show how many clients fit into a cohort in whole circles: the part above a bar is lost to rounding, the part
-    between a bar and the line to skipped rounds and to loss in the round.
+    Bars show how many clients fit into a cohort in whole circles: the part above a bar is lost to rounding; the part
+    between a bar and the line is lost to skipped rounds and dropouts.
     """
     levels = ", ".join(f"{level:g}" for level in plan.absent)
     subtitle = (

@@ -1,4 +1,4 @@
-"""The seconds that the cryptography of a planned session takes, from the seconds of single operations on a machine."""
+"""The time for the cryptography of a planned session, from the measured time of single operations on a machine."""
 
 import math
 from dataclasses import dataclass
@@ -11,29 +11,29 @@ from coterie.secagg.protocols import SessionProtocol
 
 @dataclass(frozen=True)
 class OperationSeconds:
-    """What one operation takes, with the vectors and the share holders of a session."""
+    """The seconds of each operation, for the vectors and share holders of a session."""
 
     agreement: float
     """One X25519 key agreement."""
     verification: float
-    """One Ed25519 signature, checked."""
+    """The verification of one Ed25519 signature."""
     expansion: float
-    """One mask, generated and added to a vector."""
+    """Generating one mask and adding it to a vector."""
     checksum: float
     """The checksum of one masked vector."""
     sealing: float
-    """One envelope, sealed or opened."""
+    """Sealing or opening one envelope."""
     sharing: float
-    """One secret, divided among its holders, together with others."""
+    """Sharing one secret among its holders, in a batch with others."""
     opening: float
-    """One secret, recovered from a threshold of shares."""
+    """Reconstructing one secret from a threshold of shares."""
 
 
 @dataclass(frozen=True)
 class SessionSeconds:
-    """What a session takes a client and the server: cryptography alone, on one core of the machine that was measured.
+    """The seconds of a client and of the server in a session: cryptography only, on one core of the measured machine.
 
-    Neither training nor the network is in it, nor packing messages.
+    Training, network and the encoding of messages are not included.
     """
 
     client: float
@@ -43,9 +43,9 @@ class SessionSeconds:
 def session_seconds(
     plan: Plan, protocols: ProtocolPlan, operation: OperationSeconds, protocol: SessionProtocol | None = None
 ) -> SessionSeconds:
-    """Count the operations of a session with its expected losses, by default under the protocol that it takes.
+    """Count the operations of a session with its expected losses, by default under its own protocol.
 
-    A client that is lost takes its circle out of the sum, so that masks of the whole circle are left to remove.
+    A lost client excludes its circle from the sum, so the masks of the whole circle must be removed.
     """
     protocol = protocol or protocols.protocol
     clients, neighbours = plan.clients, math.ceil(plan.guarantee.degree)

@@ -1,4 +1,4 @@
-"""The plan of a session: the topology for a threat model, its guarantees, and its costs."""
+"""The plan of a session: the topology for a threat model, its guarantees and its costs."""
 
 import math
 from collections.abc import Iterator
@@ -34,29 +34,29 @@ COMPLETE_CLIENTS = 1_000
 
 @dataclass(frozen=True)
 class Plan:
-    """The parameters of a session, the bounds proven for them, and its costs beside those of the complete graph."""
+    """The parameters of a session, their proven bounds, and the costs, compared with those of the complete graph."""
 
     clients: int
-    """Clients of a session, the largest one if there are several."""
+    """The number of clients of a session; of the largest one if there are several."""
     sessions: int
     """The number of sessions: one, unless there are more clients than a session holds."""
     roster: int
-    """Clients in all, from which those of a session are chosen."""
+    """The number of all clients, from which those of a session are chosen."""
     privacy: int
-    """T: whole circles of so many clients or more are aggregated; 1 without circles."""
+    """T: only whole circles of at least this many clients are aggregated; 1 without circles."""
     lost: float
-    """The probability that a client drops out of a session, which each does independently of the others."""
+    """The probability that a client drops out of a session, independently of the others."""
     minimum: int
-    """The fewest clients of a sum, in the session's terms: clients refuse a sum of fewer."""
+    """The fewest clients in a sum, according to the session's terms; clients refuse smaller sums."""
     collusion: float
     """The share of the roster that colludes with the server."""
     active: bool
     colluders: int
-    """The most clients of a session that may collude with the server, as its terms state it."""
+    """The largest number of clients of a session that may collude with the server, as stated in its terms."""
     colluders_reason: str
     """The reason for this number, in a sentence."""
     quorum: int | None
-    """Clients that must confirm who survived; None if the server follows the protocol."""
+    """The number of clients that must confirm the survivors; None against an honest-but-curious server."""
     prices: tuple[Price, ...]
     """Against an active server, what other numbers of colluders would cost."""
     bits: int
@@ -80,7 +80,7 @@ class Plan:
 
     @property
     def cut(self) -> bool:
-        """Whether a malicious server can cut sessions into parts: it can on every graph but the complete one."""
+        """Whether a malicious server can cut sessions into parts, as on every graph except the complete one."""
         return self.active and not is_complete(self.guarantee.topology, self.clients)
 
     @property
@@ -90,7 +90,7 @@ class Plan:
 
     @property
     def promise(self) -> str:
-        """What the server learns, in words; the table in SECURITY.md has the conditions."""
+        """What the server learns, in words. The table in SECURITY.md states the conditions."""
         if self.cut:
             return (
                 "Weaker promise: T does not hold on this graph. A server that lies can choose who drops out once it "
@@ -136,7 +136,7 @@ class Plan:
 
 
 def complete_limit(*, active: bool) -> int:
-    """Return the most clients for which a session uses the complete graph by default."""
+    """Return the largest number of clients for which a session uses the complete graph by default."""
     return COMPLETE_CLIENTS if active else FEW_CLIENTS
 
 
@@ -160,21 +160,21 @@ def recommend(
     ``topology`` is ``auto``, ``cheapest`` or a name in the table of topologies. ``cheapest`` is the one with the fewest
     bytes per client that meets the failure targets. ``auto`` is the same, except against an active server: there it is
     the complete graph up to :data:`COMPLETE_CLIENTS`, because T holds on no other. Without targets and circles, a
-    topology whose paper has a rule takes that rule if nobody colludes and the server follows the protocol (Erdős-Rényi:
-    Choi et al. 2020); the others take 40 bits of privacy and 20 of reliability.
+    topology whose paper has a rule uses that rule if no client colludes and the server is honest but curious
+    (Erdős-Rényi: Choi et al. 2020). All others use targets of 40 bits of privacy and 20 of reliability.
 
     ``lost`` is the probability that a client drops out of the session, independently of the others. ``privacy`` is T:
-    only whole circles of so many clients or more are aggregated, and a dropout excludes its whole circle. ``largest``
-    is the size of the largest circle; by default, that of a roster that is divided evenly. The plan allows for a number
-    of missing clients that is rarely exceeded (:mod:`coterie.graphs.losses`), and its clients refuse a sum that misses
-    more. So further losses end a session without a result; they do not make a sum less private. If a session of this
-    size loses too many clients too often on any graph, the plan is the complete graph, and states how often a session
+    only whole circles of at least this many clients are aggregated, and a dropout excludes its whole circle.
+    ``largest`` is the size of the largest circle; by default, that of a roster that is divided evenly. The plan allows
+    for a number of missing clients that is rarely exceeded (:mod:`coterie.graphs.losses`), and clients refuse a sum in
+    which more are missing. So further losses end a session without a result; they do not make a sum less private. If a
+    session of this size fails too often on every graph, the complete graph is planned, and the plan states how often it
     fails.
 
     ``collusion`` is the share of the ``roster`` that colludes; without a roster, of the session's clients.
-    :mod:`coterie.planning.collusion` says how many of them a session is planned for. Without ``collusion`` nobody
-    colludes with a server that follows the protocol, and with a malicious one as many clients as a session's terms
-    assume. More clients than a session holds are divided evenly into several sessions; the plan is for one of them.
+    :mod:`coterie.planning.collusion` says how many of them a session is planned for. Without ``collusion``, no client
+    colludes with an honest-but-curious server, and with a malicious one as many clients as a session's terms assume.
+    More clients than a session holds are divided evenly into several sessions; the plan is for one of them.
     """
     check_lost(lost)
     known = searches()
@@ -202,7 +202,7 @@ def recommend(
     search = _Search(law, colluders, privacy_bits + by_chance, reliability_bits, active=active)
     notes: list[str] = []
     if rule and by_rule:
-        # Its bounds cover every number of losses: each client is lost with a probability.
+        # Its bounds cover any number of losses, because each client is lost with a probability.
         found, remark = rule(search.complete)
         candidates = [(found, search.complete)]
         notes.append(remark)
@@ -218,7 +218,9 @@ def recommend(
 
     best, model = min(candidates, key=lambda found: price(found[0]).client_bytes)
     too_few = law.more_missing(model.missing)
-    if sessions * clients > everybody and not by_rule:  # some sessions have one client less, and as many missing
+    if (
+        sessions * clients > everybody and not by_rule
+    ):  # some sessions have one client less, and the same number missing
         minimum = max(model.minimum - 1, search.complete.minimum)
         smaller = replace(model, clients=clients - 1, collusion=colluders.number / (clients - 1), minimum=minimum)
         best = _worse(best, assess(smaller, best.topology, best.threshold))
@@ -261,7 +263,7 @@ class _Search:
     ) -> None:
         self._law, self._bits = law, reliability_bits
         share = colluders.number / law.clients
-        # On average at least, enough clients must be left on the complete graph.
+        # On the complete graph, enough clients must be left at least on average.
         search_complete(ThreatModel(law.clients, law.lost, share, active=active))
         self.complete = ThreatModel(
             law.clients,
@@ -273,24 +275,24 @@ class _Search:
             minimum=colluders.number + LEAST_HONEST,
             independent=True,
         )
-        # Half of the failed sessions may be those that miss more clients than planned for.
+        # Half of the allowed failures are reserved for sessions in which more clients are missing than planned.
         half = reliability_bits + (law.lost > 0)
         minimum = law.clients - law.missing(half)
         possible = minimum >= self.complete.minimum
         self._sparse = replace(self.complete, minimum=minimum, reliability_bits=half) if possible else None
 
     def find(self, name: str) -> tuple[Guarantee, ThreatModel]:
-        """Return the cheapest parameters of a topology, and the threat model that they are for.
+        """Return the cheapest parameters of a topology, and their threat model.
 
-        On the complete graph only the number of lost clients is random, so its sums may miss as many as leave two
-        honest clients in them. It is also taken if no sparse graph meets the targets.
+        On the complete graph only the number of lost clients is random, so any number may be missing from a sum as long
+        as two honest clients are left. It is also used if no sparse graph meets the targets.
         """
         everybody = self.find_complete()
         if TOPOLOGIES[name].complete or self._sparse is None or everybody.reliability_failure_log2 > -self._bits:
             return everybody, self.complete
         try:
             found = searches()[name](self._sparse)
-        except ConfigError:  # the complete graph meets the target, but not half of it
+        except ConfigError:  # the complete graph meets the target, but not with half of it reserved
             return everybody, self.complete
         if is_complete(found.topology, self._law.clients):
             return everybody, self.complete
@@ -309,7 +311,7 @@ class _Search:
 
 
 def _too_much_lost(plan: Plan, bits: float) -> str:
-    """Say why sessions fail more often than the target, and what would help."""
+    """Return why sessions fail more often than the target, and what would help."""
     larger = "larger sessions"
     circles = ""
     if plan.privacy > 1:
@@ -323,7 +325,7 @@ def _too_much_lost(plan: Plan, bits: float) -> str:
 
 
 def _several(plan: Plan, everybody: int) -> Iterator[str]:
-    """Say what it means to divide clients among sessions."""
+    """Return the consequences of dividing clients among sessions."""
     if plan.sessions == 1:
         return
     larger = everybody - plan.sessions * (plan.clients - 1)
@@ -341,7 +343,7 @@ def _several(plan: Plan, everybody: int) -> Iterator[str]:
 
 
 def _remarks(plan: Plan, topology: str) -> Iterator[str]:
-    """Return what a user of this plan has to know about its graph and its colluders."""
+    """Return remarks on the graph and the colluders of the plan."""
     if plan.active and plan.roster == plan.clients:
         yield (
             f"c = {plan.colluders:,} must cover the colluders of the whole roster, not only those of one session: a "
@@ -359,7 +361,7 @@ def _remarks(plan: Plan, topology: str) -> Iterator[str]:
 
 
 def _worse(one: Guarantee, other: Guarantee) -> Guarantee:
-    """Return the first guarantee with the weaker bounds of both."""
+    """Return the first guarantee, with the weaker of the two bounds each."""
     return replace(
         one,
         privacy_failure_log2=max(one.privacy_failure_log2, other.privacy_failure_log2),

@@ -14,19 +14,19 @@ SESSION, ROUNDS, DEPLOYMENT = "One session", "Many rounds", "A whole deployment 
 class PlanSettings(Settings):
     """Plan a whole deployment (--population, --rounds), what every T costs (--population), or one session (--clients).
 
-    A deployment: from population, cohort, both kinds of loss, colluders, model size, rounds and epsilon to T, the
-    graph, over-selection, bytes and seconds of a round, how often it fails, and the noise. [bold]--config[/] writes
-    the settings for [bold]coterie run[/], [bold]--threat-model[/] a page that says in plain words who may attack, what
+    A deployment: give population, cohort, both kinds of loss, colluders, model size, rounds and epsilon. The plan has
+    T, the graph, over-selection, bytes and seconds of a round, its failure rate, and the noise. [bold]--config[/]
+    writes the settings for [bold]coterie run[/], [bold]--threat-model[/] a page in plain words: who may attack, what
     holds and what does not.
 
     A session: topology, degree, threshold and the fewest clients of a sum, with the proven bounds, the costs and what
-    the server learns in the end. Nothing is promised over many rounds without [bold]--privacy T[/].
-    Without failure targets, [bold]--topology erdos-renyi[/] takes the rule of the CCESA paper.
+    the server learns. Nothing is promised over many rounds without [bold]--privacy T[/]. Without failure targets,
+    [bold]--topology erdos-renyi[/] uses the rule of the CCESA paper.
 
-    Many rounds: what every multi-round privacy T costs, and which T to take.
+    Many rounds: what every multi-round privacy T costs, and which T is recommended.
 
-    Clients go missing in two ways. [bold]--absent[/]: not there when a round begins, so that their circle is not
-    selected. [bold]--lost[/]: dropped out in the round, so that their circle is left out of the sum.
+    Clients are missing in two ways. [bold]--absent[/]: not available when a round begins, so their circle is not
+    selected. [bold]--lost[/]: dropped out during the round, so their circle is left out of the sum.
 
     [dim]Examples:[/] coterie plan --population 500 --cohort 60 --absent 0.1 --lost 0.02 --rounds 200 --epsilon 8
 
@@ -56,7 +56,7 @@ class PlanSettings(Settings):
         bool,
         Option(
             "Plan against a malicious server, which lies and chooses whom it invites. Every session then withstands "
-            "all colluders there are, and is on the complete graph up to 1,000 clients unless --topology says "
+            "all colluders, and is on the complete graph up to 1,000 clients unless --topology says "
             "otherwise.",
             name="--active/--no-active",
         ),
@@ -64,7 +64,7 @@ class PlanSettings(Settings):
     roster: Annotated[
         int | None,
         Option(
-            "Clients in all, if a session has only some of them; --collusion is a share of these.",
+            "Number of all clients, if a session has only some of them; --collusion is a share of these.",
             metavar="N",
             panel=SESSION,
         ),
@@ -73,7 +73,7 @@ class PlanSettings(Settings):
         str,
         Option(
             "Graph of clients that share secrets; auto; or cheapest, even if T does not hold on it. auto is the "
-            "cheapest, but with --active the complete graph up to its limit.",
+            "cheapest; with --active, it is the complete graph up to its limit.",
             metavar="NAME",
             table="coterie.graphs.table:searches",
             panel=SESSION,
@@ -102,8 +102,8 @@ class PlanSettings(Settings):
     absent: Annotated[
         str | None,
         Option(
-            "Probability that a client is not there when a round begins, before any is selected; or several, spread "
-            "evenly, as 0.1,0.3.",
+            "Probability that a client is absent when a round begins, before selection; or several, each for an equal "
+            "share of the clients, as 0.1,0.3.",
             metavar="P",
             panel=ROUNDS,
         ),
@@ -151,4 +151,4 @@ class PlanSettings(Settings):
     ] = True
     seed: Annotated[int, Option("Draws random circles and the simulated rounds.", least=0, panel=ROUNDS)] = 0
     dropout: Annotated[str | None, Option("An old name of --absent, or of --lost.", hidden=True)] = None
-    survival: Annotated[float | None, Option("An old form of --lost: 1 less that.", hidden=True)] = None
+    survival: Annotated[float | None, Option("An old form of --lost: 1 minus its value.", hidden=True)] = None

@@ -1,6 +1,6 @@
 """The threat model of a planned deployment in plain words: who may attack, what holds, what does not, and why.
 
-It says no more than SECURITY.md does, for the numbers of one plan.
+It promises no more than SECURITY.md does, for the numbers of one plan.
 """
 
 import math
@@ -14,7 +14,7 @@ from coterie.secagg.protocols import SessionProtocol
 
 
 def threat_model_page(plan: DeploymentPlan) -> str:
-    """Return the page: complete in itself, and made to be printed."""
+    """Return the page, which is self-contained and made for printing."""
     return render(
         "coterie.planning",
         "threat_model.html.j2",
@@ -57,14 +57,14 @@ def verdict(plan: DeploymentPlan) -> str:
         )
     others = f"at least {count(choice.honest - 1, 'other honest client')}"
     return (
-        f"From all sums of all rounds together, the server cannot separate the update of any honest client from those "
+        f"No combination of the sums of all rounds has the update of an honest client without those "
         f"of {others}{_chance(plan.session.guarantee.privacy_failure_log2)}. No number of rounds changes "
         "that, as long as the assumptions below hold."
     )
 
 
 def attackers(plan: DeploymentPlan) -> Iterator[str]:
-    """Say against whom the plan is made."""
+    """Yield the attackers that the plan considers."""
     if plan.population.active:
         yield (
             "The server. It may send whatever it likes to whomever it likes, choose who takes part, and claim that "
@@ -87,7 +87,7 @@ def attackers(plan: DeploymentPlan) -> Iterator[str]:
 
 
 def promises(plan: DeploymentPlan) -> Iterator[str]:
-    """Say what holds."""
+    """Yield what holds."""
     session, choice = plan.session, plan.choice
     if session.cut:
         yield (
@@ -118,7 +118,7 @@ def promises(plan: DeploymentPlan) -> Iterator[str]:
 
 
 def limits(plan: DeploymentPlan) -> Iterator[str]:
-    """Say what does not hold."""
+    """Yield what does not hold."""
     session, choice = plan.session, plan.choice
     if session.cut:
         yield (
@@ -160,7 +160,7 @@ def limits(plan: DeploymentPlan) -> Iterator[str]:
 
 
 def assumptions(plan: DeploymentPlan) -> Iterator[str]:
-    """Say what has to be true for the page to be."""
+    """Yield the assumptions of the page."""
     session = plan.session
     if session.colluders and plan.population.active:
         yield (
@@ -197,7 +197,7 @@ def assumptions(plan: DeploymentPlan) -> Iterator[str]:
 
 
 def numbers(plan: DeploymentPlan) -> Iterator[tuple[str, str]]:
-    """Return the numbers of the plan for which the page is true."""
+    """Return the numbers of the plan that the page is about."""
     rows, choice, session = plan.population, plan.choice, plan.session
     yield "Clients", f"{rows.population:,}"
     yield "Clients in a round", f"up to {choice.most_clients:,}"

@@ -1,4 +1,4 @@
-"""The two protocols beside each other for a planned session: trips, bytes and failed rounds, and which one is used.
+"""Comparison of the two protocols for a planned session: trips, bytes, failed rounds, and which one is used.
 
 The choice is that of :func:`coterie.secagg.protocols.choose_protocol`, which a run uses too.
 """
@@ -41,7 +41,7 @@ class ProtocolPrice:
     """The costs of a session under one protocol."""
 
     trips: int
-    """Trips to every client and back, if few are lost."""
+    """The number of trips to every client and back, if few are lost."""
     most_trips: int
     costs: Costs
     failed_rounds: dict[float, float]
@@ -148,5 +148,5 @@ def failed_two_trips(clients: int, colluders: int, leaving: float, *, active: bo
     least = max(quorum, fewest)
     contributing = np.arange(least, clients + 1)
     chance = np.exp(log_binomial(clients, 1 - leaving)[contributing])
-    stays = np.where(contributing >= direct, 1 - leaving, (1 - leaving) ** 2)  # a third trip, where it is needed
+    stays = np.where(contributing >= direct, 1 - leaving, (1 - leaving) ** 2)  # a third trip, if it is needed
     return max(0.0, 1 - float(chance @ bdtrc(quorum - 1, contributing, stays)))

@@ -1,4 +1,4 @@
-"""The least noise that keeps what is spent within an epsilon, found by bisection on the accountant."""
+"""The least noise that keeps the spending within an epsilon, found by bisection on the accountant."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _CLOSE = 1 + 1e-9  # the noise is larger than the least one by a factor of at mo
 
 
 def least_noise(spent: Callable[[float], float], epsilon: float, low: float, high: float) -> float:
-    """Return the least noise between two bounds for which no more than ``epsilon`` is spent.
+    """Return the least noise between two bounds that spends at most ``epsilon``.
 
     ``spent`` computes the epsilon of an amount of noise, and must not grow with it. The result is always enough.
     Raises :class:`ConfigError` if the answer is not between the bounds.
@@ -38,7 +38,7 @@ def least_noise(spent: Callable[[float], float], epsilon: float, low: float, hig
 
 
 def noise_multiplier(epsilon: float, rounds: int, delta: float = DELTA) -> float:
-    """Return the least noise for which so many sums together are (epsilon, delta)-private, for each client.
+    """Return the least noise for which this number of sums together is (epsilon, delta)-private, for each client.
 
     The noise is a deviation in units of the clipping norm. Each client counts as part of every sum. A run rounds its
     updates to integers, which costs a little more; it computes that from its own settings.

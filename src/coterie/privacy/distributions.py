@@ -39,12 +39,12 @@ class Distribution(LogConcave, Protocol):
     integer_orders: ClassVar[bool]
     """Whether :meth:`bound` is for divergences of integer order alone."""
     theorem: ClassVar[str]
-    """What it rests on, in words."""
+    """The assumption of the bound, in words."""
 
     def __init__(self, variance: float) -> None: ...
 
     def bound(self, shares: int, sensitivity: Sensitivity) -> Concentrated:
-        """Return what the sum of so many shares is worth."""
+        """Return the privacy of the sum of this number of shares."""
         ...
 
 
@@ -52,7 +52,8 @@ class Distribution(LogConcave, Protocol):
 class DiscreteGaussian:
     """The mass proportional to exp(-k^2 / 2 sigma^2) on the integers (Canonne, Kamath, Steinke 2020).
 
-    ``variance`` is sigma^2; the distribution's own variance is at most that, and as good as equal from 1 on.
+    ``variance`` is sigma^2; the distribution's own variance is at most that, and nearly equal for variances of 1 or
+    more.
     """
 
     variance: float

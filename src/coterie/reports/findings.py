@@ -1,8 +1,8 @@
-"""Findings: what an attack or an experiment found, as plain data.
+"""Findings: the results of an attack or an experiment, as plain data.
 
-:class:`Findings` is the one type that every attack and every experiment returns from ``report``. It does not know how
-it is shown. Three renderers do: :mod:`coterie.cli.findings` prints it on a terminal, :mod:`coterie.reports.html` makes
-a page of it, and :mod:`coterie.reports.markdown` writes it as Markdown.
+:class:`Findings` is the one type that every attack and every experiment returns from ``report``. It is independent of
+its presentation. There are three renderers: :mod:`coterie.cli.findings` prints it on a terminal,
+:mod:`coterie.reports.html` makes a page of it, and :mod:`coterie.reports.markdown` writes it as Markdown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from coterie.reports.charts import Figure
 
 T = TypeVar("T")
-"""What a row of a table is about."""
+"""The subject of a row of a table."""
 
 
 class Effect(StrEnum):
@@ -61,7 +61,7 @@ class Judgement(StrEnum):
 
     HOLDS = "holds"
     BY_CONSTRUCTION = "holds by construction"
-    """It follows from how things are made; a statistic could only show a fault of the code."""
+    """It follows from the construction; a statistic could only show a bug."""
     FAILS = "does not hold"
     OPEN = "cannot be judged at this size"
 
@@ -76,9 +76,9 @@ class Claim:
     ours: bool = False
     """Whether it is our own check, and not a claim of the paper."""
     doubt: float | None = None
-    """The p-value of the statistic; None if nothing random decides, or nothing decides at all."""
+    """The p-value of the statistic; None if the claim is open, or decided without randomness."""
     needs: str = ""
-    """What it would take to judge the claim, if it is open."""
+    """What is needed to judge the claim, if it is open."""
 
     @property
     def headline(self) -> str:
@@ -86,7 +86,7 @@ class Claim:
         return f"{'Our check: ' if self.ours else ''}{self.says}: {self.judgement}, {self.statistic}."
 
     def summary(self) -> dict[str, str | float]:
-        """All of it for JSON."""
+        """All fields for JSON."""
         source = "ours" if self.ours else "paper"
         found: dict[str, str | float] = {
             "claim": self.says,
@@ -157,12 +157,12 @@ class Strip:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Findings:
-    """What was found, in the order in which a person reads it. Renderers leave out what is empty."""
+    """The findings, in reading order. Renderers leave out empty fields."""
 
     headlines: Sequence[str]
     """The verdict: a sentence for an attack, a list of sentences for an experiment."""
     about: str
-    """What was done, with every size that matters, and how to read the tables."""
+    """The setting, with every relevant size, and how to read the tables."""
     level: Level | None = None
     """The verdict on the protected configuration; None if the findings have none."""
     claims: Sequence[Claim] = ()
@@ -177,7 +177,7 @@ class Findings:
     drawings: Sequence[Drawing] = ()
     card: Sequence[CardLine] = ()
     remarks: Sequence[str] = ()
-    """What a reader must know to judge the findings: limits, and what is not shown."""
+    """Remarks that readers need to judge the findings: limits, and what is not shown."""
     remarks_title: str = "Notes"
     numbers: Mapping[str, Any] = field(default_factory=dict)
     """Every number, as plain values for JSON."""
@@ -189,7 +189,7 @@ class Findings:
 
     @property
     def claim_tables(self) -> list[Table]:
-        """The claims of the paper, apart from them our own checks, and what it would take to judge the open ones.
+        """Tables of the paper's claims, of our own checks, and of what is needed to judge the open ones.
 
         The note stands below the verdicts.
         """
@@ -206,7 +206,7 @@ class Findings:
         return [*shown[:-1], *(replace(last, note=self.claims_note) for last in shown[-1:]), *self._open_claims()]
 
     def _open_claims(self) -> Iterator[Table]:
-        """Say what it would take to judge the open claims; those that need the same share a row."""
+        """Return what is needed to judge the open claims; claims with the same needs share a row."""
         alike: dict[str, list[str]] = {}
         for claim in self.claims:
             if claim.needs:

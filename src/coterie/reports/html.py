@@ -1,9 +1,8 @@
 """Reports as single HTML files: an inlined plotly.js draws the plots, and no request goes to the network.
 
 A page is a template that extends ``page.html.j2``, which has the styles, the drawing script and a content security
-policy. The policy names the page's own scripts by their digests and forbids everything else. So even a report made from
-a hostile log cannot run what the log contains, or send anything. Figures are plain data
-(:mod:`coterie.reports.charts`).
+policy. The policy names the page's own scripts by their digests and forbids everything else. So even a report on a
+hostile log cannot run code from the log, or send anything. Figures are plain data (:mod:`coterie.reports.charts`).
 """
 
 import base64

@@ -152,7 +152,7 @@ def legend_columns(lengths: Sequence[int], width: float) -> int:
 
 
 def share_height(panels: Sequence[Axes]) -> None:
-    """Give panels that are compared the same scale upwards."""
+    """Give compared panels the same vertical scale."""
     low, high = zip(*(axes.get_ylim() for axes in panels), strict=True)
     for axes in panels:
         axes.set_ylim(min(low), max(high))

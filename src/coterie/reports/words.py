@@ -51,12 +51,12 @@ def duration(seconds: float) -> str:
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
-    """Return so many of something: "1 client", "1,200 clients", "2 processes"."""
+    """Return a number with its noun: "1 client", "1,200 clients", "2 processes"."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def printable(name: object, limit: int = 60) -> str:
-    """Return a name that anybody may have chosen, shortened, and without what could steer a terminal.
+    """Return an untrusted name, shortened and without control characters.
 
     Markup is for the caller to escape.
     """

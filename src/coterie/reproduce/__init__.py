@@ -1,7 +1,7 @@
-"""The experiments of the papers, run again: ``coterie reproduce``.
+"""Reproductions of the papers' experiments: ``coterie reproduce``.
 
-A declaration (``papers/NAME.toml``, read by :mod:`~coterie.reproduce.declarations`) names a kind of experiment and has
-its settings, its sizes and what the paper printed. A kind is a class with settings, ``measure`` for one job, and
+A declaration (``papers/NAME.toml``, read by :mod:`~coterie.reproduce.declarations`) contains a kind of experiment, its
+settings, its sizes and the numbers of the paper. A kind is a class with settings, ``measure`` for one job, and
 ``report``; start with its base in :mod:`coterie.reproduce.experiment`, then read :mod:`coterie.reproduce.reliability`,
 which is complete in one file. :mod:`~coterie.reproduce.runner` runs the jobs in worker processes, appends each finished
 job to a journal, and writes the report as Markdown with figures and ``results.json``.

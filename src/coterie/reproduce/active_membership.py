@@ -129,9 +129,9 @@ class AttackExperiment(Experiment[list[MethodOutcome]], frozen=True, kw_only=Tru
     paper: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
     """What the paper printed as success of the attack, in percent: by method, then by table."""
     paper_utility: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
-    """The same for the accuracy under attack."""
+    """The paper's accuracy under attack, in percent."""
     paper_spread: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
-    """The same for its standard deviation over participants, in points."""
+    """The paper's standard deviation of the accuracy over participants, in points."""
     paper_examples: dict[str, int] = msgspec.field(default_factory=dict)
     """The training examples of all its honest participants together, by table."""
     claims: tuple[AttackClaim, ...] = ()

@@ -1,7 +1,7 @@
-"""Declarations of experiments: what a paper measured, as a TOML file.
+"""Declarations of experiments: each describes what a paper measured, as a TOML file.
 
-A declaration, ``papers/NAME.toml``, says what is run, at which sizes, and what the paper printed. Its settings and
-remarks are the fields of the kind's class, with their types and bounds; unknown names are refused.
+A declaration, ``papers/NAME.toml``, contains the settings, the sizes, and the numbers that the paper printed. Its
+settings and remarks are the fields of the kind's class, with their types and bounds; unknown names are refused.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ KINDS = {
     "active-membership": "coterie.reproduce.active_membership:AttackExperiment",
     "confined-table": "coterie.reproduce.confined_table.experiment:ConfinedTable",
     "convergence": "coterie.reproduce.convergence.experiment:Convergence",
+    "graph-costs": "coterie.reproduce.graph_costs.experiment:GraphCosts",
     "landscape": "coterie.reproduce.landscape:Landscape",
+    "lost-rounds": "coterie.reproduce.lost_rounds:LostRounds",
     "membership": "coterie.reproduce.membership:MembershipTable",
     "multi-round-metrics": "coterie.reproduce.multi_round.experiment:MultiRoundMetrics",
     "picture-attack": "coterie.reproduce.pictures:PictureAttack",
     "reconstruction": "coterie.reproduce.reconstruction:Reconstruction",
+    "recovery": "coterie.reproduce.recovery:Recovery",
     "reliability": "coterie.reproduce.reliability:Reliability",
     "training-table": "coterie.reproduce.training_table:TrainingTable",
 }
@@ -38,13 +41,13 @@ QUICK, FULL = "quick", "full"
 
 
 class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How much of an experiment is run: the number of trials, and the settings that differ."""
+    """A size of an experiment: the number of trials, and the settings that differ."""
 
     trials: Count
     note: str = ""
-    """What is smaller than in the paper, for the report."""
+    """A note for the report: what is smaller than in the paper."""
     claims: bool = True
-    """Whether claims are judged at this size; not where it measures time and memory only."""
+    """Whether claims are judged at this size; false if it measures only time and memory."""
     elsewhere: dict[str, str] = {}
     """Tables whose claims of the paper another report judges, at the paper's size: the name of that report."""
     settings: dict[str, Any] = {}

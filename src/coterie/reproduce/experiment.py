@@ -1,4 +1,4 @@
-"""The base of all experiments: what a kind of experiment declares, and what the base does for it.
+"""The base of all experiments.
 
 An experiment is a class. Its fields are the settings, as a declaration has them, with their bounds; ``measure`` does
 one job, and ``report`` turns outcomes into findings. The base does the rest: the progress of a job, resuming a training
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from coterie.runs.settings.config import RunConfig
 
 Record = dict[str, Any]
-"""What one job measured, as plain values for JSON."""
+"""The measurements of one job, as plain values for JSON."""
 
 Clients = Annotated[int, msgspec.Meta(ge=1, le=MOST_CLIENTS)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=MOST_TRIALS)]
@@ -37,7 +37,7 @@ Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
 """Types of settings with their bounds: a declaration with a value outside of them is refused by the setting's name."""
 
 RARE = 0.01
-"""The largest share of rounds that a graph called sufficient may lose: what Choi et al. (2020) bound it by."""
+"""The largest share of failed rounds of a sufficient graph: the bound of Choi et al. (2020)."""
 
 Outcomes = TypeVar("Outcomes")
 """The records of all jobs, grouped by row, case or trial, from which a report is made."""
@@ -74,7 +74,7 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
     notes: tuple[str, ...] = ()
     """Notes for readers of the report, above all on errors of the paper."""
     efforts: dict[str, str] = {}
-    """What a run of the paper's size would take, by table or task; "" is for all that are not named."""
+    """The cost of a run of the paper's size, by table or task; "" is for all others."""
     elsewhere: dict[str, str] = {}
     """Tables whose claims of the paper are not judged here: the report that judges them, at the paper's size."""
 
@@ -104,7 +104,7 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
         return None
 
     def effort(self, table: str = "") -> str:
-        """Return what a run of the paper's size would take, as far as it was measured."""
+        """Return the cost of a run of the paper's size, as far as it was measured."""
         return self.efforts.get(table) or self.efforts.get("", "")
 
     def check(self) -> None:
@@ -127,7 +127,7 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
         return {case: found for case, found in grouped.items() if found}
 
     def keep(self, outcomes: Outcomes) -> Record:
-        """Return what ``results.json`` keeps of outcomes."""
+        """Return the part of outcomes that ``results.json`` stores."""
         return {self.kept: msgspec.to_builtins(outcomes)}
 
     def progress(self, job: Job, folder: Path) -> float:
@@ -147,7 +147,7 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
         return self._report(self.collect(records))
 
     def report_again(self, results: Mapping[str, Any]) -> Findings:
-        """Report again from ``results.json``, without running anything."""
+        """Write the report again from ``results.json``, without running anything."""
         if not self.kept:
             raise ConfigError("the figures show every trial, which results.json does not keep: run it again")
         try:
@@ -167,5 +167,5 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
 
 def paired_differences(trials: Sequence[int], values: Reals, other_trials: Sequence[int], others: Reals) -> Reals:
     """Return the differences of two rows, in the trials that both have."""
-    theirs = dict(zip(other_trials, others, strict=False))  # a row may lack a value that the other has
+    theirs = dict(zip(other_trials, others, strict=False))  # one row may lack a value that the other has
     return np.array([value - theirs[t] for t, value in zip(trials, values, strict=False) if t in theirs])

@@ -1,7 +1,7 @@
 """The index of all results: every table, figure and theorem of the papers, where it is here, its size and its verdict.
 
 ``contents.toml`` lists what the papers have. Sizes and verdicts are read from the committed ``results.json`` of the
-reports, so that the index cannot say anything else than they do.
+reports, so the index always agrees with them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     claims: tuple[str, ...] = ()
     """Words of the claims about it; without any, all claims of the paper in these reports."""
     shown: str = ""
-    """A test that shows it."""
+    """A test that demonstrates it."""
     command: str = ""
     """A command that prints it."""
     document: str = ""
@@ -66,7 +66,7 @@ class Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """The verdict, where no claim in a report has one."""
 
     def is_about(self, claim: Mapping[str, Any]) -> bool:
-        """Tell whether a claim is the paper's, and about this."""
+        """Return whether a claim is the paper's, and about this item."""
         named = not self.claims or any(words in claim["claim"] for words in self.claims)
         return claim["source"] == "paper" and named
 
@@ -85,7 +85,7 @@ class Contents(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 def read_contents() -> tuple[Paper, ...]:
-    """Read what the papers have."""
+    """Read the contents of the papers."""
     file = resources.files("coterie.reproduce") / "contents.toml"
     return msgspec.toml.decode(file.read_bytes(), type=Contents).papers
 
@@ -101,7 +101,7 @@ def read_results(folder: Path) -> dict[str, Results]:
 def rewrite_all(folder: Path) -> Iterator[str]:
     """Write all reports in a folder again, then the index; yield the name of each.
 
-    Reports whose results do not hold what today's code shows are left as they are, and named in the error at the end.
+    Reports whose results lack data that the current code shows are not changed, and are named in the error at the end.
     """
     failed = []
     for name, stored in read_results(folder).items():
@@ -145,7 +145,7 @@ def all_claims(results: Mapping[str, Results]) -> list[dict[str, Any]]:
 
 
 def _count(results: Mapping[str, Results]) -> str:
-    """Say how many claims have which verdict, and how many verdicts survive a correction over all reports."""
+    """Return the number of claims with each verdict, and how many verdicts survive a correction over all reports."""
     claims = all_claims(results)
     rows = [
         (str(verdict), *(str(sum(_is(claim, verdict, source) for claim in claims)) for source in ("paper", "ours")))
@@ -186,7 +186,7 @@ def _size(item: Item, results: Mapping[str, Results]) -> str:
 
 
 def _verdict(item: Item, results: Mapping[str, Results]) -> str:
-    """Count the verdicts on the claims about an item; what is stated stands before them."""
+    """Count the verdicts on the claims about an item, after its stated verdict."""
     claims = [claim for name in item.reports if name in results for claim in results[name].results.get("claims", ())]
     counts = Counter(claim["judgement"] for claim in claims if item.is_about(claim))
     words = [f"{counts[verdict]} {_short(verdict)}" for verdict in Judgement if counts[verdict]]

@@ -6,8 +6,8 @@ scaled to the norm that this unit has in the model at the centre. Without that, 
 because a network of ReLU units computes the same function at many scales. The loss on the test examples is computed at
 the points of a square around the centre.
 
-Halfway between two participants' models there is a model that no participant has. If the loss is not higher there, the
-two models lie in the same valley.
+The midpoint of two participants' models is a model that no participant has. If its loss is not higher, the two models
+lie in the same valley.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Panorama(msgspec.Struct, frozen=True, kw_only=True):
-    """What one training run left to be seen; places are in the plane."""
+    """The view of one training run; positions are in the plane."""
 
     grid: str
     method: Method
@@ -84,12 +84,12 @@ class Panorama(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def barrier(self) -> float:
-        """By how much the loss is higher halfway between models."""
+        """The difference of the loss halfway between models and at the models."""
         return float(np.mean(self.halves) - np.mean(self.ends))
 
     @property
     def panel(self) -> str:
-        """What a panel shows."""
+        """The title of a panel."""
         return f"{self.grid}, {self.method}"
 
 
@@ -213,7 +213,7 @@ class Plane(msgspec.Struct, frozen=True):
 def normalise_filters(direction: Parameters, model: Parameters) -> Parameters:
     """Scale the weights into each unit to their norm in the model; biases do not move (Li et al. 2018)."""
     scaled = []
-    least = _NOTHING * float(np.linalg.norm(flatten(direction)))  # rounding alone must not become a direction
+    least = _NOTHING * float(np.linalg.norm(flatten(direction)))  # rounding errors must not become a direction
     for part, weights in zip(direction, model, strict=True):
         if weights.ndim < 2:
             scaled.append(np.zeros_like(part))

@@ -20,6 +20,7 @@ _MULTI_ROUND = {
 }
 _SPARSE_GRAPHS = {
     "SA": BLUE,
+    "CCESA": GREEN,
     "CCESA p*=0.3106": GREEN,
     "CCESA p*=0.7953": GREEN,
     "CCESA p=0.7": GREEN,
@@ -27,6 +28,7 @@ _SPARSE_GRAPHS = {
     "CCESA p=0.25": OCHRE,
     "CCESA p=0.6": RUST,
     "CCESA p=0.5": RUST,
+    "Bell": PLUM,
 }
 _CONFINED = {
     "CGD": BLUE,

@@ -84,7 +84,7 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
         record: Record = {"rows": {row: trial.reading(row)._asdict() for row in trial.drawn}}
         if job.trial * len(trial.originals) < self.shown:
             pictures = {"original": trial.originals, **trial.drawn}
-            record["pictures"] = {row: _pixels(drawn[: self.shown]) for row, drawn in pictures.items()}
+            record["pictures"] = {row: to_hex(drawn[: self.shown]) for row, drawn in pictures.items()}
             record["shape"] = list(trial.originals[: self.shown].shape)
         return record
 
@@ -110,7 +110,7 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
         claims = correct(
             settle(
                 claim.says,
-                *_judge(claim, found),
+                *judge_rows(claim, found),
                 missing,
                 ours=claim.ours,
                 construction=claim.construction,
@@ -144,25 +144,27 @@ def _cut(trial: Record, most: int) -> Record:
     }
 
 
-def _judge(claim: RowClaim, found: Mapping[str, Readings]) -> tuple[str, Verdict]:
+def judge_rows(claim: RowClaim, found: Mapping[str, Readings], margin: float = 0.0) -> tuple[str, Verdict]:
     """Return the difference between two rows of the same trials, and what it says about a claim."""
     gain = found[claim.row].of(claim.measure) - found[claim.above].of(claim.measure)
     low, high = mean_interval(gain)
     digits = _DIGITS[claim.measure]
     spread = f" ({low:+.{digits}f} to {high:+.{digits}f})" if low > -inf else ""
     statistic = f"{claim.measure} of “{claim.row}” less that of “{claim.above}”: {gain.mean():+.{digits}f}{spread}"
-    return statistic, judge_mean(gain, 0.0, inf)
+    return statistic, judge_mean(gain, 0.0, inf, margin=margin)
 
 
 def _draw(path: Path, trials: Sequence[Record], most: int) -> None:
-    rows = [(row, np.concatenate([_pictures(trial, row) for trial in trials])[:most]) for row in trials[0]["pictures"]]
+    rows = [(row, np.concatenate([from_hex(trial, row) for trial in trials])[:most]) for row in trials[0]["pictures"]]
     draw_strip(path, rows)
 
 
-def _pixels(pictures: Pictures) -> str:
+def to_hex(pictures: Pictures) -> str:
+    """Return pictures as the bytes of their pixels, in hexadecimal."""
     return bytes((255 * pictures).round().astype("uint8").tobytes()).hex()
 
 
-def _pictures(trial: Record, row: str) -> Pictures:
+def from_hex(trial: Record, row: str) -> Pictures:
+    """Return the pictures of a row that a record keeps."""
     pixels = np.frombuffer(bytes.fromhex(trial["pictures"][row]), np.uint8)
     return np.asarray(pixels.reshape(trial["shape"]) / 255)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -96,6 +96,15 @@ class WindowErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         """Return the trial of the attack, with one guess."""
         guesses = np.array([self.guess])
         return WindowTrial(np.array(self.errors), guesses, self.told_apart, self.bound, self.exposed, self.rounds)
+
+
+class TrialAccuracy(Protocol):
+    """A trial of a task."""
+
+    @property
+    def accuracy(self) -> float:
+        """The accuracy when the windows begin."""
+        ...
 
 
 class TaskTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -200,13 +209,15 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
             ],
             about=_EXPLANATION,
             tables=[
-                *(_table(task, own, results[task]) for task, own in tasks.items()),
+                *(errors_table(task, own, results[task]) for task, own in tasks.items()),
                 Table("What is published", ("mean error", "random selection", "T = 2"), printed),
             ],
             claims=claims,
             claims_note=RULE,
             claims_last=True,
-            drawings=[Drawing(f"{_slug(task)}.png", partial(_draw, task, found)) for task, found in results.items()],
+            drawings=[
+                Drawing(f"{slug(task)}.png", partial(draw_errors, task, found)) for task, found in results.items()
+            ],
         )
 
     def _claims(self, task: str, results: Results) -> Iterator[Claim]:
@@ -216,12 +227,12 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
         claim = partial(settle, shortfalls=self._missing(task), ours=task not in self.paper_rounds, effort=effort)
         yield claim(
             f"{task}, small steps: random selection gives updates away, with a median error below 0.05",
-            *_below(random),
+            *judge_recovered(random),
         )
         powers = np.log10(circles / random)
         yield claim(
             f"{task}, small steps: circles of {smallest} raise the median error more than tenfold",
-            f"by a factor of {_range(powers, power=True)}",
+            f"by a factor of {show_range(powers, power=True)}",
             judge_mean(powers, 1.0, inf),
         )
         errors = small[_CIRCLES].errors
@@ -237,13 +248,13 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
             yield settle(
                 f"{task}, small steps: circles of {larger[0]} protect better than circles of {smallest}, by their mean "
                 "error",
-                f"the difference is {_range(growth)}",
+                f"the difference is {show_range(growth)}",
                 judge_mean(growth, 0.0, inf),
                 ours=True,
             )
         ordinary = results[ORDINARY][_RANDOM].medians
         says = f"{task}, ordinary steps: the same attack works in ordinary training"
-        yield settle(says, *_below(ordinary), ours=True)
+        yield settle(says, *judge_recovered(ordinary), ours=True)
 
     def _missing(self, name: str) -> list[str]:
         """List how a task falls short of the paper's."""
@@ -258,9 +269,10 @@ def _own_means(task: str, results: Results) -> Iterator[tuple[str, str, str]]:
         yield f"ours, {task}, {window}", random, circles
 
 
-def _below(medians: Reals) -> tuple[str, Verdict]:
+def judge_recovered(medians: Reals) -> tuple[str, Verdict]:
+    """Return the median error, and whether updates count as recovered."""
     powers = np.log10(medians)
-    return f"median error {_range(powers, power=True)}", judge_mean(powers, -inf, float(np.log10(RECOVERED)))
+    return f"median error {show_range(powers, power=True)}", judge_mean(powers, -inf, float(np.log10(RECOVERED)))
 
 
 def _headline(task: str, results: Results) -> str:
@@ -276,7 +288,8 @@ def _headline(task: str, results: Results) -> str:
     )
 
 
-def _table(task: str, trials: Sequence[TaskTrial], results: Results) -> Table:
+def errors_table(task: str, trials: Sequence[TrialAccuracy], results: Results) -> Table:
+    """Return the errors in each window, by selection."""
     headings = ("window", "selection", "median", "in trials", "mean", "least", "recovered", "guessing", "bound")
     rows = [
         (window, result.selection.words, *_cells(result))
@@ -299,7 +312,7 @@ def _cells(result: SelectionResult) -> Iterator[str]:
     yield f"{result.exposed:.3g}"
 
 
-def _range(values: Reals, *, power: bool = False) -> str:
+def show_range(values: Reals, *, power: bool = False) -> str:
     """Write the confidence interval for the mean of values, or for ten to the power of it; a single value has none."""
     ends = [float(values[0])] if values.size < 2 else list(mean_interval(values))
     shown = [f"{10.0**end if power else end:.2g}" for end in ends]
@@ -311,11 +324,12 @@ def _middle(medians: Reals) -> float:
     return float(10 ** np.log10(medians).mean())
 
 
-def _slug(task: str) -> str:
+def slug(task: str) -> str:
+    """Return the name of a task as that of a file."""
     return "".join(letter if letter.isalnum() else "-" for letter in task.lower()).replace("--", "-").strip("-")
 
 
-def _draw(task: str, results: Results, path: Path) -> None:
+def draw_errors(task: str, results: Results, path: Path) -> None:
     """Draw a panel for each window, and in it a histogram for each selection."""
     subtitle = "Relative squared error of each client's reconstructed update; guessing zero for everybody has error 1."
     most = max(result.errors.max() for found in results.values() for result in found.values())

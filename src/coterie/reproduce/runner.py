@@ -1,6 +1,6 @@
 """The runner of declared experiments.
 
-A finished job is appended to a journal at once, so that an interrupted run continues where it stopped. Training runs
+A finished job is appended to a journal at once, so an interrupted run continues where it stopped. Training runs
 keep their state in a folder, and lose at most one round. A report can be made from any number of finished jobs.
 """
 

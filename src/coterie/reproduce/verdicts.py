@@ -1,4 +1,4 @@
-"""Verdicts on claims: what a statistic decides, how large a run must be, and the correction for many claims.
+"""Verdicts on claims: the decision by a statistic, the required size of a run, and the correction for many claims.
 
 A report judges two kinds of claims. The paper's are about runs of the paper's size: a run with fewer rounds, examples
 or participants decides none of them, neither for the paper nor against it. What we checked beside the paper is about
@@ -30,7 +30,7 @@ RATE = 0.05
 """The share of wrong verdicts that is accepted: of a single claim, and among those of a report."""
 LEAST_TRIALS = 3
 """Fewer trials decide nothing."""
-_MOST_TRIALS = 1_000  # a claim that needs more is at the edge of its range
+_MOST_TRIALS = 1_000  # if a claim needs more, the number is at the edge of its range
 _ROUNDING = 1e-12  # relative deviations below this are rounding
 RULE = (
     "A claim of the paper is judged only by runs with as many rounds, examples and participants as the paper's, on its "
@@ -49,7 +49,7 @@ class Scale(NamedTuple):
     participants: int = 0
 
     def shortfalls(self, paper: Scale, rounds: str = "rounds") -> list[str]:
-        """List what this run has less of than the paper, such as "300 of 2,000 rounds".
+        """List the quantities that are smaller than in the paper, such as "300 of 2,000 rounds".
 
         ``rounds`` is the paper's word for them.
         """
@@ -62,7 +62,7 @@ class Scale(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What the statistic alone says about a claim."""
+    """The verdict of the statistic alone on a claim."""
 
     judgement: Judgement
     doubt: float | None = None
@@ -192,7 +192,7 @@ def holm(doubts: Sequence[float], rate: float = RATE) -> float:
 
 
 def correct(claims: Iterable[Claim]) -> list[Claim]:
-    """Take back the verdicts of a report that do not survive the correction for all of its claims."""
+    """Withdraw the verdicts of a report that do not survive the correction for all of its claims."""
     found = list(claims)
     tested = [claim.doubt for claim in found if claim.doubt is not None]
     limit = benjamini_hochberg(tested)

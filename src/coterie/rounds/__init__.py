@@ -1,11 +1,11 @@
-"""One round as every deployment plays it, sans-IO: a coordinator, members, and one account of how it went.
+"""One round as every deployment plays it, sans-IO: a coordinator, its members, and the outcome.
 
-The order that multi-round privacy depends on is in this package only. Whole circles are selected, clients agree to the
-terms, and the ledger has the row before any client is asked to reveal. A transport carries the bytes between a
-:class:`Round` and its :class:`Member` s, and nothing else. A :class:`PeerRound` has no server: its clients add among
-themselves, and its row is written in the same order.
+Multi-round privacy depends on the order of the steps, and only this package decides that order: select whole circles,
+let the clients agree to the terms, write the row to the ledger, and only then ask clients to reveal. A transport
+carries the bytes between a :class:`Round` and its :class:`Member` s, and nothing else. A :class:`PeerRound` has no
+server: its clients compute the sum among themselves. Its row is written in the same order.
 
-Sessions follow the papers' protocol, or take two trips with prekeys that clients left at the server before
+Sessions follow the papers' protocol, or take two trips with prekeys that clients sent to the server earlier
 (:class:`PrekeyStore`, :meth:`Member.offer`). The same coordinator and members play both.
 """
 

@@ -1,4 +1,4 @@
-"""The coordinator: the server's half of all rounds over one population, and the keeper of its ledger.
+"""The coordinator: the server's side of all rounds over one population. It keeps the ledger.
 
     round = coordinator.open(number, available, rng)
     outgoing = round.invite()
@@ -7,12 +7,13 @@
         outgoing = round.close()
     round.result
 
-Privacy over many rounds rests on the order of these steps. The policy selects whole circles. A session sums those that
-survive whole. Before :meth:`Round.close` returns a message that asks a client to reveal, the ledger has checked the
-promised T and recorded the row. From then on the row counts, whatever happens. At the end the sum is decoded first and
-recorded as completed afterwards.
+Privacy over many rounds rests on the order of these steps. The policy selects whole circles. A session sums the circles
+of which no member dropped out. Before :meth:`Round.close` returns a message that asks a client to reveal, the ledger
+has checked the promised T and recorded the row. From then on the row counts, whatever happens. At the end the sum is
+decoded first and recorded as completed afterwards.
 
-Rounds without a server, in which clients add among themselves, follow the same order (:meth:`Coordinator.open_peers`).
+Rounds without a server, in which clients compute the sum among themselves, follow the same order
+(:meth:`Coordinator.open_peers`).
 """
 
 from collections.abc import Callable
@@ -48,7 +49,7 @@ TOO_FEW = "too few clients are available"
 
 
 def too_few(selected: int, minimum: int, without_prekeys: int = 0) -> str:
-    """Say why a round with so many selected clients is skipped, and what it would need."""
+    """Return why a round with this many selected clients is skipped, and what it would need."""
     why = f"{count(selected, 'client')} selected, and a sum needs {minimum:,} or more" if selected else TOO_FEW
     sit = "sits" if without_prekeys == 1 else "sit"
     return f"{why}; {count(without_prekeys, 'client')} {sit} out without prekeys" if without_prekeys else why
@@ -56,40 +57,42 @@ def too_few(selected: int, minimum: int, without_prekeys: int = 0) -> str:
 
 @dataclass(frozen=True)
 class SessionShape:
-    """What depends on how many clients a session has: who shares with whom, and what that withstands."""
+    """The parameters that depend on the number of clients in a session: the graph, and the colluders it withstands."""
 
     topology: Topology = field(default_factory=Complete)
     threshold: int | None = None
     colluders: int | None = None
-    """Beside an active server; None is the default of :class:`~coterie.secagg.Terms`."""
+    """The number of clients that may collude with an active server; None is the default of "
+    ":class:`~coterie.secagg.Terms`."""
     minimum: int = 2
-    """The fewest clients of a sum for which graph and threshold were planned."""
+    """The fewest clients in a sum that graph and threshold were planned for."""
     protocol: SessionProtocol = SessionProtocol.PAPERS
 
 
 def complete(_clients: int) -> SessionShape:
-    """Let everybody share with everybody, whatever the size of the session."""
+    """Return the shape in which every client shares with every other, for a session of any size."""
     return SessionShape()
 
 
 @dataclass(frozen=True)
 class SessionSettings:
-    """What the sessions of all rounds have in common."""
+    """The settings that the sessions of all rounds share."""
 
     bits: int
     length: int
     shape: Callable[[int], SessionShape] = complete
-    """Asked for every session with the number of its clients: what holds for one size need not hold for another."""
+    """Called with the number of clients of every session, because a shape that is safe for one size may not be for "
+    "another."""
     minimum: int = 2
     mode: ThreatMode = ThreatMode.HONEST_BUT_CURIOUS
     promised: int | None = None
-    """The T that the ledger holds every row to; None: what the roster promises."""
+    """The T that the ledger enforces for every row; None means the T that the roster promises."""
     aligned: bool = True
-    """Aggregate whole circles only. Switching it off is for showing what then goes wrong."""
+    """Aggregate whole circles only. Switch it off only to demonstrate what goes wrong then."""
 
 
 class Coordinator(Generic[D]):
-    """Opens one round after another over a roster, and keeps its ledger."""
+    """Opens one round after another for the clients of a roster, and keeps the ledger."""
 
     def __init__(
         self,
@@ -103,17 +106,18 @@ class Coordinator(Generic[D]):
         entropy: Entropy | None = None,
         prekeys: PrekeyStore | None = None,
     ) -> None:
-        """Take up the rounds of a population.
+        """Prepare rounds over a population.
 
         Args:
             roster: the clients and their circles.
             policy: picks the clients of a round; whole circles if the roster's promise is to hold.
-            ledger: the history so far, and where it is continued.
-            settings: what the sessions have in common.
-            decode: makes of a sum what it stands for; a :class:`RoundAborted` from it ends the round without a result.
-            parallel: removes masks from several slices at a time.
-            entropy: where names of sessions come from; the operating system by default.
-            prekeys: of the clients, for sessions in two trips. Clients without one sit out.
+            ledger: the history so far; new rounds are appended to it.
+            settings: the settings that all sessions share.
+            decode: converts a sum to the value of the round; a :class:`RoundAborted` from it ends the round without a
+                result.
+            parallel: runs the removal of masks from several slices at a time.
+            entropy: the source of session names; by default the operating system.
+            prekeys: the store of the clients' prekeys, for sessions in two trips. Clients without one are not invited.
 
         """
         self.prekeys = prekeys
@@ -136,13 +140,13 @@ class Coordinator(Generic[D]):
         content: bytes = b"",
         resuming: bool = False,
     ) -> "Round[D]":
-        """Select the clients of round ``number``; if they are too few, the round is over, and recorded as skipped.
+        """Select the clients of round ``number``; with too few, the round is over and recorded as skipped.
 
         ``rng`` drives the selection only, which is public; secrets come from the operating system. ``content`` is a
-        digest of what clients are to work on, bound into the terms: nobody can be given something else. With
-        ``resuming`` the round may be recorded already, by a server that crashed in it; it is a
-        :class:`~coterie.errors.LedgerConflict` if it then goes differently. The session is a new one either way, with
-        new secrets.
+        digest of what clients work on. The terms contain it, so the server cannot give one client something else. With
+        ``resuming``, the round may already be recorded by a server that crashed during it; if the round then goes
+        differently, :class:`~coterie.errors.LedgerConflict` is raised. In either case the session is new and has new
+        secrets.
         """
         unstocked = np.zeros(len(available), bool) if self.prekeys is None else ~self.prekeys.stocked(self.roster.names)
         row, chosen = self._select(number, available & ~unstocked, rng, resuming=resuming)
@@ -170,7 +174,7 @@ class Coordinator(Generic[D]):
     def open_peers(
         self, number: int, available: NDArray[np.bool_], rng: np.random.Generator, *, resuming: bool = False
     ) -> PeerRound[D]:
-        """The same for a round without a server, in which the selected clients add among themselves."""
+        """Open a round without a server like :meth:`open`; the selected clients compute the sum among themselves."""
         row, chosen = self._select(number, available, rng, resuming=resuming)
         opened = PeerRound(row, self._names(chosen), self.decode)
         if len(chosen) < self.settings.minimum:

@@ -1,8 +1,8 @@
-"""A client's floor: the least it insists on, whatever terms a server offers it.
+"""A client's floor: the minimum requirements that a client has for the terms of a session.
 
-Nobody in the protocol decides the terms; the server proposes them. A client that took what it is given would let the
-server choose the weaker threat mode, a threshold of one, a graph in which its colluders are the only neighbours,
-identities of its own making, or a circle of strangers.
+The server proposes the terms, and each client checks them. Without a floor, a malicious server could choose the weaker
+threat mode, a threshold of one, a graph in which a client's only neighbours are colluders, identities that it made up,
+or another circle.
 """
 
 import math
@@ -26,33 +26,34 @@ SECONDS_A_DAY = 86_400
 
 @dataclass(frozen=True)
 class Floor:
-    """What a client insists on; it comes from the client's own operator, never from a server."""
+    """The minimum requirements of a client. The operator of the client sets them, never the server."""
 
     mode: ThreatMode = ThreatMode.HONEST_BUT_CURIOUS
-    """The least threat mode; the active one is the stronger."""
+    """The weakest threat mode that is accepted; the active one is the stronger."""
     privacy: int = 1
-    """T: no circle may be smaller. Above 1, only whole circles are ever aggregated."""
+    """T: the smallest circle that is accepted. Above 1, only whole circles may be aggregated."""
     minimum: int = 2
     """The fewest clients that may be aggregated."""
     colluders: int = 0
-    """How many clients may collude with the server, of all there are: a server that lies chooses whom it invites, and
-    may gather them in one session. Two more must be in every sum, or it would be one client's input."""
+    """The number of all clients that may collude with the server. A malicious server chooses whom it invites, so all "
+    "of them may be in one session. Every sum must have two more clients, otherwise it could reveal one client's
+    input."""
     threshold: int = 2
-    """The fewest shares that may open a secret."""
+    """The smallest threshold that is accepted: the number of shares that reconstruct a secret."""
     sparse_bits: float | None = None
-    """None: complete graphs only, on which nothing is left to chance and T holds whoever drops out.
+    """None accepts complete graphs only: there, privacy is not left to chance, and T holds whichever clients drop out.
 
-    A number accepts a sparse graph if its privacy fails with probability ``2 ** -sparse_bits`` at most, as this client
-    computes itself for its ``colluders`` and for the smallest sum that the terms allow. 0 accepts every graph. The
-    terms must state the threshold, unless 1 will do. A server that lies can still choose who drops out once it knows
-    the graph, and learn sums of parts that circles do not bound.
+    A number accepts a sparse graph if its privacy fails with probability ``2 ** -sparse_bits`` at most. The client
+    computes this probability itself, for its ``colluders`` and for the smallest sum that the terms allow. 0 accepts
+    every graph. The terms must state the threshold, unless ``threshold`` is 1. A malicious server that knows a sparse
+    graph can still choose which clients drop out, and learn partial sums, for which T does not hold.
     """
     dropout: float | None = None
-    """On a sparse graph, the probability that a client drops out of a session, each independently of the others.
+    """On a sparse graph, the probability that a client drops out of a session, independently of the others.
 
     None: any number of clients may be missing from a sum, down to the minimum of the terms, which ``coterie plan``
-    prints for a graph. With a probability, a sum that misses more than are likely counts as a failure; then terms with
-    a lower minimum will do.
+    prints for a graph. With a probability, a sum in which unlikely many clients are missing counts as a failure; so
+    terms with a lower minimum are accepted.
     """
     most_clients: int = 10_000
     """The largest session."""
@@ -61,17 +62,18 @@ class Floor:
     most_length: int = 1 << 26
     """The longest vector, in ring elements."""
     prekey_days: float | None = 90.0
-    """In two trips, the age of the oldest prekey in a session; None accepts any age, and needs no clock."""
+    """In two trips, the largest age of a prekey in a session; None accepts any age, and then no clock is needed."""
     protocol: str = AUTO
     """One of :data:`~coterie.secagg.protocols.PROTOCOLS`; ``auto`` accepts both protocols."""
     most_shares: int | None = MOST_SHARES
-    """In two trips, the most shares that this client deals: a client of n, in k circles, deals n * k. None: any number.
+    """In two trips, the largest number of shares that this client deals. None accepts any number.
 
-    The server chooses who is invited, and so how much a client computes and sends.
+    In a session of n clients in k circles, each client deals n * k shares. The limit matters because the server
+    chooses who is invited, and thus how much a client computes and sends.
     """
 
     def __post_init__(self) -> None:
-        # Asked so that NaN, which is neither below nor above anything, is refused too.
+        # Written in this way so that NaN, which is neither below nor above any number, is refused too.
         if not (self.privacy >= 1 and self.minimum >= 2 and self.threshold >= 1):
             raise ConfigError("a floor asks for T >= 1, a minimum of 2 or more clients and a threshold of at least 1")
         if not (self.colluders >= 0 and (self.dropout is None or 0 <= self.dropout < 1)):
@@ -88,7 +90,7 @@ class Floor:
             raise ConfigError(f"a sparse graph may fail with probability 2^-{self.sparse_bits} at most: give 0 or more")
 
     def check(self, terms: Terms, client: str, roster: Roster | None = None) -> None:
-        """Refuse terms below this floor, and any participant who is not as in the roster this client trusts."""
+        """Refuse terms below this floor, and participants that differ from the roster that this client trusts."""
         if len(terms.clients) > self.most_clients:
             raise _refusal(f"a session of {len(terms.clients)} clients is larger than this client takes part in")
         if client not in terms.index:
@@ -97,7 +99,7 @@ class Floor:
             raise _refusal("the session would not be safe against a server that lies")
         if terms.minimum < self.minimum:
             raise _refusal(f"as few as {terms.minimum} clients might be summed; the least is {self.minimum}")
-        if not terms.active and terms.minimum < self.colluders + 2:  # active terms see to it themselves
+        if not terms.active and terms.minimum < self.colluders + 2:  # active terms check it themselves
             raise _refusal(f"{terms.minimum} clients might be summed, of whom all but one may collude")
         if terms.bits > self.most_bits or terms.length > self.most_length:
             raise _refusal(f"{terms.length} elements of {terms.bits} bits are more than this client sends")
@@ -105,14 +107,14 @@ class Floor:
         self._check_circles(terms, roster)
 
     def check_protocol(self, protocol: SessionProtocol, shares: int = 0) -> None:
-        """Refuse a protocol that this client takes no part in, or one in which it would deal too many shares."""
+        """Refuse a protocol that this client does not accept, or in which it would deal too many shares."""
         if self.protocol not in (AUTO, protocol):
             raise _refusal(f"the session is by the protocol {protocol}; this client takes part in {self.protocol} only")
         if self.most_shares is not None and shares > self.most_shares:
             raise _refusal(f"this client would deal {shares:,} shares; the most is {self.most_shares:,}")
 
     def oldest_prekey(self, clock: Callable[[], float] | None) -> int:
-        """Return the moment before which no prekey of a session may have been made, in seconds since 1970."""
+        """Return the creation time of the oldest prekey that is accepted, in seconds since 1970."""
         if self.prekey_days is None:
             return 0
         if clock is None:
@@ -120,14 +122,14 @@ class Floor:
         return int(clock() - self.prekey_days * SECONDS_A_DAY)
 
     def _check_secrets(self, terms: Terms) -> None:
-        """Look at what opens a secret: how many shares, held by whom, among so many colluders."""
+        """Check the threshold and the graph, and whether colluders can hold the shares that reconstruct a secret."""
         size = len(terms.clients)
         if terms.active and terms.tolerated < self.colluders:
             raise _refusal(f"the session withstands {terms.tolerated} colluders; the least is {self.colluders}")
         complete = is_complete(terms.topology, size)
         if not complete and self.sparse_bits is None:
             raise _refusal("this client shares its secrets with everybody or not at all")
-        # Left open, it follows each client's neighbours, who may be few.
+        # Without a threshold, it would depend on the number of each client's neighbours, which may be small.
         if not complete and terms.threshold is None and (self.sparse_bits or self.threshold > 1):
             raise _refusal("a session on a sparse graph must state its threshold")
         threshold = terms.threshold_for(size)
@@ -143,7 +145,7 @@ class Floor:
             )
 
     def _check_circles(self, terms: Terms, roster: Roster | None) -> None:
-        """Look at who would be summed with whom."""
+        """Check the circles: which clients would be summed together."""
         promised = max(self.privacy, roster.privacy if roster else 1)
         if promised > 1 and terms.circles is None:
             raise _refusal("circles could be split: the session has none")
@@ -160,11 +162,11 @@ class Floor:
 
 @lru_cache(maxsize=4)
 def _sparse_failure(terms: Terms, floor: Floor, threshold: int) -> float:
-    """Bound how often privacy fails on this graph, as log2 of a probability; the same for all clients of a simulation.
+    """Return a bound on the probability that privacy fails on this graph, as log2; cached for simulations.
 
-    Clients refuse a sum of fewer than the terms' minimum, whoever drops out, so no more are missing from one. With a
-    probability of dropping out, as many are missing as are not exceeded but for half of what may fail. Graphs that no
-    bound is known for promise nothing.
+    Clients refuse a sum of fewer clients than the minimum of the terms, which limits how many can be missing. With a
+    dropout probability, the limit is the number that is exceeded with at most half of the allowed failure probability.
+    A graph without a known bound promises nothing.
     """
     size, minimum, fewer = len(terms.clients), terms.minimum, -math.inf
     if floor.dropout is not None and floor.sparse_bits is not None:
@@ -182,7 +184,7 @@ def _sparse_failure(terms: Terms, floor: Floor, threshold: int) -> float:
 
 @lru_cache(maxsize=4)
 def _complaint(terms: Terms, roster: Roster) -> str | None:
-    """Find what in the terms is not as in the roster: the same for all clients of a simulation."""
+    """Return how the terms differ from the roster, None if they do not; cached for simulations."""
     if terms.roster != roster.digest:
         return f"the session is not under the roster that is trusted, version {roster.version}"
     numbers = {client.name: number for number, client in enumerate(roster.clients)}

@@ -3,9 +3,9 @@
     member = Member(name, contribute, memory=..., floor=...)
     reply = member.answer(message)          # for every message of the session, the invitation first
 
-It follows whichever protocol an invitation is for. It calls ``contribute`` for its input only when it has to mask it.
-Where a new process is started for every message, :meth:`Member.park` stores the state in between; in two trips the
-memory does that itself. What the memory records is on disk before a reply is returned.
+It follows the protocol that an invitation names. It calls ``contribute`` for its input only when the input must be
+masked. If a new process is started for every message, :meth:`Member.park` returns the state to store between messages;
+in two trips the memory stores it. The memory is on disk before a reply is returned.
 
 For sessions in two trips, the server needs prekeys first: send it what :meth:`Member.offer` returns.
 """
@@ -38,13 +38,13 @@ from coterie.secagg.states import park, read_state
 from coterie.secagg.terms import MOST_CLIENTS, Terms
 
 Contribute: TypeAlias = Callable[[Terms], RingVector]
-"""Makes a client's input for a session, when it is needed."""
+"""Returns a client's input for a session; called when the input is needed."""
 
 ANY_TERMS = Floor(threshold=1, sparse_bits=0.0, most_clients=MOST_CLIENTS, prekey_days=None, most_shares=None)
-"""The floor of a client whose caller made the terms itself."""
+"""The floor of a client whose caller chose the terms."""
 
-# How often a client has answered after it entered, once it answers from this state. Against an active server, the
-# answer to the announcement signs it, and one more reveals.
+# The number of answers of a client since it entered the session, after it answered in this state. Against an active
+# server, the answer to the announcement signs it, and one more reveals.
 _STEPS: dict[type, int] = {
     protocol.Joined: 1,
     protocol.Shared: 2,
@@ -54,14 +54,14 @@ _STEPS: dict[type, int] = {
     Signed: 2,
 }
 NO_POPULATION = bytes(32)
-"""What prekeys are signed for where there is no roster."""
+"""The population that prekeys are signed for without a roster."""
 
 MemberState: TypeAlias = protocol.AnyState | AnyParked
 _DECODER: "msgspec.msgpack.Decoder[MemberState]" = msgspec.msgpack.Decoder(MemberState, dec_hook=read_topology)
 
 
 class Member:
-    """A client in one session after the other; a session is over when the next invitation is accepted."""
+    """A client that takes part in one session after another. Accepting the next invitation ends a session."""
 
     def __init__(
         self,
@@ -77,13 +77,13 @@ class Member:
         """Prepare a client.
 
         Args:
-            name: the client, as the roster and the terms call it.
-            contribute: makes its input when it is asked to mask.
-            memory: what it remembers beyond a session; none is for a single session whose terms it knows to be good.
-            floor: what it insists on; none is :class:`Floor` as it comes.
+            name: the client's name in the roster and the terms.
+            contribute: returns its input, when it is time to mask it.
+            memory: what it remembers from session to session; None is for a single session whose terms it trusts.
+            floor: its minimum requirements; None is :class:`Floor` with its defaults.
             identity: its signing key, against an active server.
-            entropy: where its secrets come from; the operating system by default.
-            clock: the seconds since 1970, to date prekeys and to refuse old ones as the floor says.
+            entropy: the source of its secrets; by default the operating system.
+            clock: returns the seconds since 1970, to date prekeys and to refuse those that are too old for the floor.
 
         """
         self.name = name
@@ -93,7 +93,7 @@ class Member:
         self._identity = identity
         self._entropy = entropy or SystemEntropy()
         self.content: bytes | None = None
-        """What this client works on, if it knows: a session whose terms name another content is refused."""
+        """The digest of what this client works on, if known. A session whose terms name another content is refused."""
         self._state: MemberState | None = None
         self._clock = clock
         self._scratch: ClientMemory | None = None
@@ -103,14 +103,14 @@ class Member:
 
     @property
     def waiting(self) -> bool:
-        """Whether an answer is still expected of this client in its session."""
+        """Whether this client still owes an answer in its session."""
         return self._state is not None and not isinstance(self._state, protocol.Finished | Done)
 
     def answer(self, message: bytes) -> bytes:
         """Answer a message of the server.
 
-        A :class:`~coterie.errors.PeerProtocolError` or :class:`~coterie.errors.RoundAborted` is a refusal: nothing
-        is sent, and the client is as it was before.
+        A :class:`~coterie.errors.PeerProtocolError` or :class:`~coterie.errors.RoundAborted` is a refusal: nothing is
+        sent, and the state of the client does not change.
         """
         if is_book(message):
             return self._enter_book(message)
@@ -124,13 +124,12 @@ class Member:
         return reply
 
     def offer(self, *, renew: bool = False) -> bytes:
-        """Return all unused prekeys, as many as a client keeps, for the server; make those that are missing.
+        """Return all unused prekeys for the server, after making as many as are missing.
 
-        Those that others would soon refuse because of their age are erased, and new ones made in their place.
+        Prekeys that other clients would soon refuse because of their age are replaced by new ones.
 
-        With ``renew`` those made before are erased, and the states of all sessions with them. An operator does that
-        after the client's disk was restored from a backup or copied: a prekey in it may have been used since, and a
-        session in it may have been answered.
+        With ``renew``, all earlier prekeys and the states of all sessions are erased. Use it after the client's disk
+        was restored from a backup or copied: a prekey on it may have been used since the backup, or a session answered.
         """
         if renew:
             self._state = None
@@ -140,19 +139,19 @@ class Member:
         return messages.encode(PrekeyOffer(self._population, _read_prekeys(offered)))
 
     def leave(self) -> None:
-        """Forget the session, and with it every secret of it; the next message is an invitation to another."""
+        """Forget the session and all its secrets; the next message must be an invitation to another one."""
         self._state = None
         if self._memory or self._scratch:
             self._prekeys.erase_states()
 
     def park(self) -> bytes:
-        """Return the state as bytes. They hold secrets: store them as you would a private key."""
+        """Return the state as bytes. They contain secrets: store them like a private key."""
         if self._state is None:
             raise LocalProtocolError(f"{self.name} is in no session")
         return park(self._state)
 
     def resume(self, parked: bytes) -> None:
-        """Go on from a state that was parked."""
+        """Continue from a state that :meth:`park` returned."""
         state = read_state(parked, _DECODER)
         if state.terms.clients[state.me] != self.name:
             raise LocalProtocolError(f"this is not a state of {self.name}")
@@ -169,7 +168,7 @@ class Member:
         return entered
 
     def _check_terms(self, terms: Terms, protocol: SessionProtocol, shares: int = 0) -> None:
-        """Refuse what is below the floor, about something else than this client works on, or under a foreign key.
+        """Refuse terms below the floor, with other content than this client's, or with a wrong key for this client.
 
         ``shares`` is the number of shares that this client would deal in two trips.
         """
@@ -191,12 +190,12 @@ class Member:
     def _go_on(self, state: protocol.AnyState, message: bytes) -> tuple[protocol.AnyState, bytes]:
         vector = None
         if isinstance(state, protocol.Shared):
-            state.check(message)  # making the input may take a training: not for a message that is refused anyway
-            self._check_content(state.terms)  # again: it may have come after the invitation, or with a new process
+            state.check(message)  # before the input is made, which may require training
+            self._check_content(state.terms)  # it may have become known since
             vector = self._contribute(state.terms)
         answered = protocol.answer(state, message, entropy=self._entropy, vector=vector, identity=self._identity)
         if self._memory:
-            # Only now: a message that is refused leaves no trace, and the answer has not left yet.
+            # Record only now: a refused message must leave no trace, and the answer has not been sent yet.
             session, step = state.terms.session, _STEPS[type(state)]
             if isinstance(state, protocol.Masked):
                 self._memory.agree(session, step, state.consider(message))
@@ -208,7 +207,7 @@ class Member:
 
     @property
     def _prekeys(self) -> ClientMemory:
-        """Where prekeys are kept: in the memory, or, for a single session, in this object alone."""
+        """The store of prekeys: the memory or, for a single session, this object."""
         if self._memory:
             return self._memory
         if self._scratch is None:
@@ -221,7 +220,7 @@ class Member:
         return self._memory.population if self._memory else NO_POPULATION
 
     def _prekeys_by_age(self) -> tuple[list[Prekey], list[Prekey]]:
-        """Return the unused prekeys: those that can be offered, and those older than half of what the floor allows."""
+        """Return the unused prekeys: those to offer, and those older than half the age that the floor allows."""
         unused, days = _read_prekeys(self._prekeys.prekeys()), self._floor.prekey_days
         oldest = self._clock() - days / 2 * SECONDS_A_DAY if self._clock and days is not None else 0
         young = [prekey for prekey in unused if prekey.issued >= oldest]
@@ -236,7 +235,7 @@ class Member:
         return made
 
     def _enter_book(self, message: bytes) -> bytes:
-        """Contribute to a session in two trips: once for each book, ever, and each prekey to one book."""
+        """Contribute to a session in two trips: at most once for each book, and with each prekey to one book only."""
         book, seen = PrekeyBook.read(message), digest(message)
         if (before := self._prekeys.last_answer(book.digest)) is not None:
             return self._repeat(before, seen)
@@ -246,7 +245,7 @@ class Member:
         secret = self._prekeys.prekey_secret(prekey.key)
         oldest = self._floor.oldest_prekey(self._clock)
         invited = prekey_protocol.accept(book, self.name, secret, self._population, oldest=oldest)
-        # The input is not kept here: it may be as large as all else that a client has in memory.
+        # The input is not kept: it may be as large as everything else that a client has in memory.
         inputs = [self._contribute(terms)]
         unused = [kept for kept in self._prekeys_by_age()[0] if kept.key != prekey.key]
         fresh = self._make_prekeys(PREKEYS - len(unused))
@@ -259,7 +258,7 @@ class Member:
         return reply
 
     def _go_on_in_book(self, message: bytes) -> bytes:
-        """Answer a survivor list, or the signatures on it; what is answered is on disk first."""
+        """Answer a survivor list, or the signatures on it, after the answer is on disk."""
         session, seen = messages.session_of(message, SERVER), digest(message)
         before = self._prekeys.last_answer(session)
         if before is not None and before.message == seen:
@@ -296,7 +295,7 @@ def one_off(
     identities: Mapping[str, Identity] | None = None,
     entropy: Callable[[str], Entropy] | None = None,
 ) -> dict[str, Member]:
-    """Return everybody of a single session that the caller made itself: members without memory or floor."""
+    """Return the members of a single session whose terms the caller chose, without memory and floor."""
     make = inputs if callable(inputs) else inputs.__getitem__
 
     def contribution(name: str) -> Contribute:

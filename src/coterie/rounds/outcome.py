@@ -1,4 +1,4 @@
-"""The outcome of a round: one account of it, which ledger, metrics and report share."""
+"""The outcome of a round: one description that ledger, metrics and report share."""
 
 from collections.abc import Collection
 from dataclasses import astuple, dataclass, field
@@ -13,7 +13,7 @@ D = TypeVar("D")
 
 @dataclass(frozen=True)
 class Attendance:
-    """Who was still there after each step (V1 to V4 of the papers), as far as the round came."""
+    """The clients that were present after each step (V1 to V4 of the papers), up to the step that the round reached."""
 
     selected: tuple[str, ...] = ()
     advertisers: tuple[str, ...] = ()
@@ -25,26 +25,26 @@ class Attendance:
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of the clients that were selected, for one round or for many: each is counted once.
+    """What happened to the selected clients, in one round or in many: each is counted once.
 
     They add up: ``selected`` is the sum of the others. Clients that were absent, or available and not selected, are
     not in it.
     """
 
     aggregated: int = 0
-    """Their contributions are in a sum that was used. Whoever leaves afterwards is counted here all the same."""
+    """Clients whose contributions are in a sum that was used, including those that left afterwards."""
     dropped: int = 0
-    """They left before their contribution counted."""
+    """Clients that left before their contribution counted."""
     excluded: int = 0
-    """They contributed, and one of their circle dropped out: a circle is aggregated whole or not at all."""
+    """Clients that contributed but were excluded, because another member of their circle dropped out."""
     unused: int = 0
-    """They were there, or in a sum that was lost, and the round ended without a result."""
+    """Clients that were present, or in a sum that was lost, in a round without a result."""
 
     @classmethod
     def of(
         cls, selected: int, *, aggregated: Collection[str], stranded: Collection[str], dropped: Collection[str]
     ) -> "Tally":
-        """Count so many clients by lists of names; a name that is in several counts in the first."""
+        """Count clients from lists of names; a name that is in several lists counts for the first of them."""
         excluded = without(stranded, aggregated)
         left = without(without(dropped, aggregated), excluded)
         counts = len(aggregated), len(left), len(excluded)
@@ -71,13 +71,13 @@ class Tally:
 
 @dataclass(frozen=True)
 class RoundResult(Generic[D]):
-    """How a round went; ``value`` is there if and only if it was completed."""
+    """The outcome of a round. It has a ``value`` if and only if the round was completed."""
 
     number: int
     outcome: Outcome
     attendance: Attendance
     remaining: tuple[str, ...] = ()
-    """Who was there to the end, or until the round was given up."""
+    """The clients that were present at the end, or when the round was aborted."""
     revealed: tuple[str, ...] = ()
     """The clients whose sum was, or may have been, revealed: the round's row in the ledger."""
     value: D | None = field(default=None, repr=False)
@@ -87,11 +87,11 @@ class RoundResult(Generic[D]):
     note: str = ""
     """Why the round was skipped."""
     blame: Blame = field(default_factory=Blame)
-    """Who dealt or sent wrong shares, whether or not there is a sum."""
+    """The clients that dealt or sent wrong shares, whether or not there is a sum."""
 
     @property
     def reason(self) -> str:
-        """Why there is no result; empty where there is one."""
+        """Why there is no result; empty if there is one."""
         return self.note if self.error is None else str(self.error)
 
     @property
@@ -101,7 +101,7 @@ class RoundResult(Generic[D]):
 
     @property
     def stranded(self) -> tuple[str, ...]:
-        """Clients that contributed and were left out because one of their circle had dropped out."""
+        """Clients that contributed and were excluded because another member of their circle had dropped out."""
         return without(without(self.attendance.survivors, self.attendance.aggregated), self.revealed)
 
     @property
@@ -111,12 +111,12 @@ class RoundResult(Generic[D]):
 
     @property
     def left_later(self) -> tuple[str, ...]:
-        """Clients that left when they had contributed: they are in the sum, or excluded, as if they had stayed."""
+        """Clients that left after they had contributed. They are in the sum or excluded, as if they had stayed."""
         return without(self._left, self.dropped)
 
     @property
     def tally(self) -> Tally:
-        """What became of those selected, in numbers that add up."""
+        """What happened to the selected clients, in numbers that add up."""
         return Tally.of(
             len(self.attendance.selected), aggregated=self.aggregated, stranded=self.stranded, dropped=self.dropped
         )
@@ -127,6 +127,6 @@ class RoundResult(Generic[D]):
 
 
 def without(clients: Collection[str], others: Collection[str]) -> tuple[str, ...]:
-    """Return the clients that are not among the others, in their order."""
+    """Return the clients that are not in ``others``, in their order."""
     gone = set(others)
     return tuple(name for name in clients if name not in gone)

@@ -1,4 +1,4 @@
-"""The server's prekeys for sessions in two trips: checked when clients offer them, one for each client of a book.
+"""The server's store of prekeys for sessions in two trips. Offers are checked; a book takes one prekey of each client.
 
 store = PrekeyStore(roster, PrekeyStock(folder / "prekeys.sqlite"))
 store.offer(name, message)          # what Member.offer() returned, when a client says hello
@@ -26,15 +26,16 @@ from coterie.secagg.server import Rejected
 from coterie.secagg.terms import Terms
 
 MOST_OFFERED = 4 * PREKEYS
-"""The most that a server takes from one client."""
+"""The largest number of prekeys that a server accepts from one client."""
 OLDEST_DAYS = 60.0
-"""The age of the oldest prekey in a book. Clients replace theirs before that, and refuse a book only later."""
+"""The largest age of a prekey in a book. Clients replace their prekeys earlier, and refuse a book only at a larger "
+"age."""
 EARLY_DAYS = 1.0
 """How far a client's clock may be ahead of the server's."""
 
 
 def population_of(roster: Roster) -> bytes:
-    """Return the digest of the first roster, as far as this version shows it."""
+    """Return the digest of the first roster, if this version of the roster contains it."""
     if roster.version > 1:
         raise ConfigError(f"roster version {roster.version} does not show the first: give its digest as population")
     return roster.predecessor or roster.digest
@@ -57,31 +58,33 @@ class PrekeyStore:
         clock: Callable[[], float] | None = None,
         verified: Verified | None = None,
     ) -> None:
-        """Take up a stock.
+        """Use a stock of prekeys.
 
         Args:
             roster: the clients and their identity keys.
             stock: where the prekeys are kept.
-            population: the digest of the first roster, which prekeys are signed for; needed from its third version on.
+            population: the digest of the first roster, which prekeys are signed for; needed from the roster's third
+                version on.
             signed: whether clients sign their prekeys, as they must against a malicious server.
-            clock: the seconds since 1970, to check dates of prekeys. Without it, dates are not checked: one client
-                that offers old prekeys then ends every round it is invited to, because the others refuse the book.
-            verified: prekeys whose signatures were verified for an earlier store: what a client has left comes again
-                with each of its contributions.
+            clock: returns the seconds since 1970, to check dates of prekeys. Without it, dates are not checked. Then a
+                client that offers old prekeys makes every round fail that it is invited to, because the others refuse
+                the book.
+            verified: prekeys whose signatures an earlier store has verified. A client sends the prekeys that it has
+                left with each of its contributions.
 
         """
         self.population = population_of(roster) if population is None else population
         self._identities = {client.name: client.identity for client in roster.clients}
         self._stock, self._signed, self._clock = stock, signed, clock
         self._verified: Verified = {} if verified is None else verified
-        self._unused: dict[str, frozenset[bytes]] = {}  # of each client when it was invited last
+        self._unused: dict[str, frozenset[bytes]] = {}  # each client's unused prekeys at its last invitation
 
     def offer(self, client: str, message: bytes) -> None:
-        """Take in all unused prekeys of an authenticated client: they replace those that were there.
+        """Store all unused prekeys of an authenticated client. They replace its earlier ones.
 
-        Raises :class:`~coterie.errors.PeerProtocolError` for an offer that does not check out, and
-        :class:`~coterie.errors.PrekeyRefused` if one was used before, which happens when a client's disk is restored
-        from a backup or cloned: it must make new ones (``Member.offer(renew=True)``).
+        Raises :class:`~coterie.errors.PeerProtocolError` for an invalid offer, and
+        :class:`~coterie.errors.PrekeyRefused` if a prekey was used before. This happens after a client's disk was
+        restored from a backup or cloned; the client must then make new ones (``Member.offer(renew=True)``).
         """
         offered = messages.decode(message, PrekeyOffer, client, None)
         if offered.terms != self.population:
@@ -92,10 +95,10 @@ class PrekeyStore:
     def refill(
         self, offers: Mapping[str, Sequence[Prekey]], excused: Mapping[str, frozenset[bytes]] | None = None
     ) -> dict[str, PeerProtocolError]:
-        """The same for prekeys that came with contributions; return why some were not taken in, by client.
+        """Store prekeys that came with contributions; return the clients whose prekeys were refused, with the reasons.
 
-        Those in ``excused`` are left out if they were used, and nothing is made of it: a session that another run
-        played at the same time may have used them after the contribution was made.
+        Used prekeys in ``excused`` are ignored without a complaint: another run may have used them in a concurrent
+        session after the contribution was made.
         """
         stocks: dict[str, dict[bytes, bytes]] = {}
         refused: dict[str, PeerProtocolError] = {}
@@ -104,14 +107,14 @@ class PrekeyStore:
                 stocks[client] = self._checked(client, prekeys, (excused or {}).get(client, frozenset()))
             except PrekeyRefused as error:
                 refused[client] = error
-                stocks[client] = {}  # so that it is left out until it has made new ones
+                stocks[client] = {}  # so that the client is not invited until it has made new ones
             except PeerProtocolError as error:
                 refused[client] = error
         self._stock.replace(stocks)
         return refused
 
     def stocked(self, names: Iterable[str]) -> NDArray[np.bool_]:
-        """Tell who has a prekey left; the others sit out until they have offered new ones."""
+        """Return which clients have a prekey left. The others are not invited until they have offered new ones."""
         self._discard_old()
         counts = self._stock.counts()
         return np.array([name in counts for name in names], bool)
@@ -125,7 +128,7 @@ class PrekeyStore:
         return PrekeyBook(terms, tuple(msgspec.msgpack.decode(taken[name], type=Prekey) for name in terms.clients))
 
     def restock(self, server: PrekeyServer) -> None:
-        """Note which prekeys were used in a session, and keep those that came with the contributions."""
+        """Mark the prekeys of a session as used, and store those that came with the contributions."""
         contributed = {name: server.book.prekeys[server.terms.index[name]].key for name in server.survivors}
         self._stock.mark_used(contributed)
         excused = {name: self._unused.get(name, frozenset()) - {key} for name, key in contributed.items()}
@@ -133,7 +136,7 @@ class PrekeyStore:
             server.rejected.append(Rejected(name, server.step, error.reason))
 
     def _checked(self, client: str, prekeys: Sequence[Prekey], excused: frozenset[bytes]) -> dict[bytes, bytes]:
-        """Return what is stored of an offer, bodies by key, if all of it checks out."""
+        """Check an offer, and return what is stored of it: bodies by key."""
         if client not in self._identities:
             raise PeerProtocolError(client, "is not on the roster")
         if len(prekeys) > MOST_OFFERED:
@@ -165,7 +168,7 @@ class PrekeyStore:
         return {key: body for key, body in bodies.items() if key not in used}
 
     def _check_date(self, client: str, prekey: Prekey) -> None:
-        """Refuse a date that other clients would refuse, and one that would make a prekey last for ever."""
+        """Refuse a date that other clients would refuse, and a date so late that the prekey would never expire."""
         if self._clock is None:
             return
         days = (self._clock() - prekey.issued) / SECONDS_A_DAY
@@ -177,7 +180,7 @@ class PrekeyStore:
             )
 
     def _discard_old(self) -> None:
-        """Delete prekeys that became too old here."""
+        """Delete prekeys that became too old while they were stored."""
         if self._clock is None:
             return
         oldest = self._clock() - OLDEST_DAYS * SECONDS_A_DAY

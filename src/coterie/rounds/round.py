@@ -1,7 +1,7 @@
 """A round in progress: it drives a session, and writes its ledger row before anything is revealed.
 
-:class:`Round` has a server, which any transport connects to its clients. :class:`PeerRound` has none: the clients add
-among themselves, as additive sharing does. Both record through one :class:`~coterie.rounds.row.LedgerRow`.
+:class:`Round` has a server, which any transport connects to its clients. :class:`PeerRound` has none: the clients
+compute the sum among themselves, by additive sharing. Both record through one :class:`~coterie.rounds.row.LedgerRow`.
 """
 
 from collections.abc import Callable, Collection
@@ -17,11 +17,11 @@ from coterie.secagg.terms import Terms
 
 
 class SessionServer(Protocol):
-    """The server's half of a session, whichever protocol it follows."""
+    """The server's side of a session, under either protocol."""
 
     @property
     def terms(self) -> Terms:
-        """What the clients agree to."""
+        """The terms that the clients agree to."""
         ...
 
     @property
@@ -31,7 +31,7 @@ class SessionServer(Protocol):
 
     @property
     def recorded_before(self) -> frozenset[Step]:
-        """Steps that clients are asked into only when the ledger has the row."""
+        """Steps that begin only after the row is in the ledger."""
         ...
 
     @property
@@ -41,7 +41,7 @@ class SessionServer(Protocol):
 
     @property
     def blame(self) -> Blame:
-        """Who dealt or sent wrong shares that did not prevent the sum."""
+        """The clients that dealt or sent wrong shares, if the sum succeeded nevertheless."""
         ...
 
     @property
@@ -75,7 +75,7 @@ class SessionServer(Protocol):
         ...
 
     def invite(self) -> dict[str, bytes]:
-        """Return what to send to begin with."""
+        """Return the first messages to send."""
         ...
 
     def receive(self, sender: str, data: bytes, /) -> Rejected | None:
@@ -83,12 +83,12 @@ class SessionServer(Protocol):
         ...
 
     def close(self) -> dict[str, bytes]:
-        """End the step and return what to send to whom."""
+        """End the step and return the messages to send."""
         ...
 
 
 class _AnyRound(Generic[D]):
-    """What all rounds have in common: a row, and a result once they are over."""
+    """The base of all rounds: it has a row, and a result once it is over."""
 
     def __init__(self, row: LedgerRow, selected: tuple[str, ...], decode: Callable[[Aggregate], D]) -> None:
         self._row = row
@@ -108,7 +108,7 @@ class _AnyRound(Generic[D]):
 
     @property
     def result(self) -> RoundResult[D]:
-        """How the round went; known once it is over."""
+        """The outcome of the round, available once it is over."""
         if self._result is None:
             raise LocalProtocolError(f"round {self.number} is not over{self._progress()}")
         return self._result
@@ -176,9 +176,9 @@ class Round(_AnyRound[D]):
         Args:
             row: its row in the ledger.
             selected: its clients.
-            decode: makes of a sum what it stands for.
-            server: of its session; without one the round is to be skipped.
-            after_step: called when a step is about to be closed, whatever comes of it.
+            decode: converts a sum to the value of the round.
+            server: the server of its session; without one the round will be skipped.
+            after_step: called before a step is closed, even if closing fails.
 
         """
         super().__init__(row, selected, decode)
@@ -194,7 +194,7 @@ class Round(_AnyRound[D]):
         return self._server.step if self._server and not self.over else Step.DONE
 
     def invite(self) -> dict[str, bytes]:
-        """Return what to send to the selected clients to begin with; nothing if there are too few."""
+        """Return the first messages to the selected clients; nothing if there are too few."""
         return self._server.invite() if self._server else {}
 
     def receive(self, sender: str, message: bytes) -> Rejected | None:
@@ -204,10 +204,10 @@ class Round(_AnyRound[D]):
         return self._server.receive(sender, message)
 
     def close(self) -> dict[str, bytes]:
-        """End the current step and return what to send to whom: nothing once the round is over.
+        """End the current step and return the messages to send; nothing once the round is over.
 
-        Messages that ask a client to reveal are returned only after the row is in the ledger. In two trips a client
-        that signs a survivor list never answers for another, so there the row is written before that.
+        Messages that ask a client to reveal are returned only after the row is in the ledger. In two trips, a client
+        that signed a survivor list never answers for another one, so the row is written before clients sign.
         """
         self._check_running()
         server = self._session()
@@ -224,7 +224,7 @@ class Round(_AnyRound[D]):
         return outgoing
 
     def abort(self, error: CoterieError) -> None:
-        """Give the round up; what may have been revealed, now or before a crash, stays in the ledger."""
+        """Abort the round. The ledger keeps what may have been revealed, now or before a crash."""
         self._abort(error, self._attendance(), self._remaining())
 
     def _session(self) -> SessionServer:
@@ -239,7 +239,7 @@ class Round(_AnyRound[D]):
         )
 
     def _remaining(self) -> tuple[str, ...]:
-        """Return who was there in the last step that was closed."""
+        """Return the clients that were present in the last closed step."""
         server = self._session()
         lasting = server.revealers if self._row.revealed else server.survivors
         return {
@@ -259,13 +259,13 @@ class Round(_AnyRound[D]):
 
 
 class PeerRound(_AnyRound[D]):
-    """One round without a server: the selected clients add among themselves, all of them or not at all."""
+    """One round without a server: the selected clients compute the sum among themselves, all of them or none."""
 
     def __repr__(self) -> str:
         return f"<PeerRound {self.number}, {self._result.outcome if self._result else 'open'}>"
 
     def add(self, add: Callable[[], RingVector]) -> None:
-        """Record the row, and only then let the clients add; ``add`` returns the sum that all of them see."""
+        """Record the row, then call ``add``, which returns the sum that all clients see."""
         self._check_running()
         self._row.reveal(self.selected)
         try:
@@ -274,7 +274,7 @@ class PeerRound(_AnyRound[D]):
             self.abort(error)
 
     def abort(self, error: CoterieError, missing: Collection[str] = ()) -> None:
-        """Give the round up; ``missing`` are the clients that dropped out."""
+        """Abort the round; ``missing`` are the clients that dropped out."""
         there = tuple(name for name in self.selected if name not in missing)
         self._abort(error, Attendance(self.selected, there, there), there)
 

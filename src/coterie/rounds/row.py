@@ -1,7 +1,7 @@
 """The ledger row of a round: recorded before anything is revealed, and closed by completing or aborting the round.
 
 Every kind of round writes its row through this class: a round with a server (:class:`~coterie.rounds.round.Round`) and
-one in which the clients add among themselves (:class:`~coterie.rounds.round.PeerRound`).
+one in which the clients compute the sum among themselves (:class:`~coterie.rounds.round.PeerRound`).
 """
 
 from typing import TYPE_CHECKING
@@ -19,14 +19,14 @@ class LedgerRow:
     """One round's row: skipped, or revealed and then completed, or aborted at any time."""
 
     def __init__(self, ledger: "Ledger", number: int, roster: Roster, promised: int, *, resuming: bool) -> None:
-        """Name the row of round ``number``; nothing is written yet.
+        """Prepare the row of round ``number``; nothing is written yet.
 
         Args:
-            ledger: where the row goes.
-            number: of the round, from 1.
+            ledger: the ledger to write to.
+            number: the round's number, from 1.
             roster: the clients and their circles.
             promised: the T that the ledger checks the row against.
-            resuming: whether the row may be there already, written by a server that crashed in this round.
+            resuming: whether a server that crashed in this round may have written the row already.
 
         """
         self._ledger, self._columns, self._resuming = ledger, columns_of(roster, promised), resuming
@@ -39,7 +39,7 @@ class LedgerRow:
         self._ledger.skip(self.number, reason, resuming=self._resuming)
 
     def reveal(self, aggregated: tuple[str, ...]) -> None:
-        """Check the promised T and record the row; only then may anything leave that asks a client to reveal."""
+        """Check the promised T and record the row. Call it before any message that asks a client to reveal is sent."""
         self._ledger.reveal(self.number, aggregated, resuming=self._resuming, **self._columns)
         self.revealed = aggregated
 
@@ -50,7 +50,7 @@ class LedgerRow:
         self._ledger.complete(self.number, resuming=self._resuming)
 
     def abort(self, error: CoterieError) -> tuple[Outcome, tuple[str, ...]]:
-        """Record that the round failed; return its outcome, and whose sum may have been revealed, now or earlier."""
+        """Record that the round failed; return its outcome, and the clients whose sum may have been revealed."""
         self._ledger.abort(self.number, str(error), resuming=self._resuming)
         row = self._ledger.revealed(self.number)
         return (Outcome.ABORTED_AFTER_REVEAL if row else Outcome.ABORTED_BEFORE_REVEAL), row

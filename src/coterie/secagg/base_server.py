@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coterie.arithmetic.packed_sum import PackedSum
 from coterie.arithmetic.ring import RingVector
 from coterie.errors import Blame, InputError, LocalProtocolError, PeerProtocolError, ThresholdError, VerificationError
 from coterie.secagg import messages
@@ -20,7 +21,7 @@ Outgoing = dict[int, messages.Message]
 
 @dataclass(frozen=True)
 class Rejected:
-    """A message that was not accepted; the session is as if it had never arrived."""
+    """A message that was not accepted. It has no effect on the session."""
 
     sender: str
     step: Step
@@ -29,7 +30,7 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """What a session yields."""
+    """The result of a session."""
 
     total: RingVector
     """The sum of the inputs of exactly the ``clients``, in the ring."""
@@ -38,10 +39,10 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Stage:
-    """What a server does in one step."""
+    """The work of a server in one step."""
 
     take: Callable[[int, Any], None]
-    """Checks and keeps one client's message, of the type that the table of steps says."""
+    """Checks and stores one client's message; the table of steps gives its type."""
     close: Callable[[], Outgoing]
     expected: Callable[[], Collection[int]]
     """Clients that take part in the step."""
@@ -53,7 +54,7 @@ class BaseServer:
     """One session, seen from the server; subclasses know the steps."""
 
     recorded_before: frozenset[Step] = frozenset({Step.REVEAL})
-    """Steps that clients are asked into only when it is recorded whose sum will be revealed."""
+    """Steps that begin only after it is recorded whose sum will be revealed."""
 
     def __init__(
         self, terms: Terms, session: bytes, first: Step, rows: Mapping[Step, StepRow], parallel: Map | None
@@ -72,10 +73,10 @@ class BaseServer:
         self.step = first
         self.rejected: list[Rejected] = []
         self.blame = Blame()
-        """Who dealt or sent wrong shares that did not prevent the sum."""
+        """The clients that dealt or sent wrong shares, if the sum succeeded nevertheless."""
         self._session, self._rows, self._parallel = session, rows, parallel
         self._stages: dict[Step, Stage] = {}
-        self._sums: dict[int, RingVector] = {}
+        self._sums: dict[int, PackedSum] = {}
         self._aggregated: frozenset[int] = frozenset()
         self._revealers: set[int] = set()
         self._aggregate: Aggregate | None = None
@@ -111,15 +112,15 @@ class BaseServer:
         return None
 
     def close(self) -> dict[str, bytes]:
-        """End the current step and return what to send to whom; raise if the session cannot go on.
+        """End the current step and return the messages to send; raise an error if the session cannot continue.
 
-        Closing the last step removes the masks. Nothing is left to send then, and :attr:`aggregate` is there.
+        Closing the last step removes the masks. Then there is nothing to send, and :attr:`aggregate` is available.
         """
         if self.step is Step.DONE:
             raise LocalProtocolError("the session is over: there is nothing to close")
         outgoing = self._stages[self.step].close()
         self.step = self._following()
-        distinct = {id(message): message for message in outgoing.values()}  # many clients may get the same one
+        distinct = {id(message): message for message in outgoing.values()}  # many clients may get the same message
         encoded = {key: messages.encode(message) for key, message in distinct.items()}
         return {self.terms.clients[client]: encoded[id(message)] for client, message in outgoing.items()}
 
@@ -142,16 +143,19 @@ class BaseServer:
         messages.check_sender(message, client, sender)
         stage.take(client, message)
 
-    def _add(self, client: int, vector: RingVector) -> None:
-        """Add a masked vector to those of its circle."""
-        circle = self.terms.circle_of(client)
-        if circle in self._sums:
-            self._sums[circle] += vector
-        else:
-            self._sums[circle] = vector
+    def _add(self, client: int, vector: bytes | memoryview) -> None:
+        """Add a packed vector to those of its circle, or refuse it; circles make many sums, and so they are slim."""
+        terms, circle = self.terms, self.terms.circle_of(client)
+        added = self._sums.get(circle) or PackedSum(terms.ring, terms.length, slim=terms.circles is not None)
+        added.add(vector)
+        self._sums[circle] = added
+
+    def _totals(self) -> dict[int, RingVector]:
+        """Return the sum of the masked vectors of each circle, or 0 where there are none."""
+        return {circle: packed.total() for circle, packed in self._sums.items()}
 
     def _finish(self, total: RingVector) -> Outgoing:
-        """Keep the sum; there is nothing left to send."""
+        """Store the sum; there is nothing left to send."""
         self._sums.clear()
         self._aggregate = Aggregate(total, self.aggregated)
         return {}

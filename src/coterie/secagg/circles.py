@@ -1,4 +1,4 @@
-"""Whole circles only: the one rule of what is summed when somebody is missing."""
+"""The rule for sums with missing clients: only whole circles are summed."""
 
 from collections.abc import Collection, Hashable, Iterable
 from itertools import count
@@ -11,17 +11,17 @@ Mate = TypeVar("Mate", bound=Hashable)
 
 
 def whole_circles(circles: Iterable[Collection[Mate]], present: Iterable[Mate]) -> frozenset[Mate]:
-    """The members, by name or by number, of those circles that are present to the last one.
+    """The members, by name or by number, of all circles of which every member is present.
 
-    Only these may be summed. The rest of a broken circle counts as dropped: a sum over it would separate its members
-    from the others for good.
+    Only these may be summed. The rest of a broken circle counts as dropped: a sum over the rest would permanently
+    separate its members from the missing ones.
     """
     there = frozenset(present)
     return frozenset(member for circle in circles if there.issuperset(circle) for member in circle)
 
 
 class CircleMap:
-    """The same rule for the clients of a session, in arrays: it takes a few operations for any number of clients."""
+    """The rule for the clients of a session in arrays, which takes a few operations for any number of clients."""
 
     def __init__(self, circles: Collection[int]) -> None:
         """Take a circle number for each client."""

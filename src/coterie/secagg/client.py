@@ -7,8 +7,8 @@ States are immutable and can be parked as bytes between messages (:func:`park`, 
 that start a new process for every message. Each keeps only the secrets that later steps need.
 
 **Use each state once.** Store the new state before sending the reply, and never answer again from an old one:
-masking two inputs from one state gives away their difference, and answering two different announcements
-gives away both kinds of share.
+masking two inputs from one state reveals their difference, and answering two different announcements reveals both kinds
+of share.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ __all__ = [
 
 
 class Peer(SecretPart, frozen=True):
-    """A neighbour that advertised its keys, and what was agreed with it."""
+    """A neighbour that advertised its keys, and the keys agreed with it."""
 
     client: int
     opening_key: bytes
@@ -164,12 +164,12 @@ class Shared(State, frozen=True, tag=True):
     def mask(
         self, message: bytes, vector: RingVector, parallel: Map | None = None, identity: Identity | None = None
     ) -> tuple["Masked", bytes]:
-        """Store the neighbours' shares and hide the input under one mask for each of them and one more (step 2).
+        """Store the neighbours' shares, and mask the input with one mask for each of them and a self mask (step 2).
 
-        Against an active server, sign whose masks these are.
+        Against an active server, sign the set of these neighbours.
 
         A dealer whose envelope does not open, or holds other shares than it committed to, is remembered in
-        :attr:`Masked.distrusted`: the round goes on, this client just has no share of it to reveal.
+        :attr:`Masked.distrusted`: the round continues, and this client has no share of it to reveal.
         """
         terms, me, ring = self.terms, self.me, self.terms.ring
         ring.check(vector, terms.length)
@@ -206,7 +206,7 @@ class Masked(State, frozen=True, tag=True):
     held: tuple[Holding, ...]
     sharers: tuple[int, ...]
     distrusted: tuple[int, ...]
-    """Neighbours whose shares were altered on the way, or differ from those that they committed to."""
+    """Neighbours whose shares were altered in transit, or differ from those that they committed to."""
 
     def consider(self, message: bytes) -> frozenset[str]:
         """Return the clients that would be aggregated if this announcement were answered; sign and reveal nothing.
@@ -297,7 +297,7 @@ def answer(
     vector: RingVector | None = None,
     identity: Identity | None = None,
 ) -> tuple[AnyState, bytes]:
-    """Answer the server's message, whichever step it belongs to; for transports that carry any of them."""
+    """Answer a message of the server of any step; for transports that do not distinguish them."""
     match state:
         case Joined():
             return state.share(message, entropy)
@@ -317,7 +317,7 @@ _DECODER: "msgspec.msgpack.Decoder[AnyState]" = msgspec.msgpack.Decoder(AnyState
 
 
 def resume(data: bytes) -> AnyState:
-    """Return the state that :func:`park` stored; damage is found, forgery is not."""
+    """Return the state that :func:`park` stored; damage is detected, forgery is not."""
     return read_state(data, _DECODER)
 
 

@@ -28,7 +28,7 @@ def seal_shares(
 
 
 def open_shares(key: bytes, envelope: Envelope, terms: bytes, seed: bytes, dealer: int, holder: int) -> Shares:
-    """Return the shares in an envelope, or refuse: altered, meant for somebody else, or not those committed to."""
+    """Return the shares in an envelope; refuse it if altered, for another client, or not as committed to."""
     opened = unseal(key, envelope.sealed, rules.envelope_context(terms, seed, dealer, holder))
     shares = opened[:SELF_SHARE_BYTES], opened[SELF_SHARE_BYTES:]
     if rules.share_marks(terms, dealer, holder, *shares) != envelope.marks:

@@ -10,15 +10,15 @@ from coterie.secagg.terms import Terms
 
 
 def is_invitation(message: bytes) -> bool:
-    """Tell an invitation from all other messages: its tag is 0, in the second byte of a short msgpack array."""
+    """Return whether a message is an invitation: its tag is 0, in the second byte of a short msgpack array."""
     return message[1:2] == b"\x00"
 
 
 def read_invitation(message: bytes) -> Terms:
-    """Return the terms that the server proposes; whether to agree to them is for the client to decide.
+    """Return the terms that the server proposes. The client decides whether to accept them.
 
-    Nothing is read that :func:`is_invitation` denies: msgpack has more than one way to write a tag, and whatever is
-    checked of an invitation must be checked of all that are read.
+    Messages for which :func:`is_invitation` is false are refused: msgpack can encode a tag in several ways, and the
+    checks of invitations must apply to every one that is read.
     """
     if not is_invitation(message):
         raise PeerProtocolError(SERVER, "sent bytes that are not an Invitation")
@@ -31,7 +31,7 @@ def read_invitation(message: bytes) -> Terms:
 
 @contextmanager
 def proposal() -> Iterator[None]:
-    """Blame the server for whatever it proposes that cannot be a session."""
+    """Blame the server for a proposal that is not a valid session."""
     try:
         yield
     except ConfigError as error:

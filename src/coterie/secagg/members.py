@@ -1,8 +1,8 @@
 """Sets of clients as bitmaps: one bit for each client of a session.
 
 An announcement names the survivors among thousands of clients, and a client asks for a few of them only: its
-neighbours. A bitmap answers that without an object for each survivor. What a client does with the whole set, such as
-counting it or hashing it, is one operation on its bytes.
+neighbours. A bitmap answers that without an object for each survivor. Operations on the whole set, such as counting or
+hashing, are single operations on its bytes.
 """
 
 from collections.abc import Iterable, Iterator, Set
@@ -41,7 +41,7 @@ class Members(Set[int]):
         return np.unpackbits(np.frombuffer(self.bits, np.uint8), count=self.size, bitorder="little").view(np.bool_)
 
     def among(self, clients: Iterable[int]) -> frozenset[int]:
-        """Return those of some clients that are in the set. It takes as long as there are clients to look up."""
+        """Return those of some clients that are in the set. The time is proportional to the number of these clients."""
         return frozenset(client for client in clients if client in self)
 
     def covers(self, other: "Members") -> bool:

@@ -44,13 +44,13 @@ Signature = Annotated[bytes, _exactly(SIGNATURE_BYTES)]
 class Part(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """A message, or part of one.
 
-    The garbage collector skips these: they are immutable and refer to nothing that could refer back. A session holds
-    millions of them, and looking at each of them again and again would take longer than the protocol.
+    The garbage collector skips these, because they are immutable and cannot be part of a reference cycle. A session
+    holds millions of them, and scanning them repeatedly would take longer than the protocol.
     """
 
 
 class Message(Part, frozen=True):
-    """What every message begins with."""
+    """The common first field of all messages."""
 
     terms: Digest
 
@@ -65,7 +65,7 @@ class ClientMessage(Message, frozen=True):
 
 
 class SignedMessage(ClientMessage, frozen=True):
-    """A message that is nothing but a signature."""
+    """A message that consists of a signature."""
 
     signature: Signature
 
@@ -98,7 +98,7 @@ class Fingerprints(Part, frozen=True):
 
 
 class Envelope(Part, frozen=True):
-    """Two shares of the dealer's secrets, sealed for one holder; ``peer`` is whoever is at the other end."""
+    """Two shares of the dealer's secrets, sealed for one holder; ``peer`` is the other client."""
 
     peer: ClientNumber
     sealed: Sealed
@@ -198,8 +198,8 @@ def encode(message: Message) -> bytes:
 def decode(data: bytes, kind: type[M], peer: str, terms: bytes | None) -> M:
     """Return the message of type ``kind`` in ``data``, or blame ``peer``.
 
-    Refused: bytes that are no message or were damaged on the way, a message of another kind (that is, of another
-    step) and one that was made under other terms (that is, in another session); ``None`` are terms not known yet.
+    Refused are bytes that are not a message or were damaged in transit, messages of another kind (another step), and
+    messages under other terms (another session). ``None`` means that the terms are not known yet.
     """
     body = memoryview(data)[:-CHECKSUM_BYTES]
     try:
@@ -235,7 +235,7 @@ def check_sender(message: ClientMessage, client: int, peer: str) -> None:
 
 
 def checksum(body: bytes | memoryview) -> bytes:
-    """Finds damage, which a masked vector or an unsigned key would hide; against forgery the channel must protect."""
+    """Detects damage, also of masked vectors and unsigned keys. The channel must protect against forgery."""
     return hashlib.sha256(body).digest()[:CHECKSUM_BYTES]
 
 

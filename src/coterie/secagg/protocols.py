@@ -2,7 +2,7 @@
 
 Both give the same sum. The two-trip protocol needs the complete graph, and sends more bytes: a client's upload grows
 with ``n ** 2 / T`` beside its vector, for n clients in circles of T. The planner and the coordinator use this module,
-so that they decide alike.
+so that both decide in the same way.
 """
 
 import enum
@@ -16,7 +16,7 @@ MOST_SHARES = 10_000
 
 
 class SessionProtocol(enum.StrEnum):
-    """How a session makes its sum."""
+    """The protocol of a session."""
 
     PAPERS = "papers"
     """Keys, shares, masked inputs, confirmations and shares revealed: five trips against a malicious server."""
@@ -26,11 +26,11 @@ class SessionProtocol(enum.StrEnum):
 
 AUTO = "auto"
 PROTOCOLS = (AUTO, *map(str, SessionProtocol))
-"""What a setting may say; ``auto`` takes two trips where they are cheap enough."""
+"""The values of a setting; ``auto`` chooses two trips if they are cheap enough."""
 
 
 def two_trips_fit(clients: int, circle: int, topology: Topology) -> bool:
-    """Tell whether a session of so many clients, in circles of at least this size, takes two trips by default."""
+    """Return whether a session of this many clients, in circles of at least this size, takes two trips by default."""
     return is_complete(topology, clients) and clients**2 <= MOST_SHARES * max(1, circle)
 
 
@@ -43,8 +43,8 @@ def choose_protocol(
         wanted: one of :data:`PROTOCOLS`.
         clients: of the session.
         circle: the size of its smallest circle; 1 without circles.
-        topology: who shares with whom.
-        threshold: shares that open a secret, where the user set it.
+        topology: its graph.
+        threshold: the number of shares that reconstruct a secret, if the user set it.
         least: the fewest shares that may open a secret in two trips: the quorum against a malicious server.
 
     """

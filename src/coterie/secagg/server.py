@@ -1,4 +1,4 @@
-"""The server: collects messages, closes steps, removes the masks of the sum and of nothing else.
+"""The server: it collects messages, closes steps, and removes only the masks of the sum.
 
     server = Server(terms)
     outgoing = server.invite()
@@ -8,8 +8,8 @@
     server.aggregate
 
 The caller decides when a step ends; there is no clock here. A bad message becomes a :class:`Rejected` value and
-never harms the round. Masked inputs are added up as they arrive: memory holds one vector, or one for each circle.
-The order of the steps stands in :mod:`coterie.secagg.steps`, what happens in each in this class.
+never harms the round. Masked inputs are added up as they arrive: memory holds one sum, or one for each circle.
+The order of the steps is in :mod:`coterie.secagg.steps`, the work of each step in this class.
 """
 
 from collections import defaultdict
@@ -70,7 +70,7 @@ class Server(BaseServer):
             Step.REVEAL: Stage(self._take_revelation, self._close_revelations, lambda: confirmed, self._revealers),
         }
 
-    # Who is still there after each step (V1 to V4 of the papers), by name.
+    # The clients that are present after each step (V1 to V4 of the papers), by name.
 
     @property
     def advertisers(self) -> tuple[str, ...]:
@@ -88,7 +88,7 @@ class Server(BaseServer):
         return self._names(self._survivors)
 
     def view(self) -> View:
-        """Everything this server holds, to be read and not changed: what a curious one would work with."""
+        """Everything that this server holds, read-only: the data of a curious server."""
         return View(
             terms=self.terms,
             seed=self._seed,
@@ -97,7 +97,7 @@ class Server(BaseServer):
             seed_marks=MappingProxyType(self._seed_marks),
             survivors=frozenset(self._survivors),
             statements=MappingProxyType(self._statements),
-            sums=MappingProxyType(self._sums),
+            sums=self._totals(),
             aggregated=self._aggregated,
             confirmations=MappingProxyType(self._confirmations),
             self_shares=MappingProxyType(self._self_shares),
@@ -105,7 +105,7 @@ class Server(BaseServer):
         )
 
     def invite(self) -> dict[str, bytes]:
-        """Return what to send to every client to begin with: the terms."""
+        """Return the first message to every client: the terms."""
         invitation = messages.encode(messages.Invitation(self.terms.digest, self.terms.to_bytes()))
         return dict.fromkeys(self.terms.clients, invitation)
 
@@ -164,12 +164,12 @@ class Server(BaseServer):
     # Step 2: masked inputs.
 
     def _take_input(self, client: int, masked: messages.MaskedInput) -> None:
-        vector = self.terms.ring.unpack(masked.payload, self.terms.length)
-        if self.terms.active:
-            self._statements[client] = rules.check_statement(
-                self.terms, self._seed, client, self._sharers, masked.statement
-            )
-        self._add(client, vector)
+        if not self.terms.active:
+            self._add(client, masked.payload)
+        else:
+            statement = rules.check_statement(self.terms, self._seed, client, self._sharers, masked.statement)
+            self._add(client, masked.payload)
+            self._statements[client] = statement
         self._survivors.add(client)
 
     def _close_inputs(self) -> Outgoing:
@@ -207,7 +207,7 @@ class Server(BaseServer):
     # Step 3: shares of what must be opened.
 
     def _take_revelation(self, holder: int, revelation: messages.Revelation) -> None:
-        """Keep one share of each dealer, of the kind that the survivor set calls for.
+        """Store one share of each dealer, of the kind that the survivor set requires.
 
         They are not compared with the dealer's commitments yet: see :meth:`_close_revelations`.
         """
@@ -216,7 +216,8 @@ class Server(BaseServer):
         of_keys = [entry.dealer for entry in revelation.key_shares]
         messages.check_order(of_seeds, name)
         messages.check_order(of_keys, name)
-        if not (dealers & self._aggregated >= set(of_seeds) and dealers - self._aggregated >= set(of_keys)):
+        right_kinds = self._aggregated.issuperset(of_seeds) and self._aggregated.isdisjoint(of_keys)
+        if not (right_kinds and dealers >= {*of_seeds, *of_keys}):
             raise PeerProtocolError(name, "revealed a share that it does not hold, or one of the wrong kind")
         for self_share in revelation.self_shares:
             self._self_shares[self_share.dealer][holder] = self_share.share

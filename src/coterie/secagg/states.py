@@ -15,7 +15,7 @@ from coterie.secagg.terms import Terms
 
 
 class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """What every state knows: the terms, and which client this is.
+    """The common part of all states: the terms, and the number of this client.
 
     The garbage collector skips states and their parts, as it skips messages (:class:`~coterie.secagg.messages.Part`).
     """
@@ -38,13 +38,13 @@ class SecretPart(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 
 def park(state: State) -> bytes:
-    """Return the state as bytes. They hold secrets: store them as you would a private key."""
+    """Return the state as bytes. They contain secrets: store them like a private key."""
     body = msgspec.msgpack.encode(state)
     return body + messages.checksum(body)
 
 
 def read_state(data: bytes, decoder: "msgspec.msgpack.Decoder[S]") -> S:
-    """Return the state that :func:`park` stored; damage is found, forgery is not."""
+    """Return the state that :func:`park` stored; damage is detected, forgery is not."""
     body = data[: -messages.CHECKSUM_BYTES]
     try:
         state = decoder.decode(body)

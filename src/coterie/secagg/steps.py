@@ -1,4 +1,4 @@
-"""The steps of a session as data: who says what, in which order, and what is only there against an active server.
+"""The steps of a session as data: their messages, their order, and the step that is only for active servers.
 
 Server, documentation and tests read this table; :func:`draw` shows it.
 """
@@ -29,9 +29,9 @@ class StepRow:
     step: Step
     upload: type[messages.ClientMessage]
     download: type[messages.Message] | None
-    """``None`` in the last step: the server has the sum and nothing to say."""
+    """``None`` in the last step, after which the server sends nothing."""
     active_only: bool = False
-    """Whether the step is left out where the server is trusted to follow the protocol."""
+    """Whether the step is left out against an honest-but-curious server."""
 
 
 TABLE = (

@@ -51,17 +51,17 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
     length: int
     """Number of ring elements in every input."""
     topology: Topology = Complete()
-    """Who agrees on masks with whom, and holds whose shares."""
+    """The graph: neighbours agree on masks and hold each other's shares."""
     threshold: int | None = None
-    """Shares that open a client's secret; ``None`` takes what :meth:`threshold_for` says is safe."""
+    """The number of shares that reconstruct a client's secret; ``None``: the safe value of :meth:`threshold_for`."""
     circles: tuple[int, ...] | None = None
     """A circle number for each client; with it, only whole circles are aggregated."""
     minimum: int = 2
     """The fewest clients that may ever be aggregated; :attr:`fewest` may be more."""
     mode: ThreatMode = ThreatMode.HONEST_BUT_CURIOUS
-    """Against whom the session protects its clients."""
+    """The adversary that the session protects its clients from."""
     colluders: int | None = None
-    """The most clients that may collude with a server that lies; ``None`` takes ``(n - 1) // 3`` on the complete graph.
+    """The most clients that may collude with a malicious server; ``None``: ``(n - 1) // 3`` on the complete graph.
 
     On a sparse graph, give the number that degree and threshold were planned for.
     """
@@ -121,15 +121,15 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
 
     @staticmethod
     def from_bytes(data: bytes) -> "Terms":
-        """Read what :meth:`to_bytes` wrote, and check it; :class:`ConfigError` where it cannot be terms.
+        """Read and check the output of :meth:`to_bytes`; :class:`ConfigError` if it is not valid terms.
 
-        The last few are remembered: in one process many clients are invited to the same session.
+        The last few are cached, because in one process many clients are invited to the same session.
         """
         return _read(bytes(data))
 
     @property
     def active(self) -> bool:
-        """Whether the server is taken for an active adversary."""
+        """Whether the server may be malicious."""
         return self.mode is ThreatMode.ACTIVE_SERVER
 
     @property
@@ -158,8 +158,8 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
     def quorum(self) -> int:
         """Signatures on one survivor set that clients ask for: the least ``q`` with ``2 q > n + c``.
 
-        It is ``q`` of *all*, not of each client's neighbours: on a sparse graph a lying server could otherwise show
-        one set to one region and another to the next.
+        It is a quorum of *all* clients, not of each client's neighbours. Otherwise, on a sparse graph, a malicious
+        server could show different sets to different regions.
         """
         return quorum_of(len(self.clients), self.tolerated)
 
@@ -176,18 +176,18 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
     def threshold_for(self, shares: int) -> int:
         """Shares needed to open the secret of a client that dealt ``shares`` of them.
 
-        By default a strict majority, and more than colluders can hold, who are not the client itself.
+        By default, it is a strict majority, and more than the number of shares that colluders can hold.
         """
         if self.threshold is not None:
             return self.threshold
         return max(majority_threshold(shares), min(self.tolerated, shares - 1) + 1)
 
     def graph(self, seed: bytes) -> Graph:
-        """The assignment graph that everybody computes from the same seed."""
+        """The assignment graph, which all parties compute from the same seed."""
         return build(self.topology, len(self.clients), seed)
 
     def circle_of(self, client: int) -> int:
-        """The circle that this client is in; without a circle map all are in one that may lose members."""
+        """The circle of this client; without a circle map, all clients are in one that may lose members."""
         return 0 if self.circles is None else self.circles[client]
 
     def summed(self, survivors: Members) -> Members:
@@ -201,7 +201,7 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
         return Members.flagged(self._circle_map.whole(survivors.flags))
 
     def aggregated(self, survivors: Collection[int]) -> frozenset[int]:
-        """The same as :meth:`summed`, of any collection of survivors."""
+        """The same as :meth:`summed`, for any collection of survivors."""
         return frozenset(self.summed(Members.of(survivors, len(self.clients))))
 
     @cached_property

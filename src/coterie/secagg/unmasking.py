@@ -1,6 +1,6 @@
 """The end of a session: the server recovers secrets from revealed shares, and removes the masks of the sum.
 
-Everything is computed from a :class:`View`, which has all that a server holds.
+Everything is computed from a :class:`View`, which contains all data of a server.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -50,17 +50,17 @@ class View:
         return self.terms.graph(self.seed)
 
     def threshold(self, client: int) -> int:
-        """How many shares open this client's secrets."""
+        """The number of shares that reconstruct this client's secrets."""
         return self.terms.threshold_for(self.graph.degree(client) + 1)
 
     def thresholds(self, clients: Collection[int]) -> dict[int, int]:
-        """How many shares open the secrets of each of these clients."""
+        """The number of shares that reconstruct the secrets of each of these clients."""
         degrees = self.graph.degrees().tolist()
         needed = {degree: self.terms.threshold_for(degree + 1) for degree in set(degrees)}
         return {client: needed[degrees[client]] for client in clients}
 
     def opened(self, shares: SharesOf, client: int) -> bool:
-        """Whether enough shares of one of this client's secrets are there."""
+        """Whether enough shares of one of this client's secrets have arrived."""
         return len(shares.get(client, ())) >= self.threshold(client)
 
 
@@ -85,7 +85,7 @@ def remove_masks(view: View, parallel: Map | None = None) -> RingVector:
 
 
 def wrong_shares(view: View, committed: Mapping[int, Mapping[int, Fingerprints]]) -> dict[int, str]:
-    """Return the holders that revealed other shares than the dealers committed to, by holder and then dealer, and why.
+    """Return the holders that revealed shares that do not fit the dealers' commitments, with the reasons.
 
     The reason names the first dealer whose share is wrong.
     """

@@ -12,15 +12,6 @@ The names exported here need numpy only. Importing torch takes seconds, so modul
 :mod:`coterie.training.local` and :mod:`coterie.training.flatten`, are imported by their full names.
 """
 
-from coterie.cohorts.availability import (
-    LABEL_DROPOUT,
-    Availability,
-    Diurnal,
-    Steady,
-    equal,
-    heterogeneous,
-    label_dependent,
-)
 from coterie.training.data.datasets import DATA_VARIABLE, DATASETS, Dataset, load
 from coterie.training.data.partitions import (
     by_person,
@@ -36,21 +27,14 @@ from coterie.training.metrics import Metric
 __all__ = [
     "DATASETS",
     "DATA_VARIABLE",
-    "LABEL_DROPOUT",
-    "Availability",
     "Dataset",
-    "Diurnal",
     "Metric",
-    "Steady",
     "by_person",
     "dirichlet",
-    "equal",
     "from_clients",
     "from_huggingface",
     "from_torch",
-    "heterogeneous",
     "iid",
-    "label_dependent",
     "label_shards",
     "load",
     "shared_and_own_label",

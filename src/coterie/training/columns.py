@@ -1,11 +1,11 @@
 """Gradients and losses of a group whose members have different columns of the same examples.
 
-Each :class:`ColumnMember` computes from its own columns and its own columns of the first weight, and from nothing else:
-its part of the first layer, and later the gradient of its weight from the errors that come back. The parts are added by
-a :class:`~coterie.confined.vertical.VerticalSum`. The rest of the model belongs to the group: biases and later layers
-see sums, never an input.
+Each :class:`ColumnMember` uses only its own columns of the examples and of the first weight. It computes its part of
+the first layer, and later the gradient of its weight from the errors that come back. The parts are added by a
+:class:`~coterie.confined.vertical.VerticalSum`. The rest of the model belongs to the group: biases and later layers see
+sums, never an input.
 
-:class:`ColumnGroup` is a group with its data, for a loop of one's own. Runs use :class:`GroupGradient` and
+:class:`ColumnGroup` is a group with its data, for your own training loop. Runs use :class:`GroupGradient` and
 :class:`GroupLoss`, which take a client's examples and deal their columns to the members.
 """
 
@@ -46,13 +46,13 @@ from coterie.training.local import (
 from coterie.training.strategies.confined import LocalComputation
 
 NUMBERS = 1 << 20
-"""Numbers in a vertical sum at most: enough that keys and messages cost nothing, and few enough for the cache."""
+"""The most numbers in a vertical sum: enough to make keys and messages cheap, and few enough for the cache."""
 _KNOWN_BYTES = 1 << 27
 
 
 @dataclass(frozen=True)
 class ColumnSplit:
-    """Which columns of the input layer's weight belong to which member; all other parameters are the group's own."""
+    """The columns of the input layer's weight that belong to each member; all other parameters belong to the group."""
 
     layer: InputLayer
     ends: tuple[int, ...]
@@ -70,7 +70,7 @@ class ColumnSplit:
         return [slice(first, last) for first, last in pairwise(self.ends)]
 
     def clip(self, arrays: Sequence[FloatArray], norm: float) -> ModelArrays:
-        """Scale every member's block, and the group's own, down to this norm: each without looking at the others."""
+        """Scale each member's block, and that of the group, down to this norm, independently of each other."""
         position = self.layer.position
         weight = arrays[position]
         blocks = [clip_norm([weight[:, columns]], norm)[0] for columns in self.columns]
@@ -97,10 +97,10 @@ class ColumnMember:
 
 @dataclass(frozen=True, eq=False)
 class KnownSums:
-    """Vertical sums that were made already, by what they follow from: the weights of the first layer and the examples.
+    """A cache of vertical sums, by their inputs: the weights of the first layer and the examples.
 
-    The model that passes the loss check of one iteration is the model of the next, so its sums need not be made again.
-    A known sum is the one that would be made again, bit for bit. So this is no part of a work's name (it has no
+    The model that passes the loss check of one iteration is the model of the next, so its sums need not be computed
+    again. A cached sum equals the recomputed one, bit for bit. So the cache is not part of a work's digest (it has no
     fields), and a copy that is sent to another process begins empty.
     """
 
@@ -111,7 +111,7 @@ class KnownSums:
         return KnownSums, ()
 
     def find(self, weight: torch.Tensor, rows: Indices, make: Callable[[], FloatArray]) -> FloatArray:
-        """Return the sum for these weights and rows; make it if it is not known, and forget old ones."""
+        """Return the sum for these weights and rows; compute it if it is not cached, and drop old ones."""
         sums: OrderedDict[bytes, FloatArray] = self.__dict__["_sums"]
         key = hashlib.sha256(weight.numpy().tobytes() + rows.tobytes()).digest()
         if key not in sums:
@@ -133,7 +133,7 @@ class SplitModel:
         addition: VerticalSum,
         known: KnownSums | None = None,
     ) -> None:
-        """Take over ``model``, whose weights may be changed in place at any time."""
+        """Use ``model``, whose weights may be changed in place at any time."""
         self.model, self._losses, self._split, self._addition, self._known = model, losses, split, addition, known
         self.weights = flatten.parameters(model)
         self._weight = self.weights[split.layer.weight]
@@ -189,7 +189,7 @@ class SplitModel:
 
 
 class ColumnGroup:
-    """A group with its data, for a loop of one's own: the columns of each member, and the labels of the group.
+    """A group with its data, for your own training loop: the columns of each member, and the labels of the group.
 
     >>> import numpy as np
     >>> from torch import nn
@@ -210,7 +210,7 @@ class ColumnGroup:
         addition: VerticalSum | None = None,
         loss: Loss | None = None,
     ) -> None:
-        """Put a group together.
+        """Make a group.
 
         Args:
             model: its input is the members' columns side by side, in the order of ``columns``.
@@ -320,7 +320,7 @@ class GroupLoss:
 
 
 def split_computation(problem: Problem, split: ColumnSplit, addition: VerticalSum) -> LocalComputation:
-    """Return how groups compute on the examples of a problem; examples that change in every pass have no known sums."""
+    """Return how groups compute on the examples of a problem; sums are not cached if examples change in every pass."""
     known = KnownSums() if isinstance(problem.data, ArrayData) else None
     return LocalComputation(
         GroupGradient(split, addition, known), GroupLoss(problem, split, addition, known), split.clip

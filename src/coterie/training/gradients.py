@@ -14,7 +14,7 @@ from coterie.training import flatten
 from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalResult, LocalTask, Problem, Stop, one_thread
 
-_BATCH = 500  # examples in memory at a time; affects the rounding of sums only
+_BATCH = 500  # examples in memory at a time; affects only the rounding of sums
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""The layer of a model that is linear in the input: an ``nn.Linear``, or the input projection of a recurrent layer.
+"""The first layer of a model, linear in the input: an ``nn.Linear``, or the input projection of a recurrent layer.
 
-Vertical members of a group each have some columns of the input. They can only compute the first layer together if it
-adds up over columns, x W^T = sum_j x_j W_j^T. :func:`find_input_layer` finds that layer. :class:`RestOfModel` is the
+Vertical members of a group each have some columns of the input. They can compute the first layer together only if it is
+a sum over columns, x W^T = sum_j x_j W_j^T. :func:`find_input_layer` finds that layer. :class:`RestOfModel` is the
 model without it, which takes the sum and never sees an input.
 """
 
@@ -14,14 +14,14 @@ from torch import nn
 from coterie.errors import ConfigError
 from coterie.training import flatten
 
-_EXAMPLES = 3  # inputs that a model is tried with
+_EXAMPLES = 3  # number of inputs in the trial of a model
 _SEED = 1
-_TOLERANCE = 1e-3  # of the largest entry: rounding is far below, another function far above
+_TOLERANCE = 1e-3  # relative to the largest entry: rounding is far below, a different function far above
 
 
 @dataclass(frozen=True)
 class InputLayer:
-    """Which layer reads the input, and how."""
+    """The layer that reads the input, with its shapes."""
 
     name: str
     """The name of the module."""
@@ -41,7 +41,7 @@ class InputLayer:
 
 
 class RestOfModel(nn.Module):
-    """A model without its input layer's product: it takes the sums ``z``, and shares all other parameters with it."""
+    """A model without the product of its input layer: it takes the sums ``z``, and shares all other parameters."""
 
     def __init__(self, model: nn.Module, layer: InputLayer) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class RestOfModel(nn.Module):
         self._whole, self._stand_in, self._input_shape = whole, stand_in, layer.input_shape
 
     def forward(self, z: torch.Tensor) -> torch.Tensor:
-        """Return the outputs for these sums. In place of the input the model gets zeros, which nothing reads."""
+        """Return the outputs for these sums. The model gets zeros as its input, which no layer reads."""
         self._stand_in.given = z
         outputs: torch.Tensor = self._whole(torch.zeros(len(z), *self._input_shape, dtype=z.dtype))
         self._stand_in.given = _NOTHING
@@ -109,11 +109,11 @@ def find_input_layer(model: nn.Module, examples: torch.Tensor) -> InputLayer:
     """Return the layer that reads the input; :class:`ConfigError` unless the model is linear in the input up to there.
 
     The model is tried on random inputs of the examples' shape: its outputs and gradients must be those of the rest of
-    the model applied to the sums. So a model that uses its input in another place too is refused.
+    the model applied to the sums. So a model that also uses its input elsewhere is refused.
     """
     trial = copy.deepcopy(model).train()
     generator = torch.Generator().manual_seed(_SEED)
-    with torch.no_grad():  # a model of zeros would pass any trial
+    with torch.no_grad():  # a model of zeros would pass every trial
         for parameter in trial.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
     x = examples[:_EXAMPLES]

@@ -33,7 +33,7 @@ Shape (N, 1) counts as N numbers. A single number (``reduction="mean"``) stands 
 """
 
 ADDED = {"added": True}
-"""Metadata of a field that works of earlier versions do not have: with its default, a work is named as before."""
+"""Metadata of a newer field: with its default, a work has the same digest as in earlier versions."""
 PRIVATE = {"private": True}
 """Metadata of a field that only the client knows, not the server."""
 _LARGEST = float(np.finfo(np.float32).max)  # the largest factor of a step that torch accepts

@@ -1,4 +1,4 @@
-"""Metrics: numbers that models are evaluated by, beside their loss and accuracy.
+"""Metrics: scores of models in addition to loss and accuracy.
 
 A metric is a function of all outputs of a model and of the right answers, and its row in :data:`METRICS`. The setting
 ``training.metrics`` names those that a run records. Settings, early stopping, records, console, trackers, summary and
@@ -31,20 +31,20 @@ USER_METRIC = re.compile(r"(?P<function>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:(?P<name>[
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that models are evaluated by."""
+    """A score of models."""
 
     compute: Compute
     labels: bool | None = True
-    """Whether it is for labels; otherwise for numbers; None if it is for both."""
+    """True if it is for labels, False if for numbers, None if for both."""
     share: bool = True
     """Whether it is a share, which is written in per cent."""
     larger: bool | None = None
-    """Whether larger values are better; None if that is so for shares only."""
+    """Whether larger values are better; None means: only if it is a share."""
 
 
 @dataclass(frozen=True)
 class MetricForm:
-    """How the values of a metric are named, compared and written."""
+    """The name of a metric, and how its values are compared and formatted."""
 
     column: str
     """The name of the metric, and of its column in records."""
@@ -61,7 +61,7 @@ class MetricForm:
 
     @property
     def direction(self) -> str:
-        """Which values are better, in words."""
+        """A text that says which values are better."""
         return f"{'larger' if self.larger else 'smaller'} is better"
 
     def written(self, value: float) -> str:

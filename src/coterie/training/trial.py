@@ -1,4 +1,4 @@
-"""The trial of a model before a run: it is applied to a few examples, so that what does not fit is found at once."""
+"""The trial of a model before a run: it is applied to a few examples, so that errors are found at once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,9 +32,9 @@ class ChosenExamples:
 
 
 def try_out(problem: Problem, dataset: Dataset, model: str, data: str) -> None:
-    """Apply the model to two examples, the one with the largest label included: shapes, types and labels must fit.
+    """Apply the model to two examples, including the one with the largest label; shapes, types and labels must fit.
 
-    Errors name the ``model`` and the ``data`` by these words.
+    ``model`` and ``data`` are their names in errors.
     """
     odd = int(np.argmax(dataset.train_y)) if dataset.classes is not None else 0
     few = ChosenExamples(problem.data, np.array([0, odd]))
@@ -70,7 +70,7 @@ def check_outputs(problem: Problem, few: ChosenExamples, classes: int | None) ->
 
 
 def check_mean(problem: Problem, few: ChosenExamples) -> None:
-    """Refuse a loss that returns the sum over a batch: that of an example taken twice is twice as large."""
+    """Refuse a loss that returns the sum over a batch: for an example that is repeated, it is twice as large."""
     x, y = few.batch(np.array([0]))
     with one_thread(), torch.inference_mode():
         outputs = problem.instance(flatten.read(problem.model)).eval()(x)

@@ -34,7 +34,7 @@ def instantiate(model: Module | Callable[[], Module], seed: int) -> Module:
 
 
 def _check_callable(model: object) -> None:
-    """Refuse what cannot be called without arguments, such as the name of a model or a class."""
+    """Refuse values that cannot be called without arguments, such as the name of a model, or a class."""
     wanted = "the model must be a torch module, or a function without arguments that makes one"
     if isinstance(model, str):
         raise ConfigError(f"{wanted}, not the text {model!r}; models have names in the settings of coterie run only")
@@ -45,14 +45,14 @@ def _check_callable(model: object) -> None:
     except TypeError as error:
         name = getattr(model, "__name__", type(model).__name__)
         raise ConfigError(f"{wanted}; {name} needs arguments ({error}): give lambda: {name}(...)") from None
-    except ValueError:  # it has no signature that can be read, as some functions in C
+    except ValueError:  # its signature cannot be read, as for some functions in C
         return
 
 
 def structure_digest(model: Module) -> str:
     """Return SHA-256 of a model's layers and of the part of its state that is not trained, values included."""
     digest = hashlib.sha256(repr(model).encode())
-    # Not by name: a tensor that is used in two places has two names.
+    # Not by name, because a tensor that is used in two places has two names.
     learnt = {id(tensor) for tensor in (*flatten.parameters(model).values(), *flatten.statistics(model).values())}
     for name, tensor in model.state_dict(keep_vars=True).items():
         digest.update(json.dumps([name, str(tensor.dtype), tensor.shape]).encode())

@@ -1,7 +1,7 @@
-"""Carriers of bytes, and nothing else: in one process, over Flower and over NVFlare.
+"""Carriers of messages: in one process, over Flower and over NVFlare.
 
 A carrier moves messages between a :class:`coterie.rounds.Round` and :class:`coterie.rounds.Member` objects. It never
-looks into them, and decides nothing about privacy. Start with :mod:`~coterie.transports.memory`, a complete carrier in
-one process. :mod:`~coterie.transports.faults` describes what goes wrong on the way, as data with a seed. ``flower``
-and ``nvflare`` adapt the types of an engine to :mod:`coterie.deployment`, and do not know each other.
+reads them, and decides nothing about privacy. Start with :mod:`~coterie.transports.memory`, a complete carrier in one
+process. :mod:`~coterie.transports.faults` describes faults of the network, as data with a seed. ``flower`` and
+``nvflare`` adapt the types of an engine to :mod:`coterie.deployment`, and do not know each other.
 """

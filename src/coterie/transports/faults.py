@@ -39,7 +39,7 @@ class Fault:
 
     kind: FaultKind
     step: Step
-    """The step; a connection that is cut is lost in all steps, whatever this is."""
+    """The step; for a cut connection it is ignored, because that affects all steps."""
     clients: tuple[str, ...] | None = None
     probability: float = 1.0
     direction: Direction = Direction.UP
@@ -62,7 +62,7 @@ class Faults:
     seed: int = 0
     rules: tuple[Fault, ...] = ()
     prompt: frozenset[str] = frozenset()
-    """Clients that need not compute anything, and so are never late."""
+    """Clients that need not compute anything in this round, and so are never late."""
 
     def strikes(self, kind: FaultKind, step: Step, client: str, direction: Direction = Direction.UP) -> bool:
         """Return whether this kind of fault hits the client's message in this step.
@@ -81,7 +81,7 @@ class Faults:
         )
 
     def cut_off(self, clients: Iterable[str]) -> tuple[str, ...]:
-        """Return the clients that no message comes from or gets to."""
+        """Return the clients that can neither send nor receive messages."""
         if not any(rule.kind is FaultKind.CUT for rule in self.rules):
             return ()
         return tuple(name for name in clients if self._is_cut_off(name))
@@ -136,7 +136,7 @@ def dropouts(rate: float, seed: int = 0, steps: Sequence[Step] | None = None) ->
 def packet_drops(victims: Sequence[str], probability: float = 1.0) -> Fault:
     """Return the fault of a network adversary that drops all packets of its victims, in each round with a probability.
 
-    This is the fairness threat of CGD. The adversary sees no content. It chooses whose data are left out of training,
-    and who does not receive the sums.
+    This is the fairness threat of CGD. The adversary sees no content. It chooses which clients' data is left out of
+    training, and which clients do not receive the sums.
     """
     return Fault(FaultKind.CUT, Step.ADVERTISE, tuple(victims), probability)

@@ -57,7 +57,7 @@ class Answering(Protocol):
 
 
 class Watch:
-    """An observer of a session. Override the methods of interest."""
+    """An observer of a session. Override the methods that you need."""
 
     def answered(self, step: Step, done: int, asked: int) -> None:
         """``done`` of the ``asked`` clients have answered in this step."""
@@ -77,7 +77,7 @@ class AnswerCount(Watch):
         self._tell = tell
 
     def answered(self, step: Step, done: int, asked: int) -> None:
-        """Tell it."""
+        """Call the function."""
         self._tell(step, done, asked)
 
 
@@ -328,7 +328,7 @@ def _windows(names: Sequence[str], size: int) -> Iterator[list[str]]:
 
 
 def _skipped(step: Step, played: Collection[Step]) -> tuple[Step, ...]:
-    """Return the steps of the papers' protocol that are left out before this one: who leaves in them is gone."""
+    """Return the steps of the papers' protocol that are skipped before this one; dropouts in them count here."""
     if step is Step.CONTRIBUTE:
         return Step.ADVERTISE, Step.SHARE
     direct = step is Step.REVEAL and Step.CONTRIBUTE in played and Step.CONFIRM not in played

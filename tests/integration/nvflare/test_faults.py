@@ -87,7 +87,7 @@ def test_a_client_that_dies_takes_its_circle_along_and_is_back_in_the_next_job(t
     job.check_promise()
 
 
-def test_apps_that_fail_end_no_job_and_say_nothing_of_their_data(tmp_path: Path) -> None:
+def test_failing_apps_do_not_end_a_job_and_reveal_no_data(tmp_path: Path) -> None:
     job = Job(tmp_path)
     failing = {"site-1": {"1": "raise"}, "site-4": {"2": "raise"}, "site-5": {"2": "raise"}, "site-6": {"2": "raise"}}
     job.run(3, failing)

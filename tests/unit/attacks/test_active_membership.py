@@ -1,6 +1,5 @@
 """Active membership inference: what it must recover, what it cannot, and that its methods are what they are called."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.records import record_of
 from typer.testing import CliRunner
 
 from coterie.attacks.active_membership.measure import ActiveMembership
@@ -438,9 +438,7 @@ class TestCommand:
     def test_a_small_attack_is_told_as_json_and_on_a_page(self, tmp_path: Path) -> None:
         page = tmp_path / "attack.html"
         small = ["--participants", "3", "--examples", "20", "--rounds", "12", "--trials", "2", "--threshold", "0.6"]
-        result = CliRunner().invoke(app, ["attack", "active-membership", *small, "--json", "--html", str(page)])
-        assert result.exit_code == 0, result.output
-        told = json.loads(result.stdout)
+        told = record_of("attack", "active-membership", *small, "--html", page)
         assert list(told)[:2] == ["attack", "threat_model"]
         assert set(told["methods"]) == set(METHODS)
         assert told["tuning"][str(told["strength"])] == max(told["tuning"].values())

@@ -1,10 +1,10 @@
 import base64
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.records import record_of
 from typer.testing import CliRunner
 
 from coterie.attacks.differencing.algebra import reconstruct, told_apart
@@ -19,7 +19,6 @@ from coterie.attacks.disaggregation.algebra import (
 from coterie.attacks.disaggregation.measure import Disaggregation, HiddenLogTrial
 from coterie.attacks.disaggregation.report import draw_log, report
 from coterie.attacks.federation import Matrix, make_selections
-from coterie.cli import app
 from coterie.cohorts.circles import Circles, Mask
 from coterie.cohorts.policies import PolicySettings, make_policy, simulate
 from coterie.errors import ConfigError, InputError
@@ -152,9 +151,7 @@ def test_wrong_entries_stand_out_in_the_picture_of_the_log() -> None:
 def test_the_command(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     small = ("--trials", "1", "--before", "20", "--clients", "8", "--rounds", "24", "--html", str(page))
-    result = RUNNER.invoke(app, ["attack", "disaggregation", *small, "--json"])
-    assert result.exit_code == 0, result.output
-    printed = json.loads(result.stdout)
+    printed = record_of("attack", "disaggregation", *small)
     random, circles = printed["policies"]["random"], printed["policies"]["multi-round"]
     assert random["entries_right"] > random["entries_right_by_counts_alone"]
     assert random["columns_recovered_spread"] is None

@@ -1,14 +1,12 @@
 """Model inversion: a planted picture comes out, a masked vector gives nothing, and the model of all is not spared."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from tests.support.records import record_of
 
 from coterie.attacks.faces.measure import Faces, draw, invert_class
-from coterie.cli import app
 from coterie.errors import ConfigError
 
 
@@ -38,10 +36,8 @@ def test_settings_that_make_no_sense_are_refused() -> None:
 
 def test_the_command_says_what_the_model_gives_away(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    options = ["--rounds", "2", "--epochs", "3", "--trials", "2", "--json", "--html", str(page)]
-    result = CliRunner().invoke(app, ["attack", "faces", *options])
-    assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
+    options = ["--rounds", "2", "--epochs", "3", "--trials", "2"]
+    told = record_of("attack", "faces", *options, "--html", page)
     outcomes = {line["against"]: line["outcome"] for line in told["card"]}
     assert outcomes["secure aggregation (SA), an eavesdropper"] == "eliminated"
     assert outcomes["plain averaging, an eavesdropper"] == "not eliminated"

@@ -1,7 +1,6 @@
 """A crafted model: planted examples come out of any sum exactly, and each defence has its pair of off and on."""
 
 import copy
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +10,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.records import record_of
 from torch import nn
 from torch.nn.utils.parametrizations import orthogonal
-from typer.testing import CliRunner
 
 from coterie.attacks.attack import run_attack
 from coterie.attacks.imprint.layer import Imprinter, craft, examples_in, network
 from coterie.attacks.imprint.measure import Imprint, compare, refused_for_architecture, refused_for_length
-from coterie.cli import app
 from coterie.errors import ConfigError, InputError, PeerProtocolError
 from coterie.training.architecture import architecture, check_architecture
 from coterie.training.flatten import ModelArrays
@@ -169,10 +167,8 @@ def test_a_layer_too_narrow_to_keep_examples_apart_shows_nothing_of_noise() -> N
 
 def test_the_command_says_that_circles_do_not_help(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    options = ["--cohort", "4", "--bins", "256", "--noise", "1", "--trials", "1", "--json", "--html", str(page)]
-    result = CliRunner().invoke(app, ["attack", "imprint", *options])
-    assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
+    options = ["--cohort", "4", "--bins", "256", "--noise", "1", "--trials", "1"]
+    told = record_of("attack", "imprint", *options, "--html", page)
     assert told["verdict"].startswith("Circles do not help")
     assert [line["outcome"] for line in told["card"]] == ["not eliminated", "reduced", "reduced"]
     assert "data:image/png" in page.read_text()

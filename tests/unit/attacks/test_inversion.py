@@ -1,19 +1,17 @@
 """Inversion of updates: exact where theory says so, and circles attacked in both ways."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from tests.support.records import record_of
 
 from coterie.attacks.attack import run_attack
 from coterie.attacks.federation import Federation, make_selections, shaped
 from coterie.attacks.inversion.descent import Budget, exact_input, invert
 from coterie.attacks.inversion.measure import ALONE, TARGET, TOGETHER, Inversion, InversionTarget, Origin
 from coterie.attacks.similarity import psnr
-from coterie.cli import app
 from coterie.errors import ConfigError, InputError
 from coterie.training.local import LocalSGD
 
@@ -118,10 +116,8 @@ def test_an_attack_that_fails_on_a_client_alone_shows_nothing_of_circles() -> No
 
 def test_the_command(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    options = ["--examples", "1", "--trials", "2", "--steps", "20", "-T", "2", "--json", "--html", str(page)]
-    result = CliRunner().invoke(app, ["attack", "inversion", *options])
-    assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
+    options = ["--examples", "1", "--trials", "2", "--steps", "20", "-T", "2"]
+    told = record_of("attack", "inversion", *options, "--html", page)
     assert set(told["rows"]) == {
         "T = 1", "T = 2, alone", "T = 2, together",
         "guess: mean picture of the label", "guess: another picture of the label",

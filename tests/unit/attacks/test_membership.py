@@ -1,10 +1,10 @@
 """Federations for passive membership inference, what is overheard of them, and the command."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.records import record_of
 from typer.testing import CliRunner
 
 from coterie.attacks.federation import flat
@@ -104,9 +104,7 @@ def test_games_that_cannot_be_played_are_refused(wrong: dict[str, float]) -> Non
 def test_the_command(tmp_path: Path) -> None:
     small = ["--examples=6", "--cohorts=3,4", "--rounds=1", "--epochs=2", "--references=4", "--victims=2", "--trials=2"]
     page = tmp_path / "page.html"
-    result = CliRunner().invoke(app, ["attack", "membership", *small, "--json", "--html", str(page)])
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.output)
+    found = record_of("attack", "membership", *small, "--html", page)
     assert found["attack"] == "membership"
     assert set(found["views"]) == {"nothing", "client", "masked", "masked-sparse", "sum-3", "sum-4", "noisy-sum-4"}
     assert len(found["views"]["client"]["lira"]["found"]) == 2

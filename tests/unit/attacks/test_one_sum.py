@@ -1,6 +1,5 @@
 """Lower bounds on epsilon, the tests they come from, and the command."""
 
-import json
 import math
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.records import record_of
 from typer.testing import CliRunner
 
 from coterie.attacks.one_sum.bounds import DOUBT, audit, ceiling, least_epsilons
@@ -113,9 +113,7 @@ def test_clients_that_learn_nothing_are_refused() -> None:
 def test_the_command(tmp_path: Path) -> None:
     small = ["--cohorts", "3,5", "--population=60", "--tries=200", "--examples=5", "--epochs=1", "--trials=2"]
     page = tmp_path / "page.html"
-    result = CliRunner().invoke(app, ["attack", "one-sum", *small, "--noise=1,4", "--json", "--html", str(page)])
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.output)
+    found = record_of("attack", "one-sum", *small, "--noise=1,4", "--html", page)
     assert found["ceiling"] == pytest.approx(ceiling(100, 1e-5))
     assert [(one["clients"], one["pair"], one["noise_multiplier"]) for one in found["sums"]] == [
         *((clients, pair, 0.0) for clients in (3, 5) for pair in PAIRS),

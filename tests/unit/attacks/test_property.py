@@ -1,4 +1,3 @@
-import json
 import math
 from pathlib import Path
 
@@ -7,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu
+from tests.support.records import record_of
 from typer.testing import CliRunner
 
 from coterie.attacks.property.detector import (
@@ -18,7 +18,6 @@ from coterie.attacks.property.detector import (
 from coterie.attacks.property.measure import PropertyInference, PropertyTrial
 from coterie.attacks.property.report import chance_of_ranking, draw_scores, report
 from coterie.attacks.ranking import area_under_curve
-from coterie.cli import app
 from coterie.cohorts.circles import Circles, Mask, Reals
 from coterie.cohorts.policies import PolicySettings, make_policy, simulate
 from coterie.errors import ConfigError, InputError
@@ -115,9 +114,7 @@ def test_clients_and_attacker_share_no_example() -> None:
 def test_the_command(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     small = ("--clients", "16", "--cohort", "4", "--holders", "4", "--rounds", "40", "--trials", "1", "--privacy", "2")
-    result = RUNNER.invoke(app, ["attack", "property", *small, "--html", str(page), "--json"])
-    assert result.exit_code == 0, result.output
-    printed = json.loads(result.stdout)
+    printed = record_of("attack", "property", *small, "--html", page)
     policies = printed["policies"]
     assert list(policies) == ["random", "multi-round", "multi-round naive"]
     assert policies["random"]["auc"] > 0.8

@@ -13,11 +13,11 @@ import pytest
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.log_formats import ATTENDANCE, ATTENDED
 from typer.testing import CliRunner
 
 import coterie
-from coterie.auditing.logs import FORMATS, LogFormat, Participation, formats, read_log
-from coterie.auditing.logs.raw_log import RawLog
+from coterie.auditing.logs import FORMATS, formats, read_log
 from coterie.cli import app
 from coterie.cli.audit_input import OPTIONS, spell
 from coterie.errors import ConfigError, ErrorText, InputError, LogTooLarge, Remedy
@@ -39,24 +39,11 @@ def run(*arguments: str | Path) -> tuple[int, str, str]:
 # The table.
 
 
-def read_made_up(log: RawLog) -> Participation:
-    """Read lines such as "3: ann+bob"."""
-    rounds = {label: who.split("+") for label, _, who in (line.partition(": ") for line in log.text.sample[1:])}
-    clients = tuple(sorted({client for who in rounds.values() for client in who}))
-    members = tuple(tuple(clients.index(client) for client in who) for who in rounds.values())
-    return Participation(clients, tuple(map(int, rounds)), members)
-
-
-MADE_UP = LogFormat(
-    "attendance", "`3: ann+bob` after a line `[attendance]`", read_made_up, lambda log: log.begins(b"[attendance]")
-)
-
-
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setattr(formats, "FORMATS", (*FORMATS, MADE_UP))
+    monkeypatch.setattr(formats, "FORMATS", (*FORMATS, ATTENDANCE))
     path = tmp_path / "log.txt"
-    path.write_text("[attendance]\n3: ann+bob+cyd\n4: ann+bob\n")
+    path.write_text(ATTENDED)
     return path
 
 
@@ -87,7 +74,7 @@ def test_the_help_lists_a_new_format() -> None:
 def test_without_its_row_the_format_is_unknown(tmp_path: Path) -> None:
     """Nothing but the row makes the two tests above pass."""
     path = tmp_path / "log.txt"
-    path.write_text("[attendance]\n3: ann+bob+cyd\n4: ann+bob\n")
+    path.write_text(ATTENDED)
     assert run(path)[0] == 2
     assert run(path, "--format", "attendance")[0] == 2
     assert "attendance" not in run("--help")[1]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.support.rationals import Matrix, all_matrices, matrices, rank, supports_a_vector
+from tests.support.rationals import Matrix, all_matrices, matrices, rank, space_of, supports_a_vector
 
 from coterie.auditing.modular import Echelon, following_prime, invert, lift, multiply, times
 from coterie.auditing.row_space import Combination, RowSpace
@@ -19,13 +19,6 @@ MERSENNE = 2**31 - 1
 PRIMES = st.sampled_from([2, 3, 5, 7, MERSENNE])
 # Singular modulo 3 but not over the rationals, first in the rank and then in its unit vectors.
 SINGULAR_MOD_3 = [[0, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]]
-
-
-def space_of(matrix: Matrix, prime: int = MERSENNE) -> RowSpace:
-    space = RowSpace(len(matrix[0]), prime=prime)
-    for row in matrix:
-        space.add_row(np.flatnonzero(row).tolist())
-    return space
 
 
 def assert_verified(matrix: Matrix, found: Combination) -> None:

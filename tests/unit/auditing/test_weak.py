@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from tests.support.rationals import Matrix, all_matrices, least_weight, matrices
+from tests.support.rationals import Matrix, all_matrices, least_weight, matrices, space_of
 
 from coterie.auditing.codewords import DualSearch, Lightest, PrimalSearch
 from coterie.auditing.row_space import RowSpace
@@ -14,13 +14,6 @@ from coterie.errors import InputError
 NEVER = float("inf")
 NEW = [[int(bit) for bit in row] for row in ("111100", "110011", "001111", "100111", "001111", "011110")]
 OLD = NEW[:3]
-
-
-def space_of(matrix: Matrix, prime: int = 2**31 - 1) -> RowSpace:
-    space = RowSpace(len(matrix[0]), prime=prime)
-    for row in matrix:
-        space.add_row(np.flatnonzero(row).tolist())
-    return space
 
 
 def assert_attained(matrix: Matrix, weights: list[int], found: WeakPrivacy) -> None:

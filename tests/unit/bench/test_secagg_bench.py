@@ -14,21 +14,18 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from coterie.arithmetic.ring import Ring
-from coterie.bench import topologies
 from coterie.bench.machine import keystream_ratio
 from coterie.bench.rivals import flower_secagg as flower_bench
 from coterie.bench.secagg import SessionCosts, check_flower, client_signatures, measure, run_session
-from coterie.bench.topologies import compare
 from coterie.bench.workload import Workload, choose
 from coterie.cli import app, main
 from coterie.cli import bench as bench_cli
 from coterie.crypto import signing
 from coterie.errors import ConfigError, RoundAborted, ThresholdError
-from coterie.graphs.guarantees import majority_threshold, paper_parameters
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary
 from coterie.host import install_command, peak_rss_bytes
-from coterie.secagg.server import Aggregate, Step
-from coterie.transports.memory import OnAnswer, Session
+from coterie.secagg.server import Aggregate
+from coterie.transports.memory import Session
 
 STEPS = {"advertise", "share", "mask", "reveal"}
 TINY = ["bench", "secagg", "--clients", "9", "--length", "200", "--workers", "1"]
@@ -211,8 +208,6 @@ def test_a_wrong_result_is_an_error_and_not_a_number(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Session, "run", off_by_one)
     with pytest.raises(RoundAborted, match="not that of the survivors"):
         measure(workload, workers=1)
-    with pytest.raises(RoundAborted, match="not that of the survivors"):
-        compare(30, 0.0)
     monkeypatch.setattr(Session, "run", one_missing)
     with pytest.raises(RoundAborted, match="4 clients were aggregated; 5 should"):
         measure(workload, workers=1)
@@ -228,71 +223,6 @@ def test_a_wrong_result_is_an_error_and_not_a_number(monkeypatch: pytest.MonkeyP
 def test_too_many_dropouts_end_the_session() -> None:
     with pytest.raises(ThresholdError):
         measure(Workload(9, 50, 0.6, Complete(), 5), workers=2)
-
-
-def test_topologies_are_compared_in_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topologies, "_SAMPLES", 60)
-    record = run_json("bench", "topologies", "--clients", "30", "--dropout", "0")
-    assert (record["length"], record["bits"]) == (10_000, 16)
-    (row,) = record["comparisons"]
-    assert (row["clients"], row["dropout"]) == (30, 0.0)
-    assert (row["paper_sa"], row["paper_ccesa"]) == (None, None)
-    assert row["sa"]["threshold"] == 16
-    assert set(row["sa"]["client_ms"]) == set(row["ccesa"]["client_ms"]) == STEPS
-    work = {scheme: row[scheme]["client_ms"]["share"] + row[scheme]["client_ms"]["mask"] for scheme in ("sa", "ccesa")}
-    assert row["ratio"] == pytest.approx(work["ccesa"] / work["sa"])
-    assert row["deviation"] == pytest.approx(row["ratio"] / row["probability"] - 1)
-
-
-def test_topologies_without_a_printed_number_are_shown_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topologies, "_SAMPLES", 1)
-    arguments = ["bench", "topologies", "--clients", "30", "--dropout", "0"]
-    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    assert result.exit_code == 0
-    assert f"{paper_parameters(30, 0.0).connection_probability:.4f}" in result.stdout
-
-
-def test_topologies_are_shown_beside_the_paper(capsys: pytest.CaptureFixture[str]) -> None:
-    key = (500, 0.1)
-    printed = topologies.PAPER[key]
-    ours = [topologies.Times(1, {"share": 60.0, "mask": 40.0}, 1.0), topologies.Times(1, {"share": 30, "mask": 14}, 1)]
-    bench_cli._show_topologies([topologies.Comparison(*key, 0.4, ours[0], ours[1], *printed)])
-    shown = capsys.readouterr().out
-    for cell in ("0.4400", "+10.0%", "35,422", "15,037", "0.4245", "Choi et al. 2020"):
-        assert cell in shown
-
-
-def test_the_papers_ratios_are_near_its_probabilities() -> None:
-    for (clients, dropout), (sa, ccesa) in topologies.PAPER.items():
-        rule = paper_parameters(clients, dropout)
-        assert (sa.threshold, ccesa.threshold) == (majority_threshold(clients), rule.threshold)
-        assert ccesa.neighbour_ms / sa.neighbour_ms == pytest.approx(rule.connection_probability, rel=0.06)
-
-
-@pytest.mark.parametrize(("clients", "dropout", "seed"), [(10, 0.0, 0), (40, 0.1, 0), (100, 0.0, -1)])
-def test_comparisons_that_make_no_sense_are_refused(clients: int, dropout: float, seed: int) -> None:
-    with pytest.raises(ConfigError):
-        compare(clients, dropout, seed)
-
-
-@pytest.mark.parametrize("failing", ["SA", "CCESA"])
-def test_a_failing_session_ends_the_comparison(failing: str) -> None:
-    seen: list[tuple[str, Step]] = []
-
-    def observe(scheme: str) -> OnAnswer:
-        def watch(step: Step, count: int, total: int) -> None:
-            seen.append((scheme, step))
-            if scheme == failing and step is Step.MASK:
-                raise RoundAborted(f"{scheme} failed")
-
-        return watch
-
-    with pytest.raises(RoundAborted, match=f"{failing} failed"):
-        compare(30, 0.0, observe=observe)
-    assert ("CCESA", Step.REVEAL) not in seen
-    assert [entry for entry in seen if entry[1] is Step.ADVERTISE] == [
-        (scheme, Step.ADVERTISE) for _ in range(30) for scheme in ("SA", "CCESA")
-    ]  # they took turns
 
 
 @pytest.mark.parametrize(("bits", "length", "degree"), [(16, 1, 1), (29, 40_000, 4), (40, 70_000, 3)])

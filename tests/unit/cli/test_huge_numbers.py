@@ -31,7 +31,6 @@ COMMANDS = [
     ["bench", "secagg", "--workers", HUGE],
     ["bench", "secagg", "--threshold", HUGE],
     ["bench", "secagg", "--seed", HUGE],
-    ["bench", "topologies", "--clients", HUGE],
     ["bench", "training", "--rounds", HUGE],
     ["bench", "training", "--workers", HUGE],
     *(["attack", name, "--learning-rate", "1e300"] for name in ("differencing", "faces", "membership", "one-sum")),

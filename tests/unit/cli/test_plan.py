@@ -1,11 +1,10 @@
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.plans import as_json as plan
 from typer.testing import CliRunner
 
 from coterie import __version__
@@ -38,13 +37,6 @@ KEYS = {
     "multi_round_privacy_holds",
     "promise",
 }
-
-
-def plan(*arguments: str) -> dict[str, Any]:
-    result = RUNNER.invoke(app, ["plan", *arguments, "--json"])
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
 
 
 def test_json_has_what_machines_need() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.support import plans
 from tests.support.plans import refusal
+from tests.support.records import record_of
 from typer.testing import CliRunner
 
 from coterie.bench import machine, operations
@@ -28,9 +29,7 @@ def test_the_settings_that_it_writes_run(tmp_path: Path, more: tuple[str, ...]) 
     pytest.importorskip("torch", reason="training needs coterie[train]")
     file = tmp_path / "my.toml"
     plan = as_json(*SMALL, *more, "--config", str(file))
-    result = RUNNER.invoke(app, ["run", str(file), "--out", str(tmp_path / "run"), "--json"])
-    assert result.exit_code == 0, result.output
-    done = json.loads(result.stdout)
+    done = record_of("run", file, "--out", tmp_path / "run")
     assert done["rounds"] == 2
     assert (tmp_path / "run" / "config.toml").read_text("utf-8").count(f"privacy = {plan['privacy']}\n") == 1
     if "--epsilon" in more:

@@ -45,7 +45,7 @@ def test_every_setting_answers_for_any_round_alone(setting: Availability, round_
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_clients_are_there_as_often_as_said(setting: Availability) -> None:
+def test_clients_are_available_as_often_as_stated(setting: Availability) -> None:
     rng, draws = generator(5), 4000
     there = np.mean([setting.draw(7, rng) for _ in range(draws)], axis=0)
     # Five standard deviations of a mean of 4,000 coins are at most 0.04.
@@ -112,7 +112,7 @@ def test_a_phase_is_the_best_time_of_day() -> None:
     assert setting.probability(4) == pytest.approx([0.6, 0.4, 0.2])
 
 
-def test_what_is_no_probability_is_refused() -> None:
+def test_values_that_are_not_a_probability_are_refused() -> None:
     for dropout in (-0.1, 1.1, float("nan")):
         with pytest.raises(ConfigError, match="from 0 to 1"):
             equal(3, dropout)

@@ -47,7 +47,7 @@ def test_refuses_exactly_what_leaves_a_class_too_small(
 
 
 @given(histories, row_sets, st.integers(2, 5))
-def test_the_round_named_is_one_that_tells_the_clients_apart(
+def test_the_named_round_distinguishes_the_clients(
     rows: list[frozenset[str]], row: frozenset[str], promised: int
 ) -> None:
     guard = replay(rows)

@@ -75,7 +75,7 @@ def edit(path: Path, statement: str, **values: object) -> None:
 # The life of rounds ---------------------------------------------------------------------------------------------
 
 
-def test_the_ways_a_round_can_end_are_told_apart(example: Ledger) -> None:
+def test_the_outcomes_of_rounds_are_distinguished(example: Ledger) -> None:
     example.reveal(4, CIRCLES[2], promised=2)
     assert example.outcomes() == {
         0: Outcome.COMPLETED,
@@ -94,7 +94,7 @@ def test_the_ways_a_round_can_end_are_told_apart(example: Ledger) -> None:
     assert entries[4].reason == "too few shares"
 
 
-def test_all_that_was_announced_counts_however_it_ended(example: Ledger) -> None:
+def test_every_announced_round_counts_whatever_its_end(example: Ledger) -> None:
     participation = example.participation(clients=["zoe"])
     assert participation.clients == ("ann", "bob", "cid", "dan", "zoe")
     assert participation.rounds == (0, 1, 2, 3)  # with nobody, where nothing can have been seen
@@ -324,7 +324,7 @@ def test_a_lost_tail_is_found_with_a_head_kept_elsewhere(path: Path, example: Le
     assert found.value.sequence == lost
 
 
-def test_a_ledger_written_anew_is_found_with_a_head_kept_elsewhere(tmp_path: Path, example: Ledger) -> None:
+def test_a_rewritten_ledger_is_detected_with_a_head_kept_elsewhere(tmp_path: Path, example: Ledger) -> None:
     kept = example.head()
     with Ledger.open(tmp_path / "forged.db") as forged:
         for number in range(ENTRIES_OF_EXAMPLE + 1):
@@ -491,7 +491,7 @@ def test_a_ledger_is_reopened_by_path_text_and_url(path: Path, example: Ledger) 
             assert again.head() == example.head()
 
 
-def test_what_holds_no_ledger_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_file_without_a_ledger_is_refused_and_not_changed(tmp_path: Path) -> None:
     missing = tmp_path / "missing.db"
     with pytest.raises(ConfigError, match="there is no ledger at"):
         Ledger.open(missing, create=False)
@@ -507,7 +507,7 @@ def test_what_holds_no_ledger_is_refused_and_left_alone(tmp_path: Path) -> None:
         Ledger.open(tmp_path / "no" / "such" / "directory.db")
 
 
-def test_a_new_file_held_by_somebody_else_is_waited_for_and_then_refused(path: Path) -> None:
+def test_a_new_file_locked_by_another_process_is_waited_for_and_then_refused(path: Path) -> None:
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("CREATE TABLE other (x)")
     other.execute("BEGIN IMMEDIATE")

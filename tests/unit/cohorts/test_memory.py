@@ -214,7 +214,9 @@ def test_a_chain_with_one_bad_link_is_refused_as_a_whole(memory: ClientMemory, p
         ({"clients": (Client("amy", b"amy"), *ROSTER.clients[1:])}, "not on the roster"),
     ],
 )
-def test_what_a_server_must_not_change(memory: ClientMemory, changes: dict[str, object], reason: str) -> None:
+def test_changes_that_a_server_must_not_make_are_refused(
+    memory: ClientMemory, changes: dict[str, object], reason: str
+) -> None:
     later = ROSTER.leave(["dan"])
     with pytest.raises(PeerProtocolError, match=reason) as refusal:
         memory.trust(msgspec.structs.replace(later, **changes))
@@ -301,7 +303,7 @@ def test_a_retired_circle_stays_together(memory: ClientMemory) -> None:
         memory.agree(b"\x01", 1, ["ann", "dan", "eve", "fay"])
 
 
-def test_whoever_waits_for_a_circle_is_in_no_sum(path: Path) -> None:
+def test_a_client_that_waits_for_a_circle_is_in_no_sum(path: Path) -> None:
     gil = Client("gil", b"gil")
     with MemoryFile(path) as file:
         memory = file.of(gil)
@@ -319,7 +321,7 @@ def test_a_roster_trusted_by_another_process_counts_at_once(memory: ClientMemory
     memory.enter(b"\x01", later.digest)
 
 
-def test_what_is_put_into_a_round_stays(memory: ClientMemory, path: Path) -> None:
+def test_a_pledged_input_is_permanent(memory: ClientMemory, path: Path) -> None:
     assert memory.pledge(1, b"one")
     assert again(path).pledge(1, b"one")
     assert not again(path).pledge(1, b"another")
@@ -327,7 +329,7 @@ def test_what_is_put_into_a_round_stays(memory: ClientMemory, path: Path) -> Non
     assert again(path).pledge(2, b"another")
 
 
-def test_what_is_fixed_first_stays(path: Path, memory: ClientMemory) -> None:
+def test_the_first_fixed_value_is_permanent(path: Path, memory: ClientMemory) -> None:
     assert memory.fixed("weight") is None
     assert memory.fix({"weight": b"23"}) == {"weight": b"23"}
     assert again(path).fix({"weight": b"24", "task": b"x"}) == {"weight": b"23", "task": b"x"}

@@ -74,7 +74,7 @@ def test_a_leaver_retires_its_circle_for_good() -> None:
     assert roster.leave(["cid", "dan"]).retired == (0, 1)
 
 
-def test_who_leaves_the_queue_may_come_back_as_the_same_client() -> None:
+def test_a_client_that_left_the_queue_may_come_back_as_the_same_client() -> None:
     left = founded().join(newcomers("ida")).leave(["ida"])
     assert circle(left, "ida") is None
     assert left.retired == ()
@@ -263,7 +263,7 @@ def test_a_roster_without_a_recipe_keeps_the_bytes_it_had_before_there_were_reci
     assert roster.digest.hex() == "74ea3d50b2bbcd4208be21376c69ce5b1ee8c464a4e66d7f6b2944769909aa8e"
 
 
-def test_the_recipe_is_part_of_what_a_roster_is_known_by_and_stays() -> None:
+def test_the_recipe_is_part_of_the_digest_of_a_roster_and_permanent() -> None:
     circles = Circles.of([(0, 1, 2), (3, 4), (5, 6, 7)])
     roster = Roster.found(CLIENTS, circles, privacy=2, recipe=b"weigh by examples")
     assert roster.digest != founded().digest

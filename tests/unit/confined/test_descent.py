@@ -300,7 +300,7 @@ def test_a_step_that_all_refuse_is_proposed_for_ever() -> None:
 # Misuse.
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_impossible_settings_are_refused() -> None:
     descent = ConfinedDescent(make_offsets(), names(2), ConstantStep(1.0))
     with pytest.raises(InputError, match="not those of the model"):
         descent.propose([np.zeros(3)])

@@ -90,7 +90,7 @@ def test_a_ledger_is_sent_to_the_command_line() -> None:
         audit_content(AuditSettings(), b"SQLite format 3\0" + bytes(100))
 
 
-def test_an_audit_that_takes_too_long_says_what_it_found_by_then() -> None:
+def test_an_audit_that_takes_too_long_returns_its_findings_so_far() -> None:
     found = audit_content(AuditSettings(), LOG, seconds=-1)
     assert "interrupted" in found["verdict"]["headline"]
 

@@ -43,7 +43,7 @@ def test_it_is_small_and_complete() -> None:
     assert sum(path.stat().st_size for path in STATIC.iterdir()) < 1_000_000
 
 
-def test_it_has_nothing_from_elsewhere_and_no_inline_script() -> None:
+def test_it_has_no_external_content_and_no_inline_script() -> None:
     for name in ("explorer.js", "explorer.css", "index.html"):
         text = (STATIC / name).read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?://|\burl\((?!\"?data:)", text), name

@@ -77,7 +77,7 @@ def test_whole_circles_are_never_split_whatever_is_lost(seed: int, privacy: int,
         assert full(row["known"]).diagonal().max() <= 1 / privacy + 1e-3
 
 
-def test_naive_dropout_gives_away_what_whole_circles_keep() -> None:
+def test_naive_dropout_reveals_what_whole_circles_hide() -> None:
     """The attack works with the rule off, and fails with it on, on the same circles, cohorts and losses."""
     naive, whole = (play_story(LeakSettings(story)) for story in ("naive", "whole"))
     assert naive["circles"] == whole["circles"]
@@ -90,7 +90,7 @@ def test_naive_dropout_gives_away_what_whole_circles_keep() -> None:
 
 @settings(max_examples=EXAMPLES)
 @given(SEEDS)
-def test_random_cohorts_expose_everybody_after_about_as_many_rounds_as_people(seed: int) -> None:
+def test_random_cohorts_expose_all_after_about_as_many_rounds_as_people(seed: int) -> None:
     leak = play_story(LeakSettings("random", seed, 40))
     assert sum(len(row["exposed"]) for row in leak["rounds"]) == PEOPLE
     assert not any(row["exposed"] for row in leak["rounds"][:5])

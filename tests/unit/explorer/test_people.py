@@ -12,7 +12,7 @@ def test_twelve_people_have_twelve_pictures() -> None:
     assert (different[~np.eye(12, dtype=bool)] > 10).all(), "two people can be told apart at a glance"
 
 
-def test_every_style_is_worn_by_somebody() -> None:
+def test_every_style_is_used_by_a_person() -> None:
     assert {person.hair for person in PEOPLE} == set(HAIR)
     assert {extra for person in PEOPLE for extra in person.extras} == set(EXTRAS)
 

@@ -48,7 +48,7 @@ def test_without_the_accounting_package_the_page_says_what_to_install(monkeypatc
     assert "[train]" in number["note"]
 
 
-def test_the_sentence_says_what_is_wrong_and_what_to_take() -> None:
+def test_the_sentence_says_what_is_wrong_and_what_to_change() -> None:
     assert "recommended T" in make_plan(PlanSettings(privacy=4))["sentence"]
     assert "nothing is promised over several rounds" in make_plan(PlanSettings(privacy=1))["sentence"]
     assert "No T is recommended" in make_plan(PlanSettings(absent=0.8))["sentence"]

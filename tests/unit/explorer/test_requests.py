@@ -68,13 +68,13 @@ def test_any_value_gives_settings_or_one_line(name: str, text: str) -> None:
         (AuditSettings, "name=%ff", "cannot be read"),
     ],
 )
-def test_what_is_wrong_is_said(kind: type[Settings], query: str, words: str) -> None:
+def test_errors_are_explained(kind: type[Settings], query: str, words: str) -> None:
     with pytest.raises(CoterieError) as caught:
         read_query(kind, query)
     assert words in explain(caught.value)
 
 
-def test_errors_name_what_the_page_has() -> None:
+def test_errors_use_the_names_of_the_page() -> None:
     where = Remedy("where", {"event": ["aggregated", "done"]})
     error = InputError("set ", where, ", ", Remedy("keep_order", True), " or ", Remedy("round_column"))
     assert explain(error) == "set “Rows that count” event=aggregated, event=done, “Keep order” or “Round column”"

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.errors import ConfigError
-from coterie.graphs import (
+from coterie.graphs.guarantees import (
     client_bits,
     majority_threshold,
     paper_parameters,
@@ -199,7 +199,7 @@ def test_nonsense_is_refused(call: Callable[[], object]) -> None:
         call()
 
 
-def test_the_rule_admits_where_it_has_no_answer() -> None:
+def test_the_rule_reports_where_it_has_no_answer() -> None:
     assert reliable_probability(100, 0.5) == math.inf
     assert private_probability(3, 0.9) == math.inf
     with pytest.raises(ConfigError, match="below 1/2"):

@@ -14,11 +14,11 @@ from coterie.graphs import (
     ThreatModel,
     Topology,
     assess,
-    majority_threshold,
     search_complete,
     search_erdos_renyi,
     search_harary,
 )
+from coterie.graphs.guarantees import majority_threshold
 
 SEARCHES = (search_complete, search_harary, search_erdos_renyi)
 models = st.builds(

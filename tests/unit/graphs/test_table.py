@@ -29,7 +29,7 @@ def test_names_are_tags() -> None:
         assert topology_name(entry.search(ThreatModel(40, 0.1)).topology) == name
 
 
-def test_what_is_no_topology_is_refused() -> None:
+def test_values_that_are_not_a_topology_are_refused() -> None:
     for stranger in ("complete", None, 3):
         with pytest.raises(ConfigError, match="topology"):
             build(stranger, 5, b"")  # type: ignore[arg-type]

@@ -241,6 +241,6 @@ def test_the_complete_graph_takes_no_memory_and_is_the_same(size: int, data: st.
 
 
 @pytest.mark.parametrize("topology", [Complete(), Harary(4), Harary(6), ErdosRenyi(0.5), ErdosRenyi(1.0)])
-def test_what_is_complete_is_seen_from_the_parameters(topology: Topology) -> None:
+def test_completeness_follows_from_the_parameters(topology: Topology) -> None:
     graph = build(topology, 6, b"seed")
     assert is_complete(topology, 6) == all(graph.degree(node) == 5 for node in range(6))

@@ -62,7 +62,7 @@ def test_the_bound_as_it_is_printed() -> None:
 
 
 @given(problems(), st.integers(0, 300))
-def test_for_single_clients_who_are_always_there_nothing_is_corrected(problem: ConvexProblem, rounds: int) -> None:
+def test_for_single_clients_that_are_always_available_nothing_is_corrected(problem: ConvexProblem, rounds: int) -> None:
     variance = selection_variance(120, 12)
     assert convergence_bound(problem, variance, 1.0, rounds) == pytest.approx(
         printed_bound(problem, 120, 12, 1.0, rounds)

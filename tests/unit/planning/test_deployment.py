@@ -142,7 +142,7 @@ def test_the_statement_promises_no_more_than_the_plan() -> None:
         ),
     ],
 )
-def test_where_t_does_not_hold_the_statement_says_so_and_promises_none(changes: dict[str, Any], said: str) -> None:
+def test_the_statement_promises_no_t_if_t_does_not_hold(changes: dict[str, Any], said: str) -> None:
     plan = planned(**changes)
     assert not plan.holds
     assert "does not keep every client hidden" in verdict(plan)

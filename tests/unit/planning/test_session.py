@@ -75,7 +75,7 @@ def test_the_papers_rule_without_targets() -> None:
     assert plan.complete.client_bytes > plan.costs.client_bytes
 
 
-def test_the_papers_rule_says_when_it_gives_no_sparse_graph() -> None:
+def test_the_rule_of_the_paper_reports_when_it_gives_no_sparse_graph() -> None:
     plan = recommend(40, 0.1, topology="erdos-renyi")
     assert plan.guarantee.topology == Complete()
     assert plan.connection_probability == 1
@@ -262,7 +262,7 @@ def test_the_example_in_the_documents() -> None:
     assert (shown.topology, shown.threshold) == (Harary(22), 9)
 
 
-def test_a_session_that_loses_too_much_on_any_graph_is_on_the_complete_one_and_says_so() -> None:
+def test_a_session_that_loses_too_many_clients_on_any_graph_is_planned_on_the_complete_one() -> None:
     plan = recommend(60, 0.1, privacy=5, collusion=0.05, topology="harary")
     assert plan.guarantee.topology == Complete()
     broken = 1 - 0.9**5
@@ -298,7 +298,7 @@ def test_six_colluders_among_120_clients_are_six_in_a_cohort_of_twelve() -> None
     assert "all colluders of the roster" in lying.colluders_reason
 
 
-def test_a_session_whose_clients_may_all_collude_says_so() -> None:
+def test_a_session_whose_clients_may_all_collude_is_refused_with_advice() -> None:
     with pytest.raises(ConfigError, match="all of them may collude") as caught:
         recommend(12, 0.02, roster=120, collusion=0.2)
     assert "24 of 120 clients collude" in str(caught.value)

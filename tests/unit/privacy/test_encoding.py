@@ -174,7 +174,7 @@ def test_rounding_is_repeated_until_the_norm_is_right() -> None:
         noisy.encode(update, rng, entropy())
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_inputs_that_do_not_fit_are_refused() -> None:
     quantizer, noise = Quantizer(1.0, 16, 4), Noise(SKELLAM, 4.0, 4)
     noisy = NoisyQuantizer(quantizer, 1.0, 3, noise)
     layout = Layout(((3,),), ("float64",))

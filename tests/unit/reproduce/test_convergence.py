@@ -15,8 +15,10 @@ from coterie.cohorts.theory import selection_variance
 from coterie.errors import ConfigError
 from coterie.planning.convergence import convergence_bound
 from coterie.reports.findings import Judgement
-from coterie.reproduce.convergence.experiment import Convergence, Participation, Scheme
+from coterie.reproduce.convergence.experiment import Convergence
+from coterie.reproduce.convergence.outcomes import Participation
 from coterie.reproduce.convergence.ridge import Ridge, RidgeSettings, descend
+from coterie.reproduce.convergence.settings import Scheme
 from coterie.reproduce.declarations import FULL, QUICK, declared, read_declaration
 from coterie.reproduce.experiment import Job, JobContext
 

@@ -97,6 +97,15 @@ def make_store(ledger: Ledger, size: int = 6, cohort: int = 6) -> tuple[PrekeySt
     return PrekeyStore(population.roster, stock), stock, population
 
 
+def make_full_store(ledger: Ledger) -> tuple[PrekeyStock, Population]:
+    """Make a store that the coordinator uses, to which everybody has offered prekeys."""
+    store, stock, population = make_store(ledger)
+    population.coordinator.prekeys = store
+    for name in population.roster.names:
+        store.offer(name, population.members[name].offer())
+    return stock, population
+
+
 def test_clients_without_prekeys_sit_out_until_they_offer_some(ledger: Ledger) -> None:
     store, stock, population = make_store(ledger, 12, 9)
     population.coordinator.prekeys = store
@@ -116,10 +125,7 @@ def test_clients_without_prekeys_sit_out_until_they_offer_some(ledger: Ledger) -
 
 def test_prekeys_of_lost_contributions_are_tried_again(ledger: Ledger) -> None:
     """Those that an invitation burnt in vain do not leave a client without any."""
-    store, stock, population = make_store(ledger)
-    population.coordinator.prekeys = store
-    for name in population.roster.names:
-        store.offer(name, population.members[name].offer())
+    stock, population = make_full_store(ledger)
     for number in range(1, 2 * PREKEYS + 1):
         faults = Faults(rules=(Fault(FaultKind.DROP, Step.ADVERTISE),))  # nobody is there to get the invitation
         assert population.play(number, faults=faults).outcome is Outcome.ABORTED_BEFORE_REVEAL
@@ -128,10 +134,7 @@ def test_prekeys_of_lost_contributions_are_tried_again(ledger: Ledger) -> None:
 
 
 def test_replies_that_are_lost_cost_a_prekey_and_the_next_ones_bring_it_back(ledger: Ledger) -> None:
-    store, stock, population = make_store(ledger)
-    population.coordinator.prekeys = store
-    for name in population.roster.names:
-        store.offer(name, population.members[name].offer())
+    stock, population = make_full_store(ledger)
     lost = Faults(rules=(Fault(FaultKind.DROP, Step.CONTRIBUTE, (ME,)),))
     for number in range(1, PREKEYS):
         population.play(number, faults=lost)
@@ -289,10 +292,7 @@ def test_a_used_key_is_known_although_the_client_replaced_its_stock(ledger: Ledg
 
 
 def test_bad_prekeys_beside_a_good_contribution_are_rejected_alone(ledger: Ledger) -> None:
-    store, stock, population = make_store(ledger)
-    population.coordinator.prekeys = store
-    for name in population.roster.names:
-        store.offer(name, population.members[name].offer())
+    stock, population = make_full_store(ledger)
     opened = population.coordinator.open(1, np.ones(6, bool), np.random.default_rng(0))
     for name, message in opened.invite().items():
         reply = population.members[name].answer(message)

@@ -204,10 +204,15 @@ def told_without(message: bytes, lost: int) -> bytes:
     return messages.encode(other)
 
 
-def test_one_survivor_list_is_answered_for_a_book_ever(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, size=12).until(Step.REVEAL)
+def with_another_list(folder: Path) -> tuple[Stage, bytes]:
+    """Play up to the survivor list; return another list too, without a client of another circle."""
+    stage = Stage(folder, size=12).until(Step.REVEAL)
     circle = next(c for c in stage.population.roster.circles if stage.population.roster.names.index(ME) not in c)
-    other = told_without(stage.inbox[ME], circle[0])
+    return stage, told_without(stage.inbox[ME], circle[0])
+
+
+def test_one_survivor_list_is_answered_for_a_book_ever(tmp_path: Path) -> None:
+    stage, other = with_another_list(tmp_path)
     parked = stage.members[ME].park()
     stage.members[ME].answer(stage.inbox[ME])
     for member in (stage.members[ME], stage.processes().members[ME]):
@@ -269,9 +274,7 @@ def test_states_are_erased_when_they_are_no_longer_needed(tmp_path: Path) -> Non
 
 def test_a_restored_session_is_not_answered_again_once_prekeys_are_renewed(tmp_path: Path) -> None:
     """A backup made between the two trips holds a state, which answered a second survivor list: it gave inputs away."""
-    stage = Stage(tmp_path, size=12).until(Step.REVEAL)
-    circle = next(c for c in stage.population.roster.circles if stage.population.roster.names.index(ME) not in c)
-    other = told_without(stage.inbox[ME], circle[0])
+    stage, other = with_another_list(tmp_path)
     backup = stage.path.read_bytes()
     stage.members[ME].answer(stage.inbox[ME])
     stage.population.file.close()

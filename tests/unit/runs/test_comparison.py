@@ -317,7 +317,7 @@ def test_models_of_clients_are_compared_on_the_data_of_their_owners(
     values = [entry["final_on_own_data"] for entry in found.as_dict()["groups"][0]["runs"]]
     assert values == [own.owners_score, common.owners_score, None]
     shown = CliRunner().invoke(app, ["compare", str(ditto.folder), str(fedavg.folder)], env={"COLUMNS": "160"})
-    assert "accuracy on own data" in shown.stdout
+    assert "accuracy on clients' data" in shown.stdout
 
 
 def test_scores_of_rounds_on_owners_data_are_not_ranked_with_those_on_everybodys(

@@ -84,6 +84,7 @@ def test_colluders_are_those_that_every_session_withstands(overrides: list[str],
         clients=st.just(40),
         active=st.booleans(),
         sparse=st.booleans(),
+        varying=st.booleans(),
     )
 )
 def test_the_words_claim_no_more_than_holds(promise: Promise) -> None:
@@ -94,11 +95,28 @@ def test_the_words_claim_no_more_than_holds(promise: Promise) -> None:
     if promise.active and promise.sparse:
         assert promise.privacy == 1
         assert "not for such parts" in said
-        assert "cannot separate" not in said
+        assert "every combination" not in said
     elif promise.active:
         assert "must cover the colluders among all 40 clients" in said
     elif promise.sparse:
         assert "probability of failure that coterie plan prints" in said
+    if promise.holds:
+        assert ("is not bounded" in said) == promise.varying
+
+
+@pytest.mark.parametrize(
+    ("overrides", "varying"),
+    [
+        ([], True),
+        (["training.schedule.kind=constant"], False),
+        (["training.schedule.kind=constant", "training.algorithm=scaffold"], True),
+        (["training.schedule.kind=constant", "training.algorithm=ditto"], False),
+        (["training.algorithm=confined"], False),
+    ],
+)
+def test_rates_and_control_variates_that_change_are_named(overrides: list[str], varying: bool) -> None:
+    """These are what ``tests/adversaries/test_varying_steps.py`` uses."""
+    assert promised(load_config(None, overrides)).varying == varying
 
 
 @pytest.mark.parametrize(

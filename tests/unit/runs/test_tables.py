@@ -5,22 +5,21 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from pydantic import Field
 from tests.support.policies import fixed_circles
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
+from tests.support.algorithms import pace_added
+
 from coterie.cohorts.policies import POLICIES
 from coterie.errors import ConfigError
 from coterie.graphs.table import TOPOLOGIES, TopologyKind
 from coterie.graphs.topology import Complete
 from coterie.runs.algorithms import ALGORITHMS
-from coterie.runs.algorithms.fedavg import FederatedAveraging
 from coterie.runs.engine.build import build_run
 from coterie.runs.engine.federation import find_federation
 from coterie.runs.engine.promise import read_promise
 from coterie.runs.engine.run import TrainingRun
-from coterie.runs.sections.base import Positive, Section
-from coterie.runs.settings.config import RunConfig, add_sections
+from coterie.runs.settings.config import RunConfig
 from coterie.runs.settings.toml import commented_toml, load_config, parse_config, to_toml
 
 SMALL = (
@@ -79,27 +78,10 @@ def test_a_new_topology_is_known_and_its_row_says_whether_it_is_complete(
     assert "everybody" in commented_toml()
 
 
-class PaceSettings(Section):
-    """Pace: a made-up section."""
-
-    factor: Positive = Field(default=2.0, description="what the learning rate is multiplied by")
-
-
-class Pace(FederatedAveraging[PaceSettings]):
-    section = "pace"
-    settings = PaceSettings
-
-    def learning_rate(self, number: int) -> float:
-        return super().learning_rate(number) * self.context.settings.factor
-
-
 @pytest.fixture
-def pace(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(ALGORITHMS, "pace", Pace)
-    add_sections()
-    yield
-    del RunConfig.model_fields["pace"]
-    RunConfig.model_rebuild(force=True)
+def pace() -> Iterator[None]:
+    with pace_added():
+        yield
 
 
 @pytest.mark.usefixtures("pace")

@@ -239,7 +239,7 @@ def test_examples_that_change_in_every_pass_have_no_known_sums() -> None:
     assert computation.work.known is None
 
 
-def test_what_is_too_large_is_refused_or_counts_as_an_infinite_loss() -> None:
+def test_values_that_are_too_large_are_refused_or_count_as_an_infinite_loss() -> None:
     problem = make_problem("mlp", (8,))
     split, addition = make_split(problem, 0, 3, 8), VerticalSum(2, bound=1e-3)
     with pytest.raises(OverflowRisk):
@@ -355,7 +355,7 @@ def test_a_group_refuses_what_does_not_fit() -> None:
         ColumnGroup(nn.Conv2d(1, 2, 1), {"a": np.zeros((5, 1, 2, 2)), "b": np.zeros((5, 1, 2, 2))}, np.zeros(5, int))
 
 
-def test_a_strategy_with_a_split_goes_on_bit_for_bit() -> None:
+def test_a_strategy_with_a_split_continues_bit_for_bit() -> None:
     problem = make_problem("mlp", (8,), rows=55, double=False)
     split = make_split(problem, 0, 2, 5, 8)
     sizes = dealt([20, 10, 25])

@@ -153,7 +153,7 @@ def test_a_parameter_that_plays_no_part_stays() -> None:
     assert [bool(np.abs(array).max() > 0) for array in update] == [True, True, False, False]
 
 
-def test_training_stops_when_it_is_told_to() -> None:
+def test_training_stops_on_request() -> None:
     problem = small_problem()
     asked = []
 
@@ -299,7 +299,7 @@ def test_evaluation_against_a_direct_computation() -> None:
     assert score.loss == pytest.approx(nn.functional.cross_entropy(outputs, y).item(), rel=1e-6)
 
 
-def test_errors_of_a_regression_are_also_told_in_their_unit() -> None:
+def test_errors_of_a_regression_are_also_given_in_their_unit() -> None:
     data = ArrayData(np.zeros((3, 2), np.float32), np.array([[1], [-2], [3]], np.float32))
     problem, zero = (
         Problem(nn.Linear(2, 1), data, squared_error),

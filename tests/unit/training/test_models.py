@@ -84,7 +84,7 @@ def test_pictures_need_not_be_square_or_even(name: str, side: int) -> None:
     assert build(name, (2, side, side + 5), 2, seed=0)(torch.zeros(1, 2, side, side + 5)).shape == (1, 2)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_inputs_that_do_not_fit_are_refused() -> None:
     for name, shape, outputs, wrong in [
         ("resnet", (3, 32, 32), 10, "unknown model 'resnet'"),
         ("mlp", (4,), 0, "0 outputs"),

@@ -32,7 +32,7 @@ def test_streams_are_the_same_exactly_if_their_names_are(
         ((1, "a", "\ud800"), (1, "a", "\\ud800")),
     ],
 )
-def test_names_that_look_alike_are_told_apart(one: tuple[int, str], other: tuple[int, str]) -> None:
+def test_similar_names_are_distinguished(one: tuple[int, str], other: tuple[int, str]) -> None:
     assert sequence(*one).entropy != sequence(*other).entropy
 
 

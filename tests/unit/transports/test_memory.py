@@ -107,7 +107,7 @@ def test_dropouts_strike_at_the_given_rate() -> None:
     assert not any(faults.strikes(FaultKind.DELAY, Step.MASK, client) for client in clients)
 
 
-def test_nothing_gets_through_to_a_victim_of_packet_drops_or_from_it() -> None:
+def test_a_victim_of_packet_drops_neither_sends_nor_receives() -> None:
     """In any step and direction; nobody else notices, and without the adversary nobody is cut off."""
     faults = Faults(0, (Fault(FaultKind.DROP, Step.MASK, probability=0.3), packet_drops(["client-03"])))
     for step in Step:
@@ -127,7 +127,7 @@ def test_packet_drops_strike_as_often_as_they_should() -> None:
     assert sum(len(some) == 2 for some in struck) / 2000 == pytest.approx(0.0625, abs=0.03)
 
 
-def test_who_has_nothing_to_compute_is_not_late() -> None:
+def test_a_client_without_work_is_never_late() -> None:
     late = Faults(0, (Fault(FaultKind.DELAY, Step.MASK),), prompt=frozenset({"client-03"}))
     assert late_clients(late, ["client-03", "client-04"]) == ("client-04",)
     dropped = Faults(0, (*late.rules, Fault(FaultKind.DROP, Step.SHARE, ("client-04",))))

@@ -1,4 +1,4 @@
-"""Active membership inference: the strength is tuned on FedAvg, then every method is attacked in the same way."""
+"""Active membership inference: tune the strength on FedAvg, then attack every method in the same way."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from coterie.attacks.session import session_error
 from coterie.training.streams import sequence
 
 TUNING = -1
-"""The trial that the strength is tuned in."""
+"""The number of the trial in which the strength is tuned."""
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
-"""What is tried on FedAvg, where no strength is given."""
+"""The strengths that are tried on FedAvg if none is given."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class AttackResults:
     tuning: Mapping[float, float]
     """The success of each strength that was tried; empty if the strength was given."""
     nothing: Sequence[Inferred]
-    """Inferred from a model that saw no target, in each trial."""
+    """The baseline of each trial: inference from a model that saw no target."""
     trials: Mapping[MethodName, Sequence[MethodTrial]]
     secure_error: float
     """The relative error of a sum that additive sharing computed."""

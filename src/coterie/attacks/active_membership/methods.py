@@ -1,32 +1,33 @@
-"""The methods that are attacked (FedAvg, Ditto, confined descent), and what attackers see of each and may do to it.
+"""The methods that are attacked (FedAvg, Ditto, confined descent), and what attackers see and may do in each.
 
-All methods are one computation. Everybody computes the gradient of its mean loss over all its examples, at the model it
-has. A step of the same size is taken along the mean of what everybody sends. Every model starts as a draw of
-lambda N(0, 1) around zeros. The methods differ in who has which model:
+All methods share one computation. Every participant computes the gradient of its mean loss over all its examples, at
+its model. All take a step of the same size along the mean of the gradients that are sent. Every model starts as a draw
+of lambda N(0, 1) around zeros. The methods differ in which model each participant has:
 
-- FedAvg: everybody starts from the same model and takes every step, so that all have one model, as if each downloaded
-  it in every round. A round is one step on one full batch: averaging models is then averaging gradients. (The baseline
-  in the code of the paper applies a step to the selected participants only, and nobody ever downloads the model.)
+- FedAvg: all participants start from the same model and take every step, so they always have the same model, as if each
+  downloaded it in every round. A round is one step on one full batch: averaging models is then averaging gradients.
+  (The baseline in the code of the paper applies a step only to the selected participants, and the others never download
+  the model.)
 - Ditto: the same, and every honest participant also trains a personal model, which is pulled to the common one.
-- Confined descent: everybody has a model of its own, from a start of its own, and sees sums; ``confined-checked`` adds
-  the loss check. Everybody chooses its own lambda, so attackers may choose 0 and start at the anchor
-  (``confined-anchored``, with the check): their model is then the public displacement, which honest models are near,
-  and what they send does less damage.
+- Confined descent: every participant has its own model with its own start, and sees sums; ``confined-checked`` adds
+  the loss check. Every participant chooses its own lambda, so attackers may choose 0 and start at the anchor
+  (``confined-anchored``, with the check). Their model is then the public displacement, which is close to honest models,
+  and their gradients do less damage.
 
 Before the attack, attackers train on examples of their own. Then they send, instead of a gradient,
 
     strength (grad F(targets, wrong answers) - grad F(targets, true answers)),
 
-so that everybody's step climbs the loss of the targets (Nasr et al. 2019, and the code of CGD). Wrong answers are
-random labels. For squared errors they are numbers that are one standard deviation off; the push is then the same at
-every error, where plain ascent would grow with it. Honest participants push the loss of members down again in every
-round; nobody does that for non-members.
+so that the common step increases the loss of the targets (Nasr et al. 2019, and the code of CGD). Wrong answers are
+random labels. For squared errors they are numbers that are one standard deviation off; the push then does not depend on
+the error, while that of plain ascent would grow with it. Honest participants decrease the loss of members again in
+every round, but not that of non-members.
 
-*Why numpy.* Other attacks train with :mod:`coterie.training.strategies`. Here, one table takes tens of thousands of
-rounds of up to hundreds of participants with one small network, and every loss check needs every participant's loss.
-All of that is a few matrix products of :class:`~coterie.confined.cached.CachedGroups`, the product's own code for such
-grids; with torch most of the time goes into starting operations, and a round costs several times as much. The tests
-compare every method with its strategy in :mod:`coterie.training.strategies`.
+*Why numpy.* Other attacks train with :mod:`coterie.training.strategies`. Here, one table needs tens of thousands of
+rounds of up to hundreds of participants with a small network, and every loss check needs every participant's loss. This
+takes a few matrix products with :class:`~coterie.confined.cached.CachedGroups`, the library's code for such grids. With
+torch, most of the time would be overhead of starting operations, and a round would cost several times as much. The
+tests compare every method with its strategy in :mod:`coterie.training.strategies`.
 
 Sums are computed in the clear, because the attack uses nothing else; ``ActiveMembership.secure_error`` plays one round
 as a real session.
@@ -69,10 +70,10 @@ NAMES: Mapping[MethodName, str] = {
     "confined-checked": "confined, loss check",
     "confined-anchored": "confined, loss check, anchored attackers",
 }
-"""The methods as they are called in texts."""
+"""The names of the methods in texts."""
 CHECKED: tuple[MethodName, ...] = ("confined-checked", "confined-anchored")
 COMMON, OWN, PUBLIC = "common model", "own confined model", "public displacement"
-"""What attackers infer from."""
+"""The models that attackers infer membership from."""
 FIRST, MALICIOUS = "group-0", "malicious"
 HIDDEN = 256
 """Units of the hidden layer: the network of the paper's experiments, whose code has one hidden layer as well."""
@@ -129,11 +130,11 @@ class AttackedDescent:
 
     @property
     def rounds(self) -> int:
-        """How many rounds were played."""
+        """The number of rounds that were played."""
         return self._honest.descent.iteration
 
     def train(self, strength: float = 1.0) -> int:
-        """Play a round in which attackers train too; return how many honest participants refused its step.
+        """Play a round in which attackers train too; return the number of honest participants that refused the step.
 
         If they train on their targets, they do so with the strength of the later attack, as in the paper.
         """
@@ -195,7 +196,7 @@ class AttackedDescent:
         return self.method not in ("fedavg", "ditto")
 
     def _step(self, malicious: Parameters) -> int:
-        """Step along the mean over all participants, given the attackers' mean."""
+        """Take a step along the mean over all participants, given the attackers' mean."""
         dealt, descent = self.dealt, self._honest.descent
         everybody = dealt.participants + dealt.malicious
         mean = [
@@ -219,7 +220,7 @@ class AttackedDescent:
         return self._groups("honest", self.dealt.honest, self.dealt.participants, check, state)
 
     def _malicious(self, examples: Records, state: DescentState | None = None) -> CachedGroups:
-        """Return the attackers, who take every step: if they refused one, they would still have the sums."""
+        """Return the attackers, who take every step; refusing one would not help them, as they see the sums anyway."""
         return self._groups(MALICIOUS, examples, self.dealt.malicious, NoCheck(), state)
 
     def _groups(

@@ -1,8 +1,8 @@
-"""Records of an attack: who trains on what, the targets whose membership is inferred, and the test examples.
+"""Records of an attack: the training examples of participants, the targets of inference, and the test examples.
 
 Members and non-members must not differ in anything but membership. So all examples of a data set, from its training
-file and its test file, are shuffled together and dealt: a share to every participant, non-members to the attackers, and
-some of the rest for testing. Without any information, a rule is then right half of the time.
+file and its test file, are shuffled together. Each participant gets a share, attackers also get non-members as targets,
+and some of the rest are for testing. Without any information, a rule is then right half of the time.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from coterie.training.streams import stream
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Rows of features with their targets; if several participants own them, equally many each, in order."""
+    """Rows of features with their targets. If several participants own them, each owns a block of the same size."""
 
     x: FloatArray = field(repr=False)
     y: TrueAnswers = field(repr=False)
@@ -68,7 +68,7 @@ class DealtRecords:
         data_dir: Path | str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Deal ``examples`` to everybody, and as many targets to each attacker, half of them members.
+        """Deal ``examples`` to every participant, and as many targets to each attacker, half of them members.
 
         Attackers get ``cover`` examples in place of these if it is not 0. At most ``tests`` of the others are test
         examples.
@@ -109,7 +109,7 @@ class DealtRecords:
 
     @property
     def members(self) -> Mask:
-        """Which targets an honest participant trains on: the truth, which only the score uses."""
+        """Whether an honest participant trains on each target. Only the score uses this."""
         each = len(self.targets) // self.malicious
         return np.tile(np.arange(each) < each // 2, self.malicious)
 

@@ -40,9 +40,9 @@ class ActiveMembershipSettings(Settings):
 
     If honest participants bring the loss of a record down again, one of them trains on it. FedAvg, Ditto and confined
     descent, without its loss check and with it, are attacked in the same way: the same strength (tuned on FedAvg),
-    records, rounds and steps. The result shows how often the attackers are right about who is a member, by the rule of
-    the paper and at every threshold, how much the attack damages the models of honest participants, and how much of
-    the poison the loss check refuses.
+    records, rounds and steps. The result shows how often the attackers recognise members, by the rule of the paper and
+    at every threshold, how much the attack damages the models of honest participants, and how much of the poison the
+    loss check refuses.
     """
 
     data: DataName = "digits"
@@ -55,11 +55,11 @@ class ActiveMembershipSettings(Settings):
         int, Option("Examples of each participant, and targets of each attacker.", least=2, default=_BY_DATA)
     ] = _DIGITS.examples
     cover: int = 0
-    """Examples that each attacker trains on before the attack; 0 is as many as everybody has."""
+    """Examples that each attacker trains on before the attack; 0: as many as each participant."""
     threshold: Annotated[
         float,
         Option(
-            "Start the attack when the attackers' models are right about this share of the targets, or explain this "
+            "Start the attack when the attackers' models classify this share of the targets correctly, or explain this "
             "share of their variance.",
             default=_BY_DATA,
         ),
@@ -105,6 +105,6 @@ class ActiveMembershipSettings(Settings):
 
     @classmethod
     def of(cls, data: str = "digits", **given: Any) -> Self:  # noqa: ANN401 - the other fields
-        """Return settings for a data set; what is not given, or None, is chosen to fit that data set."""
+        """Return settings for a data set. Values that are None or not given are chosen for that data set."""
         preset = vars(PRESETS.get(data, _DIGITS))
         return cls(data=data, **{**preset, **{name: value for name, value in given.items() if value is not None}})

@@ -12,7 +12,7 @@ from coterie.attacks.active_membership.trial import AttackHistory, HonestUtility
 from coterie.reports.intervals import mean_interval, share_interval, spread
 
 GUESS = 0.5
-_LEVEL = 0.05 / 8  # two rules, two models to infer from, watching and attacking: together one false alarm in twenty
+_LEVEL = 0.05 / 8  # corrected for 2 rules x 2 models x (watching, attacking): one false alarm in twenty overall
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class AttackPhase:
 
 @dataclass(frozen=True)
 class BestInference:
-    """The best that attackers do: attack or observe, from which model, and how successfully."""
+    """The attackers' best result: whether they attack or observe, from which model they infer, and their success."""
 
     doing: str
     view: str

@@ -6,7 +6,7 @@ the score of a model. Targets are labels, or columns of numbers (:class:`~coteri
 The rule decides which records are members: in the paper, those that the model classifies correctly. The attack
 increases the loss of all targets, and the rule works because honest participants decrease the loss of members again,
 and nobody does that for the others. The area under the ROC curve of the loss (Yeom et al. 2018) does not depend on a
-threshold, so that no choice of one hides a leak.
+threshold, so a badly chosen threshold cannot hide a leak.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class InferenceTask(Protocol):
 
     @property
     def outputs(self) -> int:
-        """How many outputs a model has."""
+        """The number of outputs of a model."""
         ...
 
     def losses(self, answers: FloatArray, targets: TrueAnswers) -> Reals:

@@ -16,7 +16,7 @@ from coterie.training.streams import stream
 _EVERY = 10  # rounds between two checks of the threshold
 _MODELS = 20  # honest participants whose models are tested
 LOOKS = 5
-"""How often an attack is measured, evenly spread over its rounds."""
+"""The number of measurements of an attack, evenly spread over its rounds."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class AttackHistory:
     strength: float
     looks: Sequence[AttackMeasurement]
     refused: float
-    """The share of honest participants' decisions, over the rounds of the attack, to refuse the step."""
+    """The share of steps that honest participants refused during the attack."""
 
     @property
     def last(self) -> AttackMeasurement:
@@ -76,7 +76,7 @@ class MethodTrial:
     courses: Sequence[AttackHistory]
 
 
-@np.errstate(over="ignore", invalid="ignore")  # a descent that diverges is refused once its step is no number
+@np.errstate(over="ignore", invalid="ignore")  # a descent that diverges is detected when its step is not finite
 def play(
     method: MethodName,
     dealt: DealtRecords,

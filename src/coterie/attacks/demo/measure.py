@@ -1,9 +1,9 @@
 """The demonstration for a talk: subtract the sums of secure rounds until a client's pictures appear.
 
-Three populations train the same model on the same digits, and every round is securely aggregated. They differ in who
-takes part: random clients, circles of 2, circles of 4. The server solves for each client's update by least squares
-(:mod:`coterie.attacks.differencing`) and inverts the result into pictures (:mod:`coterie.attacks.inversion`), in the
-way that works best for it.
+Three populations train the same model on the same digits, and every round is securely aggregated. They differ in the
+selection of clients: at random, circles of 2, circles of 4. The server solves for each client's update by least squares
+(:mod:`coterie.attacks.differencing`) and inverts the result into pictures (:mod:`coterie.attacks.inversion`), by the
+method that gives the best pictures.
 """
 
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from coterie.training.streams import stream
 
 SIZES = (2, 4)
 CLIENTS, COHORT = 16, 8
-_WRITTEN = range(1, 10)  # the digits that every client writes, each once
+_WRITTEN = range(1, 10)  # every client writes each of these digits once
 _RATE = 0.001  # small steps: the attack needs updates that hardly change
 
 
@@ -44,7 +44,7 @@ class SelectionOutcome:
 
     @property
     def who(self) -> str:
-        """Who takes part."""
+        """The selection in words."""
         return "random cohorts" if self.privacy == 1 else f"circles of {self.privacy}"
 
 
@@ -78,7 +78,7 @@ class AttackDemo(DemoSettings):
         work = LocalSGD(_RATE, batch_size=len(_WRITTEN))
         federation = target.federation
         played = list(federation.play(federation.fedavg(work, target.state), range(1, self.rounds + 1), selection))
-        session_error(list(played[0].updates), played[0].number)  # raises if the session opens anything else
+        session_error(list(played[0].updates), played[0].number)  # raises an error if the session reveals another sum
         seen = Observations.of(played, CLIENTS)
         truth = seen.truth[[TARGET]]
         solved = [

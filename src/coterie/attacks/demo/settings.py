@@ -8,7 +8,7 @@ from coterie.settings import Option, Seed, Settings, Trials
 
 @dataclass(frozen=True)
 class DemoSettings(Settings):
-    """See why one secure round is not enough: recover digits from the sums of rounds with random cohorts.
+    """Demonstrate why one secure round is not enough: recover digits from the sums of rounds with random cohorts.
 
     The same attack then runs on circles of 2 and of 4, which multi-round cohorts keep together. It uses the digits that
     come with Coterie and takes a minute or two. The result is a page that you can show to others.

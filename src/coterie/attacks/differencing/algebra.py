@@ -1,18 +1,18 @@
-"""Least squares: individual updates from sums, the error, and a lower bound on it where circles are kept.
+"""Least squares: individual updates from sums, their error, and a lower bound on the error with circles.
 
-Row t of the 0/1 matrix P says who was aggregated in round t, n_t of them, and the round reveals the mean of their
-updates. If updates hardly change, P D = diag(n) M, where D has a client's update and M a round's mean in each row: So
-et al. 2023 solve for D by least squares (their formula leaves out the factor n, their code has it).
+Row t of the 0/1 matrix P marks the n_t clients that were aggregated in round t, and the round reveals the mean of their
+updates. If updates hardly change, P D = diag(n) M, where each row of D is a client's update and each row of M a round's
+mean. So et al. 2023 solve for D by least squares (their formula omits the factor n, their code has it).
 
 *Circles.* Members of a circle have equal columns in P. If two of them exchanged their updates, P and the sums would be
-the same: no estimate can depend on whose update is whose. Let d_1 ... d_T be their updates and v any estimate. Over all
-orders the mean relative error is
+the same, so no estimate can depend on which member has which update. Let d_1 ... d_T be their updates and v any
+estimate. Over all orders the mean relative error is
 
     (1/T) Σ_j ||d_j - v||^2 / ||d_j||^2  >=  1 - ||Σ_j w_j d_j||^2 / (T Σ_j w_j),   w_j = 1 / ||d_j||^2,
 
 with equality at the weighted mean of the d_j. For orthogonal updates of equal norm that is (T - 1) / T, and the
 attacker's estimate, a T-th of the circle's sum, attains it. For equal updates it is 0: circles hide which member an
-update belongs to; they do not hide what all members have in common.
+update belongs to, but not what all members have in common.
 """
 
 import numpy as np
@@ -23,16 +23,17 @@ from coterie.errors import InputError
 
 
 def reconstruct(participation: Mask, means: Matrix, ridge: float = 0.0) -> Matrix:
-    """Return each client's update by least squares, in rows; the shortest solution if there are many.
+    """Return each client's update by least squares, in rows; if there are many solutions, the shortest.
 
-    Clients with equal columns are solved for as one, so that their estimates are equal to the last bit: the shortest
-    solution is a T-th of their sum each. A client that never took part gets zeros. ``ridge`` times the squared norm of
-    the solution is added to the objective, which stabilises estimates of clients with nearly equal columns.
+    Clients with equal columns are solved for as one, so that their estimates are exactly equal: in the shortest
+    solution, each of T such clients gets a T-th of their sum. A client that never took part gets zeros. ``ridge`` times
+    the squared norm of the solution is added to the objective, which stabilises estimates of clients with nearly equal
+    columns.
     """
     if participation.ndim != 2 or len(participation) != len(means) or not participation.any(1).all():
         raise InputError("every mean needs a row of the participation matrix with at least one client")
     columns, classes, sizes = np.unique(participation, axis=1, return_inverse=True, return_counts=True)
-    # The norm of the solution counts an estimate once for each member of its class.
+    # In the norm of the solution, an estimate counts once for each client with this column.
     weights = np.sqrt(sizes)
     totals = means * participation.sum(1)[:, None]
     system = columns * weights
@@ -51,7 +52,7 @@ def unexplained(participation: Mask, means: Matrix, estimate: Matrix) -> float:
 
 
 def guess_mean(participation: Mask, means: Matrix) -> Vector:
-    """Return the mean of all updates in all sums: the baseline guess for everybody, which does not use P."""
+    """Return the mean of all updates in all sums: the baseline guess for every client, which does not use P."""
     counts = participation.sum(1)
     return np.asarray(counts @ means / counts.sum())
 
@@ -87,5 +88,5 @@ def _least_error(updates: Matrix) -> float:
 
 def _prefers(truth: Matrix, estimate: Matrix) -> float:
     """Return 1 if the estimates fit the right members, 0 if they fit the wrong ones, and 0.5 if they are equal."""
-    # Proportional to Σ||d^_i - d_i||^2 less the same with the d_i exchanged, without cancellation.
+    # Proportional to Σ||d^_i - d_i||^2 minus the same sum with the d_i exchanged, computed without cancellation.
     return float(np.heaviside(np.dot(truth[0] - truth[1], estimate[0] - estimate[1]), 0.5))

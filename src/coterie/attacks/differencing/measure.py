@@ -1,4 +1,4 @@
-"""Differencing on real training: random cohorts against circles, compared with what clients really sent."""
+"""Differencing on real training: random cohorts against circles, compared with the updates that clients really sent."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,14 @@ from coterie.attacks.differencing.algebra import (
     told_apart,
 )
 from coterie.attacks.differencing.settings import DifferencingSettings
-from coterie.attacks.federation import Federation, Observations, ObservedRound, Selection, make_selections
+from coterie.attacks.federation import (
+    Federation,
+    Matrix,
+    Observations,
+    ObservedRound,
+    Selection,
+    make_selections,
+)
 from coterie.attacks.session import session_error
 from coterie.auditing.auditor import audit
 from coterie.cohorts.circles import Mask, Reals
@@ -35,10 +42,10 @@ class WindowTrial:
     errors: Reals = field(repr=False)
     """The error of each client that took part."""
     guesses: Reals = field(repr=False)
-    """The same if the mean is guessed for every client."""
+    """The error of each client if the mean is guessed for all."""
     told_apart: float
     bound: float | None
-    """The least mean error that circles allow; None without circles, or if some were broken."""
+    """The lower bound on the mean error that circles give; None without circles, or if some were broken."""
     exposed: int
     """Clients whose update the sums determine, by exact arithmetic."""
     rounds: int
@@ -59,7 +66,8 @@ class Differencing(DifferencingSettings):
     """Least squares on a window of rounds, after training for a while (So et al. 2023).
 
     With ``small`` steps the learning rate in the window is that of training divided by the number of rounds before it,
-    as in the code published with the paper: updates hardly change. With ``ordinary`` steps it stays what it was.
+    as in the code published with the paper: updates hardly change. With ``ordinary`` steps the learning rate does not
+    change.
     """
 
     title: ClassVar[str] = "Differencing over rounds"
@@ -119,22 +127,29 @@ class Differencing(DifferencingSettings):
     def attack(self, federation: Federation, state: ModelArrays, selection: Selection) -> WindowTrial:
         """Observe a window, reconstruct, and compare with what was sent."""
         seen = Observations.of(self.window(federation, state, selection), len(federation))
-        estimate = reconstruct(seen.participation, seen.means)
-        guess = guess_mean(seen.participation, seen.means)
-        truth, there = seen.truth[seen.seen], seen.seen
-        whole = selection.circles and (selection.aligned or not self.dropouts) and there.all()
-        return WindowTrial(
-            errors=relative_errors(truth, estimate[there]),
-            guesses=relative_errors(truth, guess),
-            told_apart=told_apart(seen.truth, estimate, selection.mates),
-            bound=float(np.average(circle_bounds(seen.truth, selection.mates), weights=selection.mates.sizes))
-            if whole
-            else None,
-            exposed=count_exposed(seen.participation),
-            rounds=len(seen.means),
-        )
+        whole = selection.circles and (selection.aligned or not self.dropouts)
+        return compare(seen, reconstruct(seen.participation, seen.means), selection, whole=whole)
+
+
+def compare(seen: Observations, estimate: Matrix, selection: Selection, *, whole: bool) -> WindowTrial:
+    """Compare the updates reconstructed from a window with what was sent; an update of zeros has no relative error.
+
+    ``whole``: every sum is over whole circles, which bounds the error of any estimate.
+    """
+    there = seen.seen & seen.truth.any(1)
+    truth = seen.truth[there]
+    return WindowTrial(
+        errors=relative_errors(truth, estimate[there]),
+        guesses=relative_errors(truth, guess_mean(seen.participation, seen.means)),
+        told_apart=told_apart(seen.truth, estimate, selection.mates),
+        bound=float(np.average(circle_bounds(seen.truth, selection.mates), weights=selection.mates.sizes))
+        if whole and there.all()
+        else None,
+        exposed=count_exposed(seen.participation),
+        rounds=len(seen.means),
+    )
 
 
 def count_exposed(participation: Mask) -> int:
-    """Return how many clients' updates the sums determine if updates are constant: unit vectors in the row space."""
+    """Return how many updates the sums determine if updates are constant: the unit vectors in the row space."""
     return len(audit(Participation.from_matrix(participation), weak_budget_seconds=0).exposed)

@@ -1,4 +1,4 @@
-"""The report on differencing: how far reconstructed updates are from what clients sent, with each way to select."""
+"""The report on differencing: the error of reconstructed updates under each way to select cohorts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 RECOVERED = 0.05
 """The median error below which updates count as recovered."""
-_COLORS = ("@danger", "@accent", "@muted", "@ink")  # of selections without protection
+_COLORS = ("@danger", "@accent", "@muted", "@ink")  # colours of selections without protection
 _CIRCLE_COLORS = ("@safe", "@accent", "@muted")
 
 
@@ -75,7 +75,7 @@ class SelectionResult:
 
     @property
     def bound(self) -> float | None:
-        """The least mean error that circles allow."""
+        """The lower bound on the mean error that circles give."""
         bounds = [trial.bound for trial in self.trials if trial.bound is not None]
         return float(np.mean(bounds)) if len(bounds) == len(self.trials) else None
 
@@ -91,7 +91,7 @@ class SelectionResult:
         return kept and all(trial.told_apart == 0.5 and not trial.exposed for trial in self.trials)
 
     def numbers(self) -> dict[str, Any]:
-        """All of it for JSON."""
+        """All numbers for JSON."""
         errors = self.errors
         return {
             "median_error": self.median,

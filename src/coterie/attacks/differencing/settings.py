@@ -1,4 +1,4 @@
-"""Settings of differencing: on rounds that are simulated, and on sums that a server saved."""
+"""Settings of differencing: on simulated rounds, and on sums that a server saved."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -26,9 +26,9 @@ _RUN, _LOG, _SUMS, _OUT = (Remedy(option, mention=True) for option in ("run", "l
 class DifferencingSettings(Settings):
     """Recover individual updates from the sums of many rounds, by least squares.
 
-    Secure aggregation hides an update in the sum of one round. But the server sees a sum in every round, and knows who
-    is in it. With random cohorts, and updates that hardly change, about as many rounds as clients reveal every update.
-    Cohorts made of fixed circles never do.
+    Secure aggregation hides an update in the sum of one round. But the server sees a sum in every round, and knows
+    which clients are in it. With random cohorts, and updates that hardly change, about as many rounds as clients reveal
+    every update. Cohorts made of fixed circles never do.
 
     [dim]Examples[/]
     coterie attack differencing --html page.html
@@ -78,7 +78,7 @@ class DifferencingSettings(Settings):
 
 @dataclass(frozen=True)
 class SavedSumsSettings(LogSettings):
-    """Where the sums of a server are, and how the log of who is in them is read."""
+    """The saved sums of a server, and how to read the log of the clients in each."""
 
     run: Annotated[
         str | None, Option("Attack a run that saved its sums (tracking.sums), not a simulation.", metavar="FOLDER")
@@ -86,7 +86,7 @@ class SavedSumsSettings(LogSettings):
     log: Annotated[
         str | None,
         Option(
-            "Attack saved sums, with this log of who is in them; any log that coterie audit reads.",
+            "Attack saved sums, with this log of the clients in each; any log that coterie audit reads.",
             name="--ledger",
             metavar="LOG",
         ),
@@ -118,7 +118,7 @@ class SavedSumsSettings(LogSettings):
 
     @property
     def given(self) -> bool:
-        """Whether saved sums are attacked, and not a simulation."""
+        """Whether saved sums are attacked instead of a simulation."""
         return self.run is not None or self.log is not None
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Disaggregation: find out who was in which sum from the sums themselves, if the participation log is hidden.
+"""Disaggregation: recover a hidden participation log, which clients were in which sum, from the sums themselves.
 
 :mod:`~coterie.attacks.disaggregation.algebra` recovers the participation matrix by integer programs.
 :mod:`.measure` then applies differencing (:mod:`coterie.attacks.differencing`) with the recovered matrix.

@@ -1,4 +1,4 @@
-"""Disaggregation without the log: who was in which sum, found from the sums themselves (Lam et al. 2021).
+"""Disaggregation without the log: recover the participation matrix from the sums (Lam et al. 2021).
 
 If updates hardly change, the n x d matrix of sums S is P D, and its column space is that of P, whose columns say in
 which rounds each client took part. So the column p of a client is a vector of zeros and ones in a space that the
@@ -10,8 +10,8 @@ part in each period (A p = c, known from telemetry or billing). A mixed-integer 
 column by column. (Lam et al. use the 2-norm; the 1-norm has the same zeros, and the program stays linear.) With P,
 :mod:`coterie.attacks.differencing` does the rest.
 
-Members of a circle have equal columns and equal counts, hence the same program and the same solution: the attack finds
-the log, but it can recover only sums over circles with it.
+Members of a circle have equal columns and equal counts, hence the same program and the same solution: the attack
+recovers the log, but with it only sums over circles.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ from coterie.attacks.federation import Matrix
 from coterie.cohorts.circles import Indices, Mask
 from coterie.errors import InputError
 
-_NODES = 50  # nodes of the search tree; a limit in seconds would make results depend on the machine
+_NODES = 50  # limit of nodes of the search tree; with a limit in seconds, results would depend on the machine
 
 
 def column_space(totals: Matrix, clients: int) -> Matrix:
@@ -68,7 +68,7 @@ def disaggregate(totals: Matrix, counts: Indices, period: int) -> Mask:
     space = column_space(totals, counts.shape[1])
     columns, classes = np.unique(counts, axis=1, return_inverse=True)
     nobody = np.zeros(len(totals), np.bool_)
-    found = [find_column(space, column, period) for column in columns.T]  # equal counts, equal programs
+    found = [find_column(space, column, period) for column in columns.T]  # equal counts give equal programs
     return np.stack([nobody if one is None else one for one in found], axis=1)[:, classes.ravel()]
 
 

@@ -35,9 +35,9 @@ class HiddenLogTrial:
     errors: Reals = field(repr=False)
     """The error of updates that are reconstructed with the recovered matrix."""
     with_log: Reals = field(repr=False)
-    """The same with the true matrix."""
+    """The error of updates that are reconstructed with the true matrix."""
     guesses: Reals = field(repr=False)
-    """The same if the mean of all updates is guessed for every client."""
+    """The error if the mean of all updates is guessed for every client."""
     told_apart: float
     pairs: int
     """The number of pairs that ``told_apart`` is a share of."""

@@ -1,4 +1,4 @@
-"""The report on disaggregation: how much of the hidden log is recovered, and what it reveals of single updates."""
+"""The report on disaggregation: how much of the hidden log is recovered, and what that reveals about updates."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def report(attack: Disaggregation, found: Mapping[str, Sequence[HiddenLogTrial]]
 
 
 def _helps(random: Mapping[str, Any]) -> str:
-    """Say what hiding the log changes for clients that are selected at random."""
+    """Return what hiding the log changes for clients that are selected at random."""
     if random["median_error"] < _RECOVERED:
         return "Hiding the log does not help"
     pairs = random["pairs"]
@@ -139,7 +139,7 @@ def _card(attack: Disaggregation, results: Mapping[str, Mapping[str, Any]], *, h
 
 
 def draw_log(selection: Selection, trial: HiddenLogTrial) -> Figure:
-    """Draw P as it was, as it was found, and as the counts alone have it, wrong entries in red."""
+    """Draw the true P, the recovered one, and the best guess from the counts; wrong entries are red."""
     order = [client for circle in selection.mates for client in circle]
     panels = [
         ("as it was", trial.truth),

@@ -10,7 +10,7 @@ from coterie.settings import MOST_TRIALS, DataDir, DataName, ModelName, Option, 
 
 @dataclass(frozen=True)
 class DisaggregationSettings(Settings):
-    """Find out who was in which sum although the log is hidden, then recover individual updates.
+    """Recover a hidden participation log from the sums, then recover individual updates.
 
     Hiding the participation matrix does not protect it. The sums of many rounds span a space that contains the columns
     of the matrix, one for each client, as vectors of zeros and ones. The number of rounds that each client took part
@@ -27,7 +27,7 @@ class DisaggregationSettings(Settings):
         int, Option("Rounds that are observed; fewer than N do not suffice.", least=2, most=MOST_TRIALS)
     ] = 40
     period: Annotated[
-        int, Option("The attacker knows how often each client took part in each period of so many rounds.", least=1)
+        int, Option("The attacker knows how often each client took part in each period of this many rounds.", least=1)
     ] = 8
     trials: Trials = 2
     steps: Annotated[

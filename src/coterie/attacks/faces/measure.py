@@ -4,8 +4,8 @@ Every client is one person, with pictures of that person only, and all train one
 (Choi et al. 2020, Figures 2 and A.4). The attacker starts from a grey picture and follows the gradient of p(person |
 picture). The initial model is subtracted first: the server chose it, and it is public.
 
-A masked vector is uniformly random by construction, so failure on it shows only that masking is on. The global model is
-public under secure aggregation too, so it is inverted as well.
+A masked vector is uniformly random by construction, so an attack on it must fail; that shows only that masking is on.
+The global model is public under secure aggregation too, so it is inverted as well.
 """
 
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ from coterie.training.streams import stream
 
 PLAIN, SA, CCESA = "plain averaging: a client's model", "SA: what the client sent", "CCESA: what the client sent"
 GLOBAL, GUESS = "all three: everybody's model", "guess: the mean picture"
-_STEPS, _STEP = 25, 0.02  # together just enough for a pixel to go from grey to black or white
+_STEPS, _STEP = 25, 0.02  # the steps together are just enough to turn a pixel from grey to black or white
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Faces(FacesSettings):
         firsts = np.array([part[0] for part in federation.parts])
 
         def learnt(model: ModelArrays) -> ModelArrays:
-            return difference(model, federation.start)  # without the random numbers of the initial model
+            return difference(model, federation.start)  # subtract the random numbers of the initial model
 
         def seen(heard: Vector | None, person: int) -> Pictures:
             if heard is None:  # it left before it sent anything

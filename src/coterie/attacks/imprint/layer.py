@@ -1,10 +1,10 @@
 """The imprint layer (Fowl et al. 2022, "Robbing the Fed"): a linear layer that sorts examples into bins.
 
 Unit i of the layer computes s (<w, x> - c_i), followed by a ReLU, with c_1 < ... < c_k quantiles of the statistic
-<w, x> over public examples. All units feed the outputs with the same weights u, so that the gradient at unit i is
-g(x) = <u, dL/doutput> if <w, x> > c_i, and 0 if not. Summed over any examples, row i of the weights' gradient
-less row i + 1 is the sum of g(x) x over the examples between c_i and c_{i+1}, and for the biases the sum of g(x): if
-there is one such example, their ratio is x. Sums over clients are sums over examples, so no cohort hides it.
+<w, x> over public examples. All units feed the outputs with the same weights u, so that the gradient at unit i is g(x)
+= <u, dL/doutput> if <w, x> > c_i, and 0 if not. Summed over any examples, row i of the weights' gradient minus row i +
+1 is the sum of g(x) x over the examples between c_i and c_{i+1}; the same difference of the biases is the sum of g(x).
+If there is one such example, their ratio is x. A sum over clients is a sum over examples, so no cohort hides it.
 """
 
 import math
@@ -21,12 +21,12 @@ from coterie.errors import InputError
 from coterie.training.flatten import ModelArrays
 
 _SHRINK = 0.01
-"""The factor s: small, so that the layer's outputs, and with them the gradients behind it, are small beside its own."""
+"""The factor s. It is small, so that the layer's outputs and the gradients after it are small beside its gradient."""
 
 
 @dataclass(frozen=True, eq=False)
 class Imprinter:
-    """The content of the crafted layer: the direction w of the statistic, and the ends of its bins."""
+    """The parameters of the crafted layer: the direction w of the statistic, and the ends of its bins."""
 
     direction: Reals
     ends: Reals
@@ -43,7 +43,7 @@ class Imprinter:
         values = flat @ direction
         ends = np.quantile(values, np.arange(bins) / bins)
         ends[0] -= np.ptp(values)  # a value below all public examples is in the first bin
-        ends += np.arange(bins) * 1e-9 * np.ptp(values)  # distinct, even where public examples coincide
+        ends += np.arange(bins) * 1e-9 * np.ptp(values)  # distinct, even if public examples coincide
         outward = rng.standard_normal(outputs) / (_SHRINK * bins * float(values.std()))
         return cls(direction, ends, outward)
 
@@ -58,7 +58,7 @@ def network(shape: tuple[int, ...], bins: int, outputs: int) -> nn.Module:
 
 
 def craft(model: nn.Module, imprinter: Imprinter) -> None:
-    """Write an imprint layer into a network of two linear layers with a ReLU between; its shape stays as it is."""
+    """Write an imprint layer into a network of two linear layers with a ReLU between; its shape does not change."""
     linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
     if len(linear) != 2 or linear[0].out_features != imprinter.ends.size:
         raise InputError("an imprint layer is written into two linear layers, with a unit between for every bin")
@@ -74,7 +74,7 @@ def examples_in(update: ModelArrays, least: float = 1e-6) -> npt.NDArray[np.floa
     """Return the examples in a sum or mean of updates of a crafted model, one for each bin that is not empty.
 
     ``update`` is that of one step, by any number of clients. A bin is empty if its bias moved by less than ``least``
-    times the largest move. A bin with several examples gives a mixture of them. If noise exceeds all numbers, nothing
+    times the largest move. A bin with several examples gives a mixture of them. If noise exceeds all entries, nothing
     is found.
     """
     weights, bias = (np.asarray(array, np.float64) for array in update[:2])

@@ -1,4 +1,4 @@
-"""Imprinting: a model crafted by the server makes the sum of any cohort contain single examples.
+"""Imprinting: with a model crafted by the server, the sum of any cohort contains individual examples.
 
 Secure aggregation reveals only the sum over whole circles. But if the model keeps examples apart within a sum, the sum
 contains them unchanged. Each measurement is one round: a crafted model, a real session, and the sum that it reveals.
@@ -37,7 +37,7 @@ EXACT = 1 / 32
 
 @dataclass(frozen=True, eq=False)
 class RecoveredExamples:
-    """What an attacker recovers of the examples of a round."""
+    """The examples of a round that an attacker recovers."""
 
     exact: int
     """The number of examples that are recovered exactly."""
@@ -65,11 +65,11 @@ class CraftedRound:
     noisy: Mapping[float, RecoveredExamples]
     """From the same sum with noise, by the noise multiplier."""
     guess: RecoveredExamples
-    """Guessed: as many public pictures as there are bins."""
+    """The baseline: as many public pictures as there are bins."""
     refused_for_length: bool
     refused_for_architecture: bool
     refused_where_wide: bool
-    """Whether pinning the architecture helps if the agreed model has such a layer, and only its numbers are crafted."""
+    """Whether pinning the architecture helps if the agreed model has such a layer, and its parameters are crafted."""
 
 
 @dataclass(frozen=True)

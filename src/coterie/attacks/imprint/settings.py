@@ -9,9 +9,9 @@ from coterie.settings import DataDir, Option, PicturesName, Seed, Settings, Tria
 
 @dataclass(frozen=True)
 class ImprintSettings(Settings):
-    """See where circles do not help: a model crafted by the server leaves examples in the sum of any cohort.
+    """Demonstrate where circles do not help: with a model crafted by the server, any sum contains examples of clients.
 
-    Two defences do help, and are shown: clients that pin the architecture of the model, and noise.
+    Two defences help: clients that pin the architecture of the model, and noise. The attack runs against both.
     """
 
     data: PicturesName = "digits"

@@ -3,7 +3,7 @@
 Differencing over rounds isolates a client's own update if cohorts are random, and only the mean over its circle if
 circles are kept (So et al. 2023, Figure 11). The mean is attacked in two ways: *alone*, as if it were the client's own
 update, as in that figure; and *together*, by searching for the pictures of the whole circle at once. The second way
-needs nothing that the attacker does not have, and is stronger where pictures are few.
+needs no further knowledge, and is stronger if there are few pictures.
 """
 
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ from coterie.training.local import LocalSGD
 from coterie.training.streams import stream, torch_seed
 
 ALONE, TOGETHER = "alone", "together"
-"""How an update is attacked: as if it were the client's own, or as the mean of a whole circle."""
+"""The ways to attack an update: as if it were the client's own, or as the mean of a whole circle."""
 MEAN, PICTURE = "guess: mean picture of the label", "guess: another picture of the label"
-"""The guesses of an attacker who saw no update."""
+"""The baselines: guesses of an attacker who saw no update."""
 
 TARGET = 0
 """The number of the client under attack; its data differ from seed to seed."""
@@ -60,7 +60,7 @@ class InversionTarget:
 
     @classmethod
     def prepare(cls, federation: Federation, trained: int) -> Self:
-        """Return the target after so many rounds of ordinary training by all clients."""
+        """Return the target after this many rounds of ordinary training by all clients."""
         strategy = federation.fedavg(LocalSGD(10 * _RATE))
         for _ in federation.play(strategy, range(1, trained + 1), together=False):
             pass

@@ -1,8 +1,8 @@
-"""Ablation of the protocol: rules switched off one by one, in this process and for the length of a ``with``.
+"""Ablation of the protocol: switch rules off one by one, in this process and within a ``with`` block.
 
 **For demonstrations only**: they show what a rule is for. The protocol itself has no switch that could be left on. Its
-functions are replaced here and restored in every case. Until then no client in this process has the rule, so nothing
-else may run in it. Only attacks may import this module.
+functions are replaced here and restored in every case. Within the block no client in this process has the rule, so no
+other code may run in it. Only attacks may import this module.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
@@ -20,18 +20,18 @@ from coterie.secagg.members import Members
 from coterie.secagg.messages import Advertisement, Confirmation, Fingerprints, Statement, encode_members
 
 Replacement: TypeAlias = tuple[Any, str, Any]
-"""Where a rule is, its name there, and what takes its place."""
+"""The module of a rule, its name there, and its replacement."""
 
 _check_book: Callable[..., None] = Joined._check_book
 _confirm: Callable[..., Any] = Masked.confirm
 
 
 def _allow(*_: object) -> None:
-    """Let everything pass."""
+    """Accept everything."""
 
 
 def _both_kinds(dealers: Sequence[int], _: Members) -> tuple[frozenset[int], frozenset[int]]:
-    """Give out both kinds of share, like a client that does not check whether the two lists overlap."""
+    """Reveal both kinds of share, like a client that does not check whether the two lists overlap."""
     return frozenset(dealers), frozenset(dealers)
 
 
@@ -164,7 +164,7 @@ _WEAKENED: Mapping[str, Mapping[str, Callable[..., bytes]]] = {
         "confirmations name the survivors": lambda terms, seed, _: bind("survivors", terms.digest, seed),
     },
 }
-"""What is signed, agreed on or sealed, without one of its parts: by the function that returns it, and the rule."""
+"""For each function that returns what is signed, agreed on or sealed: the rules that leave out one of its parts."""
 _WEAK_CONTEXTS: Mapping[str, Replacement] = {
     rule: (rules, context, weak) for context, weakened in _WEAKENED.items() for rule, weak in weakened.items()
 }
@@ -178,7 +178,7 @@ RULES: Mapping[str, Sequence[Replacement]] = {
     "quorum above the colluders": [(Terms, "quorum", property(lambda terms: len(terms.clients) // 2 + 1))],
     "threshold above the colluders": [(Terms, "threshold_for", lambda _, shares: majority_threshold(shares))],
     "signed keys": [(rules, "check_advertisement", _allow)],
-    "keys name both clients": [  # and repeated keys are refused: either is enough
+    "keys name both clients": [  # and repeated keys are refused; each of the two rules is enough
         _WEAK_CONTEXTS["masks and sealing keys name both clients"],
         (rules, "check_distinct", _allow),
     ],

@@ -1,7 +1,7 @@
 """Different models for different clients, so that a secure sum contains only the target's update.
 
 Pasquini, Francati and Ateniese (2022) show that secure aggregation does not protect against a server that sends
-different models. If all rectified units of a model are dead, the gradients before and right after them are zero. If all
+different models. If all ReLU units of a model are dead, the gradients before and right after them are zero. If all
 clients but the target receive such a model, the sum of the updates *is* the target's update. No rule about masks is
 broken: the sum is revealed as usual. Only the biases of the last layer stay mixed, because they still learn.
 
@@ -65,7 +65,7 @@ def starve(scenario: Scenario, defended: bool) -> Attempt:
     total, refusals = play(terms, members)
     mine = slice(
         1, planted.size - model[-1].size
-    )  # without the weight in front, and the biases that learn all the same
+    )  # without the weight in front, and without the biases that are trained anyway
     shown = federation.dataset.train_x[federation.parts[VICTIM][0]]
     recovered, seen = None, None
     if total is not None:

@@ -1,7 +1,7 @@
 """Lies in the terms of a session, against members with a floor and a roster that they trust.
 
-The server proposes the terms of a session. Apart from that it follows the protocol here, so that the product's own
-server and transport can be used. Without the defence, a member accepts any terms.
+The server proposes the terms of a session. Otherwise it follows the protocol here, so that the library's server and
+transport can be used. Without the defence, a member accepts any terms.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +23,7 @@ from coterie.transports.memory import Answering, Carrier, Session
 
 
 def regroup(scenario: Scenario, defended: bool) -> Attempt:
-    """Have all clients summed, then all but the victim, whose circle is said to be smaller; subtract the sums."""
+    """Sum all clients, then all except the victim, with terms that claim a smaller circle; subtract the sums."""
     planted = scenario.inputs[VICTIM]
     if scenario.privacy == 1:
         return Attempt(scenario.ring, planted, impossible="there are no circles to regroup")
@@ -41,7 +41,7 @@ def regroup(scenario: Scenario, defended: bool) -> Attempt:
 
 
 def surround(scenario: Scenario, defended: bool) -> Attempt:
-    """Invite the victim to a session in which all others are puppets of the server, under known names."""
+    """Invite the victim to a session in which the server plays all other clients, under known names."""
     terms = offer(scenario, "puppets")
     keys = {name: Identity.generate(DeterministicEntropy(b"puppet " + name.encode())) for name in terms.clients[1:]}
     if scenario.active:
@@ -104,7 +104,7 @@ def roster_of(scenario: Scenario) -> Roster:
 
 
 def play(terms: Terms, clients: Mapping[str, Answering]) -> tuple[RingVector | None, tuple[str, ...]]:
-    """Play a session with the product's own server; return its sum, if there is one, and the refusals."""
+    """Play a session with the library's server; return its sum, if there is one, and the refusals."""
     session = Session(terms, clients, Carrier(workers=1))
     try:
         total = session.run().total

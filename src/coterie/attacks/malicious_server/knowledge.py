@@ -1,14 +1,14 @@
-"""What a malicious server knows in the end, compared with what SECURITY.md allows it to know.
+"""What a malicious server knows at the end of an attack, compared with what SECURITY.md allows.
 
 This module does not use the rules that are tested. A witness at the primitives records what a client did
 (:mod:`~coterie.attacks.malicious_server.witness`). What the server holds follows from its own private keys, the shares
 that were revealed to it, the envelopes that it can open, and everything that can be computed from these. What it may
-know is implemented here a second time, from the table in SECURITY.md.
+know is implemented here independently, from the table in SECURITY.md.
 
-Each masked input is one equation: input plus signed masks. A mask whose seed the server holds is known, every other
-mask is an unknown. The server learns every combination in which all unknowns cancel. For rings of one bit the algebra
-is that of the ring itself; for larger rings it is over a large prime field, which is the same if no mask is counted
-twice.
+Each masked input is one equation: input plus signed masks. A mask is known if the server holds its seed, otherwise it
+is an unknown. The server learns every combination of equations in which all unknowns cancel. For rings of one bit the
+algebra is that of the ring itself; for larger rings it is over a large prime field, which gives the same result if no
+mask is counted twice.
 """
 
 from collections import Counter
@@ -57,7 +57,7 @@ def leaks(server: LyingServer, *earlier: LyingServer) -> bool:
 
 
 def exposes(server: LyingServer, number: int) -> bool:
-    """Return whether the server learns one client's input; in reduced form it is then a row of its own."""
+    """Return whether the server learns one client's input; it is then a single row of the reduced form."""
     own = [person.client == number for person in server.persons]
     return any(np.count_nonzero(row) == 1 and row[own].any() for row in learned(server))
 
@@ -106,7 +106,7 @@ def _derive(servers: Sequence[LyingServer]) -> tuple[Combinations, Combinations]
     equations = np.zeros((len(masks), len(places) + len(columns) + len(masks)), np.int64)
     for row, (masking, times) in enumerate(zip(maskings, masks, strict=True)):
         for seed, count in times.items():
-            if count % wrap:  # a mask added as often as the ring has elements is not there
+            if count % wrap:  # a mask that is added as often as the ring has elements vanishes
                 equations[row, places[seed]] = count % modulus
         equations[row, len(places) + columns[masking.who]] = 1  # type: ignore[index]  # the witness was given the clients' numbers
         equations[row, len(places) + len(columns) + row] = 1
@@ -120,7 +120,7 @@ def _derive(servers: Sequence[LyingServer]) -> tuple[Combinations, Combinations]
 
 
 def held_secrets(servers: Sequence[LyingServer]) -> set[bytes]:
-    """Return every secret that the server can compute: agreed keys and seeds, and whatever it put together from shares.
+    """Return every secret that the server can compute: agreed keys and seeds, and secrets reconstructed from shares.
 
     It can compute what two clients agreed on if it holds the private key of either, or if one of the two keys is a
     point of low order. Keys are compared as numbers, since several encodings of one point agree on the same secret.
@@ -159,8 +159,8 @@ def _point(public: bytes) -> int:
 def allowed(server: LyingServer, *earlier: LyingServer) -> Iterator[Combinations]:
     """Iterate over all that the server may know: sums over one survivor set in each session, or in each key book.
 
-    Honest clients open one set in a session. Where one of them joined twice, which its memory refuses, each key book
-    may have one.
+    Honest clients reveal one set in a session. If a client joined twice, which its memory prevents, each key book may
+    have one.
     """
     servers = [server, *earlier]
     columns = {person: place for place, person in enumerate(_persons(servers))}
@@ -178,11 +178,12 @@ def allowed(server: LyingServer, *earlier: LyingServer) -> Iterator[Combinations
 
 
 def permitted_sums(server: LyingServer, revealer: Person, survivors: frozenset[int]) -> list[frozenset[Person]]:
-    """Return the sums that may come to light once a client reveals its shares for these survivors.
+    """Return the sums that may be revealed once a client reveals its shares for these survivors.
 
     The aggregated are all survivors, or those of whole circles. On the complete graph it is the sum of the honest
-    ones, if as many as the terms ask for and ``c + 2`` are aggregated. On a sparse graph they must be in one piece,
-    and it is the sums over the parts they fall into without the colluders. A part of one client is never allowed.
+    ones, if as many as the terms ask for and ``c + 2`` are aggregated. On a sparse graph, the aggregated clients must
+    be connected. The sums are then those over the components that are left without the colluders. A component of one
+    client is never allowed.
     """
     terms, circles = server.terms, server.terms.circles
     aggregated = {
@@ -233,12 +234,12 @@ def _modulus(server: LyingServer) -> int:
 
 
 def _lift(row: Combinations, modulus: int) -> list[int]:
-    """Return the smallest integers that stand for these field elements."""
+    """Return the integers of smallest absolute value that represent these field elements."""
     return [int(value) - modulus * (2 * int(value) > modulus) for value in row]
 
 
 def _echelon(matrix: Combinations, modulus: int, columns: int) -> Combinations:
-    """Return the reduced row echelon form in the first ``columns``; rows that vanish there are left out."""
+    """Return the reduced row echelon form of the first ``columns``; rows that are zero there are left out."""
     rows, rank = matrix % modulus, 0
     for column in range(columns):
         pivots = np.flatnonzero(rows[rank:, column])

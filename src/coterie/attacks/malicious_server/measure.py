@@ -1,4 +1,4 @@
-"""The attack: tell every lie to the same clients, with the rule against it removed, and with it."""
+"""The attack: try every lie on the same clients, without the rule against it and with it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -55,7 +55,7 @@ class MaliciousServer(MaliciousServerSettings):
         return threats.malicious_server(self.colluders, self.clients)
 
     def measure(self, watch: OnProgress) -> list[LieResult]:
-        """Tell every lie to the same victims, without the rule against it and with it."""
+        """Try every lie on the same victims, without the rule against it and with it."""
         total = len(self.lies) * (self.trials + self.tries)
         results = []
         for place, name in enumerate(self.lies):
@@ -90,7 +90,7 @@ class MaliciousServer(MaliciousServerSettings):
         )
 
     def _vary(self, lie: Lie, trial: int) -> Sequence[Variation]:
-        """Play a varied lie with and without the rule; return nothing if the lie is not part of a session."""
+        """Play a varied lie with and without the rule; None if the lie is not part of a session."""
         sides = []
         for defended in False, True:
             rng = stream(self.seed, "variation", lie.name, trial)
@@ -98,7 +98,7 @@ class MaliciousServer(MaliciousServerSettings):
             servers = [server for server in attempt.servers if isinstance(server, VaryingServer)]
             if not servers:
                 return ()
-            # If clients trust the server, only what the lie itself aims at is checked.
+            # If clients trust the server, check only for the input that the lie aims at.
             leaked = self.active and defended and any(server.answered_again or leaks(server) for server in servers)
             sides.append((attempt.exact or leaked, sum(server.asked for server in servers)))
         (baseline, _), (broken, asked) = sides
@@ -106,7 +106,7 @@ class MaliciousServer(MaliciousServerSettings):
 
     @property
     def typical(self) -> Picture:
-        """The mean of all pictures: the best guess of an attacker who knows only what they look like."""
+        """The mean of all pictures: the best guess of an attacker who knows only the kind of pictures."""
         return np.asarray(np.mean(self._pictures, axis=0))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The report on a malicious server: what each lie obtains with and without the rule against it."""
+"""The report on a malicious server: the result of each lie with and without the rule against it."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ READ_OFF = (
     "example is read off it."
 )
 NOTHING = 0.5
-"""The grey of a picture of nothing."""
+"""The grey of an empty picture."""
 
 
 def report(attack: MaliciousServer, results: Sequence[LieResult]) -> Findings:
@@ -42,7 +42,7 @@ def draw(vector: RingVector | None, among: int, quantizer: Quantizer, shape: tup
     """Draw a vector, or the mean of a sum of several; grey if there is nothing."""
     if vector is None:
         return np.full(shape, NOTHING)
-    values = quantizer.ring.lift(vector[1:]) * (quantizer.step / among)  # behind the weight
+    values = quantizer.ring.lift(vector[1:]) * (quantizer.step / among)  # the entries after the weight
     return np.asarray(np.clip(values, 0, 1)).reshape(shape)
 
 
@@ -71,7 +71,7 @@ def _strip(result: LieResult, quantizer: Quantizer, shape: tuple[int, ...]) -> S
 
 
 def _usual(results: Sequence[LieResult], quantizer: Quantizer, typical: Picture) -> float:
-    """Return how much the typical picture resembles the victims' inputs."""
+    """Return the resemblance of the typical picture and the victims' inputs."""
     planted = [attempt.planted for each in results for attempt in each.without if attempt.pictures is None]
     pictures = [draw(vector, 1, quantizer, typical.shape) for vector in planted]
     alike = [np.corrcoef(picture.ravel(), typical.ravel())[0, 1] for picture in pictures]

@@ -1,8 +1,8 @@
 """Rewinding: make a client answer twice from the same state, as after a crash that lost the newer state.
 
-If every message starts a new process, the client's state is stored in between. It may be lost after an answer has left:
-the server has the answer, and the client does not know. A malicious server can cause such losses. The defence: before
-an answer leaves, a member writes to disk which step of which session it has answered.
+If every message starts a new process, the client's state is stored in between. It may be lost after an answer was sent:
+the server then has the answer, and the client has forgotten it. A malicious server can cause such losses. The defence:
+before a member sends an answer, it writes to disk which step of which session it has answered.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,7 +18,7 @@ from coterie.secagg import AnyState, Server, Terms, park, resume
 
 
 class Rewindable(LyingServer):
-    """A server whose members start anew for every message, from the stored state."""
+    """A server whose members are started for every message from their stored state."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from coterie.reports.findings import Effect
 from coterie.secagg import Terms, ThreatMode
 
 VICTIM = 0
-"""The client that lies are about, unless one needs another position."""
+"""The victim of the lies, unless a lie needs another position."""
 Picture: TypeAlias = npt.NDArray[np.floating[Any]]
 """Height x width, or x 3 with colours, from 0 to 1."""
 
@@ -33,7 +33,7 @@ class Scenario:
     privacy: int
     """T, the size of a circle; 1 is no circles."""
     clients: int
-    """The clients of a session, unless a lie needs fewer: the server chooses whom it invites."""
+    """The number of clients of a session, unless a lie needs fewer; the server chooses whom it invites."""
     colluders: int
     ring: Ring
     inputs: Sequence[RingVector] = field(repr=False)
@@ -43,10 +43,10 @@ class Scenario:
     """The examples that clients train on in a round of training."""
     data_dir: Path | str | None = None
     variation: np.random.Generator | None = field(default=None, repr=False)
-    """If given, it varies everything that the server sends."""
+    """If given, every message of the server is varied by it."""
 
     def circles(self, size: int) -> tuple[int, ...] | None:
-        """Return the circle of each of so many clients; None where there are no circles."""
+        """Return the circle of each client; None without circles."""
         if self.privacy == 1:
             return None
         sizes = circle_sizes(size, self.privacy)
@@ -86,16 +86,16 @@ class Attempt:
     ring: Ring
     planted: RingVector = field(repr=False)
     recovered: RingVector | None = field(default=None, repr=False)
-    """None if it holds nothing of the victim, not even a masked input."""
+    """None if the server holds no data of the victim, not even a masked input."""
     among: int = 1
-    """The clients whose sum the recovered vector is; 1 where it is meant to be the victim's alone."""
+    """The number of clients whose sum the recovered vector is; 1 if it should be the victim's input."""
     refusals: Sequence[str] = ()
     """The reasons for which clients refused, each once."""
     impossible: str = ""
     """Why the lie cannot be tried in this configuration."""
     servers: Sequence[LyingServer] = field(default=(), repr=False)
     pictures: tuple[Picture, Picture | None] | None = field(default=None, repr=False)
-    """Pictures of the input and of what was recovered, if they are not the vectors themselves."""
+    """Pictures of the input and of the recovered vector, if the vectors themselves are not pictures."""
 
     @property
     def exact(self) -> bool:
@@ -104,7 +104,7 @@ class Attempt:
 
     @property
     def resemblance(self) -> float:
-        """The absolute correlation of what was recovered with the input; 0 if nothing was recovered."""
+        """The absolute correlation of the recovered vector with the input; 0 if nothing was recovered."""
         return 0.0 if self.recovered is None else correlation(self.ring, self.planted, self.recovered)
 
 
@@ -154,9 +154,9 @@ class Variation:
     """The result of a lie in a version that was varied at random."""
 
     baseline: bool
-    """Whether it still obtained the victim's input without the rule."""
+    """Whether the varied lie still obtained the victim's input without the rule."""
     broken: bool
-    """Whether, with all rules, it obtained anything that it must not."""
+    """Whether the varied lie obtained anything forbidden with all rules."""
     asked: int
     """The number of messages to honest clients, with all rules."""
 
@@ -169,10 +169,10 @@ class LieResult:
     without: Sequence[Attempt]
     """Without the rule against it, one for each victim."""
     against: Sequence[Attempt]
-    """The same with the rule."""
+    """The results with the rule."""
     varied: Sequence[Variation]
     chance: float
-    """How often guesses resemble the victims' inputs as much as what was recovered with the rule."""
+    """The share of random guesses that resemble the victims' inputs as much as the vector recovered with the rule."""
 
     @property
     def impossible(self) -> str:
@@ -208,12 +208,12 @@ class LieResult:
 
 
 def resemblance(attempts: Sequence[Attempt]) -> float:
-    """Return the mean resemblance of what was recovered with the inputs."""
+    """Return the mean resemblance of the recovered vectors and the inputs."""
     return float(np.mean([attempt.resemblance for attempt in attempts]))
 
 
 def chance_of(attempts: Sequence[Attempt], rng: np.random.Generator) -> float:
-    """Return the p-value of what was recovered: how often random ring elements resemble the inputs as much."""
+    """Return the p-value of the recovered vectors: the share of random vectors that resemble the inputs as much."""
     held = [attempt for attempt in attempts if attempt.recovered is not None]
     if not held:
         return 1.0

@@ -1,10 +1,10 @@
 """A malicious server and its colluding clients, against real honest clients.
 
-The server sends every client whatever it likes, and records all replies. What it computes is computed from secrets that
-it really reconstructed: from shares that were revealed to it, or sealed for its own keys.
+The server may send any message to any client, and records all replies. It computes only with secrets that it really
+reconstructed, from shares that were revealed to it or sealed for its own keys.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -30,26 +30,26 @@ M = TypeVar("M", bound=messages.Message)
 
 @lru_cache(maxsize=64)
 def simulated_identity(name: str) -> Identity:
-    """Return the signing key of a simulated client: the same in every session, and no secret."""
+    """Return the signing key of a simulated client: the same in every session, and not a secret."""
     return Identity.generate(DeterministicEntropy(b"identity of " + name.encode()))
 
 
 @dataclass(eq=False)
 class Person:
-    """An honest client in a session, and what the server knows of it; a client that joins twice is two persons."""
+    """An honest client in a session, and what the server knows about it; a client that joins twice is two objects."""
 
     client: int
     state: AnyState
     advertisement: Advertisement
     entropy: Entropy
     shared: Shared | None = None
-    """Its own secrets. The server never uses them; they only serve to judge its results."""
+    """Its secrets. The server never uses them; they are only for checking its results."""
     book: tuple[Advertisement, ...] = ()
     envelopes: Mapping[int, Envelope] = field(default_factory=dict)
     """The shares that it dealt, by holder."""
     own_marks: Fingerprints = _NO_MARKS
     carried: tuple[int, ...] | None = None
-    """Whose masks its input carries; None before it is sent."""
+    """The clients whose masks are on its input; None before the input is sent."""
     masked: RingVector | None = None
     statement: bytes = b""
     announced: frozenset[int] = frozenset()
@@ -73,30 +73,28 @@ class LyingServer:
         terms: Terms,
         colluders: Collection[int] = (),
         inputs: Mapping[int, RingVector] | None = None,
-        identify: Callable[[str], Identity] = simulated_identity,
     ) -> None:
-        """Begin a session; who has no input given masks zeros."""
+        """Begin a session; a client without a given input masks zeros."""
         self.terms = terms
         self.colluders = frozenset(colluders)
         self.honest = [number for number in range(len(terms.clients)) if number not in self.colluders]
         self.persons: list[Person] = []
         self.answered: list[tuple[Person, frozenset[int]]] = []
-        """Who revealed shares, and for which survivors."""
+        """The clients that revealed shares, and for which survivors."""
         self.revealed: set[bytes] = set()
         """The shares that were revealed."""
         self.witness = Witness()
         self.refusals: list[CoterieError] = []
         self._inputs = inputs or {}
-        self._identify = identify
         self.keys: dict[bytes, PrivateKey] = {}
         """The keys of the server and its colluders, by their public halves."""
         self._entropy = DeterministicEntropy(b"server" + terms.session)
 
-    # What the server and its colluders create.
+    # Messages that the server and its colluders create.
 
     def identity(self, number: int) -> Identity | None:
-        """Return a client's signing key; none are needed where the server is trusted."""
-        return self._identify(self.terms.clients[number]) if self.terms.active else None
+        """Return a client's signing key; None if the server is trusted."""
+        return simulated_identity(self.terms.clients[number]) if self.terms.active else None
 
     def forge(self, number: int, masking_key: bytes | None = None) -> Advertisement:
         """Return keys of the server's own in the name of a client, with an invalid signature."""
@@ -121,12 +119,12 @@ class LyingServer:
         return None if dealt is None else Envelope(sender, dealt.sealed, dealt.marks)
 
     def statement(self, number: int, seed: bytes, sharers: Collection[int]) -> bytes:
-        """Return the statement of a colluder, which states anything."""
+        """Return the statement of a colluder, with any content."""
         carried = set(sharers).intersection(self.terms.graph(seed).neighbours(number))
         return self._sign(number, rules.masks_context(self.terms, seed, number, carried)) or b""
 
     def confirmation(self, number: int, seed: bytes, survivors: Collection[int]) -> Confirmation:
-        """Return the confirmation of a colluder, which confirms anything."""
+        """Return the confirmation of a colluder, with any content."""
         signature = self._sign(number, rules.survivors_context(self.terms, seed, survivors))
         return Confirmation(self.terms.digest, number, signature or b"")
 
@@ -134,10 +132,10 @@ class LyingServer:
         identity = self.identity(number)
         return identity.sign(context) if identity else None
 
-    # What honest clients answer, or refuse.
+    # Answers and refusals of honest clients.
 
     def enter(self, number: int) -> Person:
-        """Have an honest client join."""
+        """Let an honest client join."""
         entropy = self._source(f"person {len(self.persons)} in ".encode() + self.terms.session)
         state, reply = self._join(number, entropy)
         self.persons.append(Person(number, state, self._read(reply, Advertisement), entropy))
@@ -161,7 +159,9 @@ class LyingServer:
             if key is not None and envelope is not None:
                 binding = self.terms.digest, person.seed
                 _, opening = sealing_keys(key, entry.sender, person.advertisement, *binding)
-                with suppress(VerificationError):  # a number that stands in the book twice: sealed for the other key
+                with suppress(
+                    VerificationError
+                ):  # the number is in the book twice, and the envelope is sealed for the other key
                     shares = open_shares(opening, envelope, *binding, person.client, entry.sender)
                     person.self_shares[entry.sender], person.key_shares[entry.sender] = shares
         return True
@@ -239,7 +239,7 @@ class LyingServer:
                     dealer.key_shares[holder] = key.share
 
     def _ask(self, person: Person, message: M) -> tuple[M, bytes] | None:
-        """Return the message that was sent in the end, and the answer; None if it was refused."""
+        """Return the message that was finally sent, and the answer; None if it was refused."""
         try:
             with self.witness.watch(person):
                 person.state, reply = self._answer(person, messages.encode(message))
@@ -267,7 +267,7 @@ class LyingServer:
     def _read(self, reply: bytes, kind: type[M]) -> M:
         return messages.decode(reply, kind, "client", self.terms.digest)
 
-    # What the server computes from it.
+    # Computations of the server.
 
     def masking_keys(self) -> dict[bytes, PrivateKey]:
         """Return every masking key that the server holds, by its public half: its own, and reconstructed ones."""
@@ -315,7 +315,7 @@ class LyingServer:
 
 
 def show_book(server: LyingServer, persons: Iterable[Person], book: Iterable[Advertisement] | None = None) -> None:
-    """Show the same key book to all: by default the keys of all who joined, and of the colluders."""
+    """Show the same key book to all: by default with the keys of all joined clients and of the colluders."""
     persons = list(persons)
     entries = list(book or [*(person.advertisement for person in persons), *map(server.collude, server.colluders)])
     for person in persons:
@@ -338,7 +338,7 @@ def deliver(
 def announce(
     server: LyingServer, persons: Iterable[Person], survivors: Collection[int], sharers: Collection[int]
 ) -> None:
-    """Announce survivors with the statements of all, then show the signatures on that set to all who signed."""
+    """Announce survivors with all statements, then show the signatures on that set to the clients that signed."""
     persons = [person for person in persons if person.carried and person.client in survivors]
     if not persons:
         return

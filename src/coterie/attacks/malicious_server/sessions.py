@@ -22,7 +22,7 @@ def both_shares(scenario: Scenario) -> Attempt:
 
 
 def equivocate(scenario: Scenario) -> Attempt:
-    """Tell half of the clients that the victim survived, and the others that it did not."""
+    """Announce to half of the clients that the victim survived, and to the others that it did not."""
     server = scenario.open("two stories")
     everybody = mask_all(server)
     half = -(-len(server.persons) // 2)
@@ -34,8 +34,9 @@ def equivocate(scenario: Scenario) -> Attempt:
 def strand(scenario: Scenario) -> Attempt:
     """Deliver to the victim the envelopes of only a few clients, then reconstruct their keys as those of dropouts.
 
-    The few together hold fewer shares than the threshold. Colluders come first, because their keys are known. In the
-    circle of every honest one, one member is announced as a dropout; the others are excluded with it, and still answer.
+    These few clients together hold fewer shares than the threshold. Colluders come first, because their keys are known.
+    In the circle of every honest one of them, one member is announced as a dropout. The other members are excluded with
+    it, and still answer.
     """
     server = scenario.open("stranding")
     size, mates = scenario.clients, _mates(server.terms, VICTIM)
@@ -53,7 +54,7 @@ def strand(scenario: Scenario) -> Attempt:
 
 
 def split(scenario: Scenario) -> Attempt:
-    """Have the same inputs summed twice, the second time as if the victim had left its circle; subtract the sums."""
+    """Sum the same inputs twice, the second time as if the victim had left its circle; subtract the sums."""
     planted = scenario.inputs[VICTIM]
     if scenario.privacy == 1:
         return Attempt(scenario.ring, planted, impossible="there are no circles to split")
@@ -74,7 +75,7 @@ def split(scenario: Scenario) -> Attempt:
 
 
 def substitute(scenario: Scenario) -> Attempt:
-    """Show the victim keys of the server's own in the names of all others: it deals all its shares to the server."""
+    """Show the victim keys of the server in the names of all others, so that it deals all its shares to the server."""
     server = scenario.open("substituted keys")
     victim = server.enter(VICTIM)
     others = range(1, scenario.clients)
@@ -84,7 +85,7 @@ def substitute(scenario: Scenario) -> Attempt:
 
 
 def copy_keys(scenario: Scenario) -> Attempt:
-    """Let colluders advertise honest clients' keys: the victim adds a mask for one, and subtracts it for the other.
+    """Let colluders advertise honest clients' keys, so that the victim adds and subtracts the same mask.
 
     It needs as many colluders as honest clients beside the victim, so the server invites no more than that.
     """
@@ -107,13 +108,15 @@ def copy_keys(scenario: Scenario) -> Attempt:
 
 
 def join_twice(scenario: Scenario) -> Attempt:
-    """Have an honest client join twice, and show one of its keys to half of the others and the other key to the rest.
+    """Let an honest client join twice; show one of its keys to half of the others, and the other key to the rest.
 
     Each half, with its own instance of that client, confirms its own survivors; in only one of them the victim
     survived.
     """
     colluders = scenario.colluders
-    size = scenario.clients - (scenario.clients + colluders + 1) % 2  # with one client more, no half is a quorum
+    size = (
+        scenario.clients - (scenario.clients + colluders + 1) % 2
+    )  # with an additional client, neither half is a quorum
     server = scenario.open("joining twice", size)
     persons = [server.enter(number) for number in server.honest]
     half = (size + colluders + 1) // 2 - colluders
@@ -138,7 +141,7 @@ def join_twice(scenario: Scenario) -> Attempt:
 
 
 def leave_alone(scenario: Scenario) -> Attempt:
-    """Have a sum revealed in which all clients but the victim collude."""
+    """Reveal a sum in which all clients except the victim collude."""
     colluders, circles = scenario.colluders, scenario.privacy > 1
     size = scenario.clients if circles else colluders + 2
     mates = len(_mates(scenario.terms("alone", size), VICTIM)) if circles else colluders + 1
@@ -154,7 +157,7 @@ def leave_alone(scenario: Scenario) -> Attempt:
 
 
 def mask_all(server: LyingServer, withheld: dict[int, set[int]] | None = None) -> frozenset[int]:
-    """Have all honest clients join, see each other's keys and mask their inputs; return them all."""
+    """Let all honest clients join, see each other's keys and mask their inputs; return these clients."""
     for number in server.honest:
         server.enter(number)
     show_book(server, server.persons)
@@ -163,7 +166,7 @@ def mask_all(server: LyingServer, withheld: dict[int, set[int]] | None = None) -
 
 
 def outcome(scenario: Scenario, server: LyingServer, victim: Person) -> Attempt:
-    """Return what the server makes of the victim's masked input in the end."""
+    """Return the server's final estimate of the victim's input."""
     recovered = server.unmask(victim)
     return Attempt(
         scenario.ring, scenario.inputs[victim.client], recovered, refusals=words(server.refusals), servers=(server,)
@@ -171,7 +174,7 @@ def outcome(scenario: Scenario, server: LyingServer, victim: Person) -> Attempt:
 
 
 def _circles(terms: Terms) -> list[set[int]]:
-    """Return the members of each circle; without circles, each client alone."""
+    """Return the members of each circle; without circles, each client is alone."""
     numbers = terms.circles or range(len(terms.clients))
     return [{client for client, circle in enumerate(numbers) if circle == number} for number in sorted(set(numbers))]
 
@@ -181,7 +184,7 @@ def _mates(terms: Terms, client: int) -> set[int]:
 
 
 def _against(rule: str, lie: Callable[[Scenario], Attempt]) -> Play:
-    """Return the lie with the choice of removing that rule from the protocol."""
+    """Return the lie, played with or without that rule of the protocol."""
 
     def play(scenario: Scenario, defended: bool) -> Attempt:
         with nullcontext() if defended else without(rule):

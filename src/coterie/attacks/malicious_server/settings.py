@@ -11,18 +11,18 @@ FEWEST = 4
 
 @dataclass(frozen=True)
 class MaliciousServerSettings(Settings):
-    """Lie to real clients of secure aggregation: each lie without the rule against it, and with the rule.
+    """Lies of a malicious server to real clients: each is tried without the rule against it, and with the rule.
 
-    The server asks for both kinds of share, sends clients different lists, breaks and splits circles, distributes keys
-    of its own, surrounds a client with puppets, and sends clients different models. What it then computes is shown as a
-    picture: the client's input without the rule, noise or nothing with it. Under honest-but-curious terms
-    (--mode honest) some lies work in spite of all rules; the privacy card says which.
+    The server asks for both kinds of share, sends clients different lists, breaks and splits circles, distributes its
+    own keys, surrounds a client with fake clients, and sends clients different models. The result is shown as a
+    picture: the client's input without the rule; noise or nothing with it. Under honest-but-curious terms (--mode
+        honest) some lies work despite all rules; the privacy card says which.
     """
 
     lies: Annotated[
         tuple[str, ...], Option("Try only this lie; may be repeated.", name="--lie", metavar="NAME", default="all")
     ] = ()
-    """None: all of them."""
+    """None means all lies."""
     active: Annotated[
         bool,
         Option(
@@ -37,7 +37,7 @@ class MaliciousServerSettings(Settings):
         int, Option("Clients that collude with the server.", least=0, default="just under a third of the clients")
     ] = 3
     trials: Trials = 3
-    """Victims, each in sessions of its own."""
+    """The number of victims; each has its own sessions."""
     tries: Annotated[int, Option("Repetitions of each lie in a session, varied at random.", least=0, most=100_000)] = 4
     data: Annotated[str, Option("Pictures that clients use as their inputs.", table=DATASETS)] = "digits"
     data_dir: DataDir = None

@@ -12,11 +12,11 @@ from coterie.secagg import Terms, messages
 VARIED = 0.01, 0.03, 0.1
 """The shares of messages that are varied; each session has one of these."""
 AGAIN = 2
-"""How many other versions a client is sent after it refused."""
+"""The number of other versions that are sent to a client after it refused."""
 
 
 class VaryingServer(LyingServer):
-    """A server that varies what it sends, and continues with whatever clients accept."""
+    """A server that varies its messages, and continues with those that clients accept."""
 
     def __init__(
         self,

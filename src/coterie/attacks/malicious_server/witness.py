@@ -1,8 +1,8 @@
 """A record of what honest clients compute: agreed keys, dealt shares, sealed envelopes, applied masks.
 
 It is taken at the primitives, below every rule of the protocol.
-:mod:`~coterie.attacks.malicious_server.knowledge` reads it, so that it needs no rule to know what a client did. The
-server never sees it. While one client answers, functions are replaced as in
+:mod:`~coterie.attacks.malicious_server.knowledge` reads it, so it does not depend on the rules to know what a client
+did. The server never sees it. While one client answers, functions are replaced as in
 :mod:`~coterie.attacks.malicious_server.ablation`: for demonstrations and tests only.
 """
 
@@ -30,7 +30,7 @@ class AgreedKey:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dealing:
-    """Secrets that a client shared, and the share of each at every point."""
+    """Secrets that a client shared, and all shares of each."""
 
     threshold: int
     points: Sequence[int]
@@ -59,7 +59,7 @@ class Witness:
 
     @contextmanager
     def watch(self, who: object) -> Iterator[None]:
-        """Record what the code within the block computes on behalf of ``who``; nothing of a message that is refused."""
+        """Record what the code within the block computes for ``who``; nothing is recorded if the message is refused."""
         notes = Witness()
         agree, split = PrivateKey.agree, shamir.split
 

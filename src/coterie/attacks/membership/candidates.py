@@ -1,8 +1,8 @@
 """Candidates for membership, and the federations that are trained with some of them.
 
-One client is the target. In every run of federated averaging, a new half of the *candidates* are its examples (the
-members); the other half comes from the same source, and no client has it. The examples of the other clients are drawn
-from the rest. A run is either a victim, or one of the attacker's reference models.
+One client is the target. In every run of federated averaging, a new random half of the *candidates* are its examples
+(the members). The other half comes from the same source, and no client has it. The examples of the other clients are
+drawn from the rest. A run gives either a victim or one of the attacker's reference models.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ class SumNoise:
     norm: float
 
     def epsilon(self, rounds: int, delta: float) -> float:
-        """Return the epsilon of so many rounds for a whole client, which moves a sum by at most the norm."""
+        """Return the epsilon of this many rounds for a whole client, which changes a sum by at most the norm."""
         return composed_epsilon(Concentrated(0.5 / self.multiplier**2, 0.0), rounds, delta)
 
     def release(self, updates: Matrix, rng: np.random.Generator) -> Vector:
@@ -74,13 +74,13 @@ class FederatedRun:
     """One federation after its last round."""
 
     members: Mask
-    """Which candidates the target had."""
+    """Whether the target had each candidate."""
     last: ObservedRound = field(repr=False)
     """Its last round; the target is the first client."""
 
     @property
     def updates(self) -> Matrix:
-        """What each client sent in the last round, the target first; never noisy."""
+        """The updates of all clients in the last round, the target first, without noise."""
         return self.last.updates
 
     @property
@@ -126,13 +126,13 @@ class Candidates:
 
     @property
     def examples(self) -> int:
-        """How many examples each client has."""
+        """The number of examples of each client."""
         return self.candidates.size // 2
 
     def draw_members(self, run: int) -> Mask:
         """Return which half of the candidates is the target's in a run; runs 2i and 2i + 1 have complementary halves.
 
-        So every candidate has as many in models as out models among any such pairs of runs.
+        So over such pairs of runs, every candidate has as many "in" models as "out" models.
         """
         chosen = np.zeros(self.candidates.size, bool)
         chosen[stream(self.seed, "members", run // 2).permutation(self.candidates.size)[: self.examples]] = True

@@ -1,4 +1,4 @@
-"""Passive membership inference: the same attacks on everything that can be seen of a federation, trial by trial."""
+"""Passive membership inference: the same attacks on every view of a federation, in several trials."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from coterie.training.streams import stream, torch_seed
 CLIENT, SECURE, SPARSE, NOTHING = "client", "masked", "masked-sparse", "nothing"
 """The views: a client's own model, its masked upload on a complete and on a sparse graph, and nothing."""
 PRECISION = 16
-"""Bits of an entry in the sessions that are overheard."""
+"""Bits of an entry in the observed sessions."""
 LOW_RATES = (0.01, 0.001)
 BUDGETED = ("lira", "rmia")
 """The attacks that are also run with fewer reference models."""
@@ -44,7 +44,7 @@ def sum_of(clients: int, *, noisy: bool = False) -> str:
 
 @dataclass(frozen=True)
 class PassiveMembership(MembershipSettings):
-    """Membership inference by an adversary who only observes; tuned so that it works on plain federated averaging."""
+    """Membership inference by an adversary who only observes; it works on plain federated averaging."""
 
     title: ClassVar[str] = "Passive membership inference"
     threat: ClassVar[Adversary] = threats.MEMBERSHIP
@@ -56,7 +56,7 @@ class PassiveMembership(MembershipSettings):
 
     def training(self, clients: int, *, noisy: bool = False) -> Training:
         """Return how a federation of so many clients is trained."""
-        work = LocalSGD(self.learning_rate, self.epochs, self.batch_size)
+        work = LocalSGD(self.learning_rate, self.epochs, self.batch_size, self.momentum)
         return Training(clients, self.rounds, work, SumNoise(self.noise, self.norm) if noisy else None)
 
     @property
@@ -82,7 +82,7 @@ class Measured(msgspec.Struct, frozen=True):
 
     auc: float
     decisions: Decisions
-    """At the threshold that is best on the attacker's own reference models."""
+    """Accuracy at the threshold that is best on the attacker's reference models."""
     hits: tuple[int, ...]
     """Members found at false-positive rates of at most 1% and 0.1%."""
     allowed: tuple[int, ...]
@@ -151,7 +151,7 @@ def play_trial(
 def _read_uploads(
     game: PassiveMembership, victims: Sequence[FederatedRun], seed: int
 ) -> Iterator[tuple[str, list[ModelArrays]]]:
-    """Yield, for each graph, the models that the targets' masked uploads would be if they were not masked."""
+    """Yield, for each graph, the targets' masked uploads, decoded as if they were unmasked models."""
     graphs: tuple[tuple[str, Topology, int | None], ...] = (
         (SECURE, Complete(), None),
         (SPARSE, ErdosRenyi(game.connection), game.threshold),
@@ -189,7 +189,7 @@ class _Attack:
         return {name: self._measured(score, answers, references, self._members) for name, score in SCORES.items()}
 
     def guess(self, seen: Callable[[FederatedRun], ModelArrays]) -> dict[str, Measured]:
-        """Judge the same scores by newly drawn members, of which the attacker can have seen nothing."""
+        """Evaluate the same scores with newly drawn members, which the attacker cannot know: the baseline."""
         rng = stream(self.seed, "members of nobody")
         anew = rng.permuted(self._members, axis=1)
         references = self.candidates.references(self.known, seen)

@@ -1,4 +1,4 @@
-"""The report on passive membership inference: who can distinguish members from others, by what they see."""
+"""The report on passive membership inference: how well each view distinguishes members from others."""
 
 from collections.abc import Mapping, Sequence
 
@@ -77,7 +77,7 @@ def report(attack: PassiveMembership, trials: Sequence[PassiveTrial]) -> Finding
 
 
 def view_names(attack: PassiveMembership) -> dict[str, str]:
-    """Return what is attacked, in words, in the order in which it is shown."""
+    """Return the names of the views, in the order in which they are shown."""
     last = attack.cohorts[-1]
     names = {
         NOTHING: "nothing (members drawn anew)",

@@ -1,4 +1,4 @@
-"""Membership scores: a number for each candidate, which is larger the more it looks like a member.
+"""Membership scores: a number for each candidate; a larger score means that it looks more like a member.
 
 All of them use the model's confidence in the right label, on the scale of Carlini et al. (2022),
 
@@ -97,7 +97,8 @@ def by_loss(seen: ModelAnswers, references: References) -> Reals:
 def by_shadows(seen: ModelAnswers, references: References) -> Reals:
     """Score by an attack model that is trained on shadow models (Shokri et al. 2017).
 
-    A logistic regression on phi and the three largest log-odds; one for all classes, as candidates are few.
+    It is a logistic regression on phi and the three largest log-odds; one for all classes, because there are few
+    candidates.
     """
     weights = fit_logistic(
         np.concatenate([_features(answer) for answer in references.answers]), references.members.ravel()
@@ -121,7 +122,7 @@ def by_strangers(seen: ModelAnswers, references: References) -> Reals:
     """Score by comparing with strangers (RMIA, Zarifzadeh et al. 2024).
 
     The share of strangers z with [p(x | model) / p(x)] / [p(z | model) / p(z)] >= gamma, where p(x) is the mean of
-    the references' answers, with equal weight of in and out models. It is a count, so it has many ties.
+    the references' answers, with equal weight of in and out models. As a count, it has many ties.
     """
     p = np.exp(_log_sigmoid(references.confidences))
     inside = references.members
@@ -158,7 +159,7 @@ def fit_logistic(features: Reals, labels: Mask) -> Reals:
 
 
 def _features(answer: ModelAnswers) -> Reals:
-    # Within about 1 for any model worth attacking, so that the ridge weighs alike on all of them.
+    # Scaled to about 1 for any useful model, so that the ridge has the same effect on all of them.
     return np.clip(np.column_stack([answer.candidates, answer.top]), -_REACH, _REACH) / 10
 
 

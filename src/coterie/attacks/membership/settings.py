@@ -9,7 +9,7 @@ from coterie.settings import MOST_CLIENTS, DataDir, LabelledDataName, Option, Se
 
 @dataclass(frozen=True)
 class MembershipSettings(Settings):
-    """Passive membership inference: find out who was trained on, from a client's model, its masked upload and the sum.
+    """Passive membership inference: find training examples, from a client's model, its masked upload and the sum.
 
     A loss threshold, shadow models, LiRA and RMIA decide for every candidate whether the client had it. The same
     attacks, with as many reference models, run on a client's model in plain federated averaging, on its masked upload
@@ -36,6 +36,7 @@ class MembershipSettings(Settings):
     epochs: Annotated[int, Option("Local epochs in a round; more of them overfit.", least=1, most=10_000)] = 10
     learning_rate: Annotated[float, Option("Learning rate of clients.")] = 0.2
     batch_size: int = 10
+    momentum: float = 0.0
     references: Annotated[int, Option("Reference models of the attacker, an even number.", least=4, most=10_000)] = 16
     victims: Annotated[int, Option("Federations attacked in each trial.", least=1, most=10_000)] = 8
     strangers: int = 300

@@ -23,7 +23,7 @@ class Found:
     """The largest false-positive rate, in every trial."""
     share: float
     interval: tuple[float, float]
-    """Clopper and Pearson's, as if all candidates were independent."""
+    """The interval of Clopper and Pearson, as if all candidates were independent."""
     false_alarms: int
     """The number of false positives that this allows, over all trials."""
     others: int
@@ -74,7 +74,7 @@ class InferenceSummary:
         return 0.0 if self.auc_interval is None else self.auc_interval[1] - self.auc
 
     def record(self) -> dict[str, Any]:
-        """All of it for JSON."""
+        """All numbers for JSON."""
         return asdict(self)
 
 
@@ -106,7 +106,7 @@ def mean_accuracy(trials: Sequence[PassiveTrial]) -> dict[str, float]:
 
 
 def strongest(summaries: Mapping[str, InferenceSummary]) -> str:
-    """Return the attack with the largest AUC; choose it on the baseline, before looking at anything protected."""
+    """Return the attack with the largest AUC; apply it to the baseline only, not to protected views."""
     return max(summaries, key=lambda attack: summaries[attack].auc)
 
 

@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon, from how well an attacker distinguishes two hypotheses.
+"""Lower bounds on epsilon, from the success of an attacker who distinguishes two hypotheses.
 
 If a mechanism is (epsilon, delta)-differentially private, no test has TPR > exp(epsilon) FPR + delta (Kairouz, Oh and
 Viswanath 2015). So for any test,
@@ -7,7 +7,7 @@ Viswanath 2015). So for any test,
 
 and with Clopper and Pearson's bounds in place of the rates, TPR from below and FPR from above, the right-hand side is
 a lower bound that is wrong with a probability of at most ``doubt``. The test (a threshold and a direction) is chosen on
-one half of the observations and evaluated on the other, so that the choice costs no confidence.
+one half of the observations and evaluated on the other, so that the choice does not reduce the confidence.
 """
 
 from dataclasses import dataclass
@@ -29,11 +29,11 @@ class Bound:
     epsilon: float
     """A lower bound with confidence 1 - ``doubt``; 0 if nothing is shown."""
     ceiling: float
-    """The largest bound that so many observations can show, if the test were always right."""
+    """The largest bound that this number of observations can show, if the test is always right."""
     hits: int
     """How often the test was right under its hypothesis, of ``tries``."""
     false_alarms: int
-    """How often it was wrong under the other hypothesis."""
+    """How often the test was wrong under the other hypothesis."""
     tries: int
 
 
@@ -49,7 +49,7 @@ def ceiling(tries: int, delta: float, doubt: float = DOUBT) -> float:
 
 
 def audit(first: Reals, second: Reals, delta: float, doubt: float = DOUBT) -> Bound:
-    """Bound epsilon by a statistic that is larger under the first hypothesis, observed as often under each."""
+    """Bound epsilon by a statistic that is larger under the first hypothesis; both have equally many observations."""
     if first.size != second.size or first.size < 2:
         raise InputError("an audit needs as many observations of one hypothesis as of the other, two or more of each")
     half = first.size // 2

@@ -94,7 +94,7 @@ class OneSum(OneSumSettings):
             first, second = choose_pair(people, scatter, pair)
             test, distance = scatter.test(first - second, clients - 1, deviation)
             rng = stream(seed, "sums", number)
-            # Of a sum the attacker uses one number, so the others' updates need not be added up entry by entry.
+            # The attacker uses one number of a sum, so it is enough to add up this number of the other clients.
             under_first, under_second = (
                 draw_sums(people.others @ test, clients - 1, self.tries, rng)
                 + update @ test

@@ -17,7 +17,7 @@ from coterie.training.local import ArrayData, LocalSGD
 from coterie.training.streams import stream
 
 UpdateRows = npt.NDArray[np.float64]
-_RIDGE = 1e-9  # times the mean variance: keeps the weight of directions without variance finite
+_RIDGE = 1e-9  # factor of the mean variance; keeps the weight of directions without variance finite
 _CHUNK = 500  # sums drawn at a time
 
 
@@ -30,7 +30,7 @@ class Population:
     others: UpdateRows = field(repr=False)
     """Updates of the clients that sums are drawn from."""
     targets: UpdateRows = field(repr=False)
-    """Updates of one client: first its own, then with one of its examples replaced, each time another one."""
+    """Updates of one client: first its own; in each further row, another one of its examples was replaced."""
     norm: float
     """The norm that updates are clipped to: the median norm of the attacker's."""
 
@@ -77,7 +77,7 @@ class Uncertainty:
 
     @classmethod
     def of(cls, updates: UpdateRows) -> Self:
-        """Estimate it from updates in rows."""
+        """Estimate the covariance from updates in rows."""
         centred = updates - updates.mean(0)
         variances, directions = np.linalg.eigh(centred.T @ centred / (len(updates) - 1))
         return cls(np.maximum(variances, 0.0), directions)
@@ -95,7 +95,7 @@ class Uncertainty:
 
 
 def draw_sums(values: Reals, others: int, tries: int, rng: np.random.Generator) -> Reals:
-    """Return sums of one number of each client, over ``others`` clients that are drawn anew without replacement."""
+    """Return sums of one number of each client, over ``others`` clients drawn without replacement for each sum."""
     if others > values.size:
         raise ConfigError(f"{others} clients cannot be drawn from {values.size}")
     sums = []

@@ -12,8 +12,8 @@ from coterie.reports.findings import CardLine, Effect, Findings, Plot, Table
 from coterie.reports.words import Level, count
 
 _COLORS = ("@accent", "@caution", "@danger", "@safe")
-_SATURATED = 0.9  # share of the ceiling from which on there are too few observations to tell
-_FAR = 1000  # deviations; larger distances only show the ridge, in directions in which no update moves
+_SATURATED = 0.9  # share of the ceiling above which there are too few observations
+_FAR = 1000  # deviations; larger distances are an artefact of the ridge, in directions in which no update moves
 _REMARKS = (
     "Without noise there is no finite ε: whatever bound is shown, another pair of updates or more observations may "
     "show a larger one. A bound of 0 says that nothing was shown, not that nothing leaks.",

@@ -12,9 +12,9 @@ from coterie.settings import DataDir, LabelledDataName, Option, Seed, Settings, 
 class OneSumSettings(Settings):
     """Audit a single secure sum as if it were a differentially private mechanism.
 
-    The server knows two updates, of which a client sent one, and how the updates of other clients are distributed. How
-    well it finds out from one sum which of the two was sent is a lower bound of epsilon. What noise would guarantee is
-    shown beside it.
+    The server knows two updates, of which a client sent one, and how the updates of other clients are distributed. Its
+    success in finding out from one sum which of the two was sent gives a lower bound on epsilon. The epsilon that noise
+    would guarantee is shown beside it.
     """
 
     data: LabelledDataName = "digits"

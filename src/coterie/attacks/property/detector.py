@@ -1,9 +1,9 @@
-"""Property inference over rounds: which client has a kind of data, from sums alone (Kerkouche et al. 2023).
+"""Property inference over rounds: find clients with a certain kind of data, from sums (Kerkouche et al. 2023).
 
 Updates change from round to round, but a property of a client's data leaves a trace in each of its updates. The
-attacker has its own data with the property and without it. In every round it trains clients of its own from the model
-that the server sent out, and fits a linear detector f(d) = w·d + b to their updates: 1 with the property, 0 without.
-A linear detector can be applied to a sum: n_t f(mean of round t) estimates how many members of the round have the
+attacker has its own data with the property and without it. In every round it trains simulated clients from the model
+that the server sent out, and fits a linear detector f(d) = w·d + b to their updates: 1 with the property, 0 without. A
+linear detector can be applied to a sum: n_t f(mean of round t) estimates how many members of the round have the
 property. With the participation matrix P this is a linear system for one number x_i per client,
 
     P x = s,   s_t = n_t f(mean_t),
@@ -25,7 +25,7 @@ from coterie.cohorts.circles import Circles, Indices, Mask, Reals
 from coterie.errors import InputError
 from coterie.training.local import LocalSGD, Problem
 
-_RIDGE = 0.1  # times the mean squared norm of an update; there are fewer updates than entries
+_RIDGE = 0.1  # factor of the mean squared norm of an update; needed because there are fewer updates than entries
 _HALF = 0.5
 
 
@@ -38,7 +38,7 @@ class Detector:
 
     @classmethod
     def fit(cls, updates: Matrix, property_there: Mask) -> "Detector":
-        """Fit one to updates in rows by ridge regression, in the dual: there are far fewer rows than entries."""
+        """Fit a detector to updates in rows by ridge regression, in dual form because there are far fewer rows."""
         if property_there.all() or not property_there.any():
             raise InputError("a detector is fitted to updates with the property and without")
         centre, target = updates.mean(0), property_there.mean()
@@ -50,7 +50,7 @@ class Detector:
         return cls(weights, float(target - weights @ centre))
 
     def __call__(self, update: Vector) -> float:
-        """Return its value for an update, or the mean of its values for the mean of several updates."""
+        """Return the detector's value for an update; for a mean of updates, this is the mean of their values."""
         return float(self.weights @ update + self.offset)
 
 
@@ -68,14 +68,14 @@ class Auxiliary:
     """The share of special examples of a client that has the property."""
 
     def holdings(self, clients: int, rng: np.random.Generator) -> tuple[list[Indices], Mask]:
-        """Draw the examples of so many clients; every other one has the property."""
+        """Draw the examples of simulated clients; every second one has the property."""
         having = np.arange(clients) % 2 == 0
         return [self._draw(bool(one), rng) for one in having], having
 
     def detector(
         self, played: ObservedRound, clients: int, work: LocalSGD, rng: np.random.Generator, seed: int
     ) -> Detector:
-        """Train clients of the attacker's own on the model of a round, and fit a detector to their updates."""
+        """Train the attacker's simulated clients on the model of a round, and fit a detector to their updates."""
         drawn, having = self.holdings(clients, rng)
         named = {f"own-{number}": holding for number, holding in enumerate(drawn)}
         return Detector.fit(train_clients(self.problem, named, played.before, played.number, work, seed), having)

@@ -42,7 +42,7 @@ class PropertyTrial:
     among_mates: float | None
     """The AUC within circles only; None if no circle has both kinds of clients."""
     accuracy: float
-    """The accuracy if clients with a score above 0.5 are said to have the property."""
+    """The accuracy of the rule that clients with a score above 0.5 have the property."""
     best_by_circles: float
     """The AUC of an attacker who knows only how many members of each circle have the property."""
     equal_scores: bool
@@ -86,7 +86,7 @@ class PropertyInference(PropertySettings):
         rng = stream(seed, "property")
         order = rng.permutation(size)
         having = np.isin(np.arange(self.clients), rng.choice(self.clients, self.holders, replace=False))
-        # The same pictures upside down come after the others: example i + size is example i, turned.
+        # The pictures are followed by the same ones upside down: example i + size is example i, turned.
         turned = np.ascontiguousarray(dataset.train_x[..., ::-1, ::-1])
         data = ArrayData(np.concatenate([dataset.train_x, turned]), np.concatenate([dataset.train_y] * 2))
         problem = make_problem(dataset, self.model, seed, data)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from coterie.attacks.property.measure import PropertyInference, PropertyTrial
 
 _DOUBT = 0.05  # significance level for calling a ranking better than guessing
-_HAVING, _OTHERS = 0.16, -0.16  # where points lie beside the line of their selection
+_HAVING, _OTHERS = 0.16, -0.16  # offset of points from the line of their selection
 _SCORES = (
     "A point is a client in a trial. Where red and grey points lie apart, the server knows who has the property; "
     "circle mates have one score, so that a red point has a grey one below it wherever not all of its circle have it."
@@ -68,9 +68,8 @@ def chance_of_ranking(trials: Sequence[PropertyTrial]) -> float:
 
     Mann and Whitney's test, one-sided, by the normal approximation, with ranks taken within each trial. The clients
     with the property are drawn at random in each trial, independently of circles. So for an attacker who learns
-    nothing, every set of that many clients is equally likely, given the scores. It does not matter how scores depend on
-    each other. Circle mates have equal scores: they are ties, and the variance is that of a sum of ranks drawn without
-    replacement.
+    nothing, every set of that many clients is equally likely, given the scores, even if scores depend on each other.
+    Circle mates have equal scores, which are ties; the variance is that of a sum of ranks drawn without replacement.
     """
     from scipy.stats import norm, rankdata
 

@@ -20,11 +20,11 @@ from coterie.settings import (
 
 @dataclass(frozen=True)
 class PropertySettings(Settings):
-    """Property inference: find out which clients have a kind of data; here, pictures that are upside down.
+    """Property inference: find the clients that have a certain kind of data; here, pictures that are upside down.
 
     Updates change from round to round, so differencing needs many rounds. But the kind of a client's data stays the
-    same. A linear detector, trained on data of the attacker's own, is applied to every sum, and its scores are
-    attributed to clients by who was in which round.
+    same. The attacker trains a linear detector on its own data, applies it to every sum, and attributes the scores to
+    clients by their participation.
 
     [dim]Example[/]
     coterie attack property --dropouts 0.05 --html page.html
@@ -42,12 +42,12 @@ class PropertySettings(Settings):
     data_dir: DataDir = None
     examples: Annotated[int, Option("Examples of a client.", least=2)] = 16
     share: Annotated[
-        float, Option("Share of pictures that are upside down, of a client with the property.", least=0, most=1)
+        float, Option("Share of the pictures of a client with the property that are upside down.", least=0, most=1)
     ] = 0.5
     own_clients: int = 20
     """Clients that the attacker simulates."""
     ridge: float = 3.0
-    """Of the detector; chosen under random selection, and the same for all policies."""
+    """The ridge of the detector; chosen under random selection, and the same for all policies."""
     learning_rate: float = 0.1
     batch_size: int = 8
     seed: Seed = 0

@@ -1,8 +1,8 @@
 """Differencing on the records of a server: a participation log, and the sums it saved.
 
 What clients sent is unknown, so there is no error to measure. Which clients the sums determine depends on P only, and
-is computed in exact arithmetic, as ``coterie audit`` does. Whether updates were constant enough for the estimates to be
-useful shows in the sums: if there are more sums than unknowns, constant updates must explain all of them.
+is computed in exact arithmetic, as ``coterie audit`` does. The sums also show whether updates were constant enough for
+useful estimates: if there are more sums than unknowns, constant updates must explain all sums.
 """
 
 import io
@@ -61,7 +61,7 @@ class RecordedDifferencing:
     out: str | None = None
     limit: int = MOST_BYTES
     reading: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of :func:`~coterie.auditing.logs.read_log`: how the log is read."""
+    """Arguments of :func:`~coterie.auditing.logs.read_log`."""
 
     @property
     def threat(self) -> Adversary:
@@ -102,7 +102,7 @@ def read_sums(source: Path, limit: int = MOST_BYTES) -> dict[Label, npt.NDArray[
         arrays = _read_folder(source, limit) if source.is_dir() else _read_archive(source, limit)
     except LogTooLarge as error:
         raise LogTooLarge(f"cannot read sums from {source}: ", error.text) from None
-    except Exception as error:  # strangers' bytes: zip, zlib and header parsers all have errors of their own
+    except Exception as error:  # untrusted input: zip, zlib and header parsers raise different errors
         raise InputError(f"cannot read sums from {source}: {error}") from None
     if not arrays:
         raise InputError(f"{source} has no sums")

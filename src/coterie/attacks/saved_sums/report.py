@@ -13,7 +13,7 @@ from coterie.reports.words import Level, count, printable
 
 _LISTED = 20  # clients in a table
 _CAPTION = "After so many rounds, in exact arithmetic. The upper end is the number of clients in the sums."
-_CONSTANT = 0.05  # share of the sums left unexplained, below which updates count as constant
+_CONSTANT = 0.05  # updates count as constant if they leave less than this share of the sums unexplained
 
 
 def report(_attack: RecordedDifferencing, measured: SumsAudit) -> Findings:

@@ -43,7 +43,7 @@ class Collector:
         self._clients: dict[str, int] = {}
         self._rounds: dict[Label, set[int] | array[int]] = {}  # an array if all clients were added at once
         self._spelt: dict[Label, str] = {}  # the spelling of rounds with leading zeros
-        self._lost: defaultdict[Label, set[int]] = defaultdict(set)  # clients that are not in the sum by some row
+        self._lost: defaultdict[Label, set[int]] = defaultdict(set)  # clients that some row excludes from the sum
         self._losers: dict[str, int] = {}
         self._nameless: set[Label] = set()  # rounds with a row that names no client
         self._latest: Label | None = None  # the round of the latest addition
@@ -151,7 +151,7 @@ class Collector:
             self._repeat(label, list((Counter(clients) - Counter([*names])).elements()))
 
     def add_nobody(self, label: Label) -> None:
-        """Record that a row of a round names no client. It says that nobody was in it, if no other row names one."""
+        """Record that a row of a round names no client. If no other row names one, the round had no clients."""
         self._nameless.add(label)
 
     def lose(self, label: Label, client: str) -> None:
@@ -225,7 +225,7 @@ class Collector:
                 self._first_repeats[label, client] = None
 
     def _contradictions(self, rounds: Iterable[Label]) -> Mentions:
-        """Return the clients that are in the sum of a round by one row and not by another."""
+        """Return the clients that one row puts in the sum of a round and another row excludes."""
         names, found, first = list(self._losers), 0, list[tuple[Label, str]]()
         for label in rounds:
             if label not in self._lost:

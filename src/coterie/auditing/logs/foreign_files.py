@@ -60,7 +60,7 @@ def refuse_flower(lines: Sequence[str]) -> None:
 
 
 def refuse_nvflare(lines: Sequence[str]) -> None:
-    """Raise :class:`InputError` if these are lines of NVFlare that do not say whose results were aggregated."""
+    """Raise :class:`InputError` if these are lines of NVFlare that do not name the clients that were aggregated."""
     where = (
         "A job with the workflow ScatterAndGather says it in the server's log.txt (“Contribution from site-1 ACCEPTED "
         "by the aggregator at round 0”)"

@@ -1,4 +1,4 @@
-"""The lines of a text, decoded in every pass: all of them in memory would take many times the size of the text."""
+"""The lines of a text. They are decoded in every pass, because in memory they would take many times the text's size."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from typing import Self, cast
 from coterie.errors import InputError
 
 _BETWEEN = 1 << 14  # lines between two reports of progress
-_LETTERS = 1 << 16  # characters between two of them: few lines may be long
+_LETTERS = 1 << 16  # characters between two reports, because a few lines may be long
 
 
 class Lines:
@@ -40,7 +40,7 @@ class Lines:
     def _filled(self) -> Iterator[tuple[int, str]]:
         with self._open() as file:
             consumed = cast("io.BytesIO", file.buffer).tell
-            lines = letters = 0  # since the last report
+            lines = letters = 0  # characters since the last report
             for number, line in enumerate(file, start=1):
                 lines, letters = lines + 1, letters + len(line)
                 if lines >= _BETWEEN or letters >= _LETTERS:

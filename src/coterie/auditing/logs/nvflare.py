@@ -1,4 +1,4 @@
-"""The server's log of NVFlare, of jobs that say whose results were aggregated.
+"""The server's log of NVFlare, for jobs that log which clients' results were aggregated.
 
 The workflow ScatterAndGather, and those derived from it, write a line for each result:
 
@@ -6,9 +6,9 @@ The workflow ScatterAndGather, and those derived from it, write a line for each 
     at round 0.
 
 These lines are the participation log. They are in ``log.txt`` and ``log_fl.txt`` of the job, and in ``log.json``. The
-aggregator also writes how many updates it adds: if that is more than the log names, a part of the log is missing, as
-after its rotation. Other workflows, such as FedAvg, only count updates, and NVFlare's ``audit.log`` names neither
-rounds nor what was aggregated: :mod:`coterie.auditing.logs.foreign_files` refuses both.
+aggregator also writes how many updates it adds: if that is more than the log names, a part of the log is missing, for
+example after log rotation. Other workflows, such as FedAvg, only count updates, and NVFlare's ``audit.log`` names
+neither rounds nor what was aggregated: :mod:`coterie.auditing.logs.foreign_files` refuses both.
 """
 
 import re
@@ -29,7 +29,7 @@ _RUN_COLUMN = "run"
 def is_nvflare(log: RawLog) -> bool:
     """Return whether the log has such lines, and most of its first lines begin as NVFlare's do.
 
-    A table that has these words in a cell is no such log: its rows must not be passed over.
+    A table with these words in a cell is not such a log, and its rows must not be skipped.
     """
     if _MARK not in log.unpacked:
         return False
@@ -39,7 +39,7 @@ def is_nvflare(log: RawLog) -> bool:
 
 
 def read_nvflare(log: RawLog) -> Participation:
-    """Read the lines about results; all others are passed over."""
+    """Read the lines about results; all others are skipped."""
     if log.options.round_column or log.options.client_column:
         raise InputError("the log of an NVFlare server has no columns to choose from")
     found, rows = log.text.collector(), RowFilter(log.options.where)

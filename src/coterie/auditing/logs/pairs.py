@@ -34,7 +34,7 @@ from coterie.reports.words import printable
 _A_TIME = re.compile(r"\d{9,}|(19|20)\d{6}")
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _NAME = re.compile(r"[^][(){}]+((\([^][(){}]+\)|\[[^][(){}]+\]|\{[^][(){}]+\})[^][(){}]*)*")  # brackets only in pairs
-_UNKNOWN = {"...", "…", "None", "nan", "NaN", "null", "<NA>"}  # abbreviated lists, and clients that are not known
+_UNKNOWN = {"...", "…", "None", "nan", "NaN", "null", "<NA>"}  # marks of abbreviated lists and of unknown clients
 _SEVERAL = re.compile(r"[\[({].*|.*[,;|].*", re.DOTALL)  # a cell that may hold several clients
 
 
@@ -255,7 +255,7 @@ def split_list(cell: str) -> list[str]:
         return [one or other for one, other in quoted]
     if re.search(r"[,;|]", inner):
         parts = [part.strip() for part in re.split(r"[,;|]", inner)]
-        parts = parts if parts[-1] else parts[:-1]  # one separator at the end is only an end
+        parts = parts if parts[-1] else parts[:-1]  # a single separator at the end does not start another name
     else:
         parts = inner.split()
         if len(parts) > 1 and not bracketed and not all(part.isdecimal() or part in _UNKNOWN for part in parts):

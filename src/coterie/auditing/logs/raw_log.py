@@ -34,7 +34,7 @@ _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 class RawLog:
     """A log before it is parsed. ``source`` is a path, a database URL, an open file or "-" for standard input.
 
-    The folder of a run is read by its ledger and by nothing else, and the ledger is compared with the run's checkpoint.
+    For the folder of a run, only its ledger is read, and compared with the run's checkpoint.
     """
 
     def __init__(self, source: str | PathLike[str] | IO[Any], options: LogOptions) -> None:

@@ -1,7 +1,7 @@
 """Folders of Coterie's own runs: where the ledger is, and whether the run had sums to audit.
 
-A folder may come from anybody. Files are read up to a limit, and only plain files are read. What the files say is
-compared: a verdict on sums is given only where the settings say that sums were secure, and only by the ledger.
+The folder is not trusted. Only plain files are read, up to a limit, and their contents are compared. A verdict on sums
+is given only if the settings say that sums were secure, and only from the ledger.
 """
 
 import os
@@ -25,7 +25,7 @@ _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 
 
 class RecordedProgress(msgspec.Struct, frozen=True):
-    """What an audit needs of the progress in a checkpoint; its other fields are skipped."""
+    """The fields of the progress in a checkpoint that an audit needs; the others are skipped."""
 
     settings: str = ""
     """The settings that the run was played under, as TOML; empty in checkpoints of older versions."""
@@ -40,16 +40,16 @@ class _Header(msgspec.Struct):
 
 
 class RunLedger(NamedTuple):
-    """The ledger of a run, and the head that the run's checkpoint has kept of it, if there is a checkpoint."""
+    """The ledger of a run, and its head in the run's checkpoint, if there is one."""
 
     path: Path
     head: "Head | None"
 
 
 def find_ledger(folder: Path) -> RunLedger:
-    """Return the ledger of the run in a folder; :class:`InputError` if it cannot say what the run's sums give away.
+    """Return the ledger of the run in a folder; :class:`InputError` if it does not show what the run's sums reveal.
 
-    Metrics are not taken instead: no chain protects them, and they do not say whether sums were secure.
+    Metrics are not used instead, because no chain protects them, and they do not say whether sums were secure.
     """
     settings = _read_settings(folder)
     if settings is None:
@@ -82,7 +82,7 @@ def find_ledger(folder: Path) -> RunLedger:
 
 
 def read_progress(folder: Path) -> RecordedProgress | None:
-    """Return what the checkpoint of a run says of it; None if there is no checkpoint.
+    """Return the progress in the checkpoint of a run; None if there is no checkpoint.
 
     Only the header of the file is read: eight bytes with its length, and JSON with the progress in its metadata.
     """
@@ -115,7 +115,7 @@ def _read_settings(folder: Path) -> str | None:
 
 
 def _kind_of(settings: str, source: str) -> str:
-    """Return how a run aggregated, by its settings. Settings that cannot be read are refused, not taken for secure."""
+    """Return how a run aggregated, according to its settings. Settings that cannot be read are an error."""
     try:
         if len(settings) > _CONFIG:
             raise InputError(f"cannot read the log: the settings in {source} have more than {_CONFIG:,} characters")

@@ -1,4 +1,4 @@
-"""All runs of a log that has several, each read as a log of its own."""
+"""All runs of a log that has several; each is read as a separate log."""
 
 import io
 from collections.abc import Collection, Mapping
@@ -30,7 +30,7 @@ def read_runs(source: str | PathLike[str] | IO[Any], **options: Any) -> dict[Run
 
 
 def _split(source: str | PathLike[str] | IO[Any], run: Run, options: dict[str, Any]) -> dict[Run, Participation]:
-    """Read the runs among the rows that ``options`` choose; ``run`` is what they have in common."""
+    """Read the runs among the rows that ``options`` choose; ``run`` identifies what they have in common."""
     where: Mapping[str, Collection[str]] = options.get("where") or {}
     found: dict[Run, Participation] = {}
     try:

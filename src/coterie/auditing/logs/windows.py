@@ -1,7 +1,7 @@
 """Windows of time as rounds, for logs that have a time for each row and no round.
 
-With ``window="day"``, all rows of one day are one round: the sum that is judged is over the clients of that day. This
-is right for systems that add up whatever arrived in fixed periods. Times with a zone, and seconds or milliseconds since
+With ``window="day"``, all rows of one day are one round: the audited sum is over the clients of that day. This is right
+for systems that sum the updates that arrived in fixed periods. Times with a zone, and seconds or milliseconds since
 1970, are cut in UTC; times without a zone as they are written.
 """
 
@@ -16,7 +16,11 @@ WINDOWS = {"minute": 60, "hour": 3_600, "day": 86_400, "week": 7 * 86_400}
 
 _DAY = WINDOWS["day"]
 _EPOCH = date(1970, 1, 1).toordinal() * _DAY
-_SECONDS, _MILLISECONDS, _END = 10**8, 10**11, 10**14  # numbers from the first on are seconds, then milliseconds
+_SECONDS, _MILLISECONDS, _END = (
+    10**8,
+    10**11,
+    10**14,
+)  # numbers from the first value on are seconds, from the second on milliseconds
 
 
 class Windows:

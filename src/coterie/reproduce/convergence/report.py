@@ -26,7 +26,8 @@ from coterie.planning.convergence import (
 from coterie.reports.findings import Claim, Drawing, Findings, Table
 from coterie.reports.intervals import mean_and_spread, mean_interval, share_interval
 from coterie.reports.plots import foot_legend, page
-from coterie.reproduce.convergence.experiment import Convergence, Course, Outcomes, Ranks, Scheme
+from coterie.reproduce.convergence.outcomes import Course, Outcomes, Ranks
+from coterie.reproduce.convergence.settings import ConvergenceSettings, Scheme
 from coterie.reproduce.palette import looks
 from coterie.reproduce.verdicts import RULE, correct, judge_mean, judge_share, settle
 
@@ -60,7 +61,7 @@ class SchemeCourses(NamedTuple):
         """The measured variance of selection of each trial."""
         return np.array([course.variance for course in self.courses])
 
-    def bounds(self, experiment: Convergence, *, printed: bool = False) -> Reals:
+    def bounds(self, experiment: ConvergenceSettings, *, printed: bool = False) -> Reals:
         """Return the bound on the excess loss: trials x numbers of rounds."""
         share = 1 - self.row.skipped
         clients, cohort = experiment.ridge.clients, experiment.cohort
@@ -73,7 +74,7 @@ class SchemeCourses(NamedTuple):
         return np.array([[bound(course, rounds) for rounds in experiment.rounds] for course in self.courses])
 
 
-def report(experiment: Convergence, outcomes: Outcomes) -> Findings:
+def report(experiment: ConvergenceSettings, outcomes: Outcomes) -> Findings:
     """Turn outcomes into findings."""
     found = [
         SchemeCourses(scheme, experiment.forecasts[scheme.privacy], courses)
@@ -98,7 +99,7 @@ def report(experiment: Convergence, outcomes: Outcomes) -> Findings:
     )
 
 
-def _claims(experiment: Convergence, found: Sequence[SchemeCourses]) -> Iterator[Claim]:
+def _claims(experiment: ConvergenceSettings, found: Sequence[SchemeCourses]) -> Iterator[Claim]:
     printed = selection_variance(experiment.ridge.clients, experiment.cohort)
     for one in found:
         says = f"Theorem 2, {one.scheme.name}: the loss stays below"
@@ -178,7 +179,7 @@ def _reach(values: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _bounds_table(experiment: Convergence, found: Sequence[SchemeCourses]) -> Table:
+def _bounds_table(experiment: ConvergenceSettings, found: Sequence[SchemeCourses]) -> Table:
     headings = ["scheme", "rounds", "excess", "printed", "corrected", "corrected / excess"]
     rows = []
     for one in found:
@@ -190,7 +191,7 @@ def _bounds_table(experiment: Convergence, found: Sequence[SchemeCourses]) -> Ta
     return Table("Theorem 2: the bound, and the loss", headings, rows)
 
 
-def _selection_table(experiment: Convergence, found: Sequence[SchemeCourses]) -> Table:
+def _selection_table(experiment: ConvergenceSettings, found: Sequence[SchemeCourses]) -> Table:
     printed = selection_variance(experiment.ridge.clients, experiment.cohort)
     base = next((one for one in found if one.scheme.name == experiment.baseline), None)
     last = experiment.rounds[-1]
@@ -225,7 +226,7 @@ def _times(factors: Reals) -> str:
     return f"{_middle(factors):.2f}" if factors.size else ""
 
 
-def _slope(experiment: Convergence, one: SchemeCourses) -> str:
+def _slope(experiment: ConvergenceSettings, one: SchemeCourses) -> str:
     start = len(experiment.rounds) // 2
     if len(experiment.rounds) - start < 2:
         return ""
@@ -233,7 +234,7 @@ def _slope(experiment: Convergence, one: SchemeCourses) -> str:
     return f"{np.polyfit(x, np.log(one.excess[:, start:]).mean(axis=0), 1)[0]:.2f}"
 
 
-def _rates_table(experiment: Convergence, found: Sequence[SchemeCourses]) -> Table:
+def _rates_table(experiment: ConvergenceSettings, found: Sequence[SchemeCourses]) -> Table:
     """Compare the orders of Appendix I for each T with those of single clients."""
     last, rows = experiment.rounds[-1], []
     problem = found[0].courses[0].problem
@@ -295,7 +296,7 @@ def _middle(values: Reals) -> float:
     return float(np.exp(np.log(values).mean()))
 
 
-def _draw(experiment: Convergence, found: Sequence[SchemeCourses], path: Path) -> None:
+def _draw(experiment: ConvergenceSettings, found: Sequence[SchemeCourses], path: Path) -> None:
     subtitle = "Solid: the loss above the least, geometric mean over trials. Dashed: the corrected bound of Theorem 2."
     with page(path, "What circles cost in training", subtitle, legend=True) as (axes,):
         styles = looks(one.scheme.name for one in found)

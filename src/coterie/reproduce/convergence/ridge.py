@@ -84,7 +84,7 @@ class Ridge:
 
     @property
     def heterogeneity(self) -> float:
-        """Γ: the least loss of all clients together, less the mean of the least losses of each."""
+        """Γ: the minimum of the common loss, minus the mean of the clients' own minima."""
         slopes = np.einsum("nid,ni->nd", self.inputs, self.targets) / self.inputs.shape[1]
         own = np.linalg.solve(self.hessians, slopes[..., None])[..., 0]
         return float((self.losses(self.best) - self.losses(own)).mean())
@@ -109,7 +109,7 @@ def distance_loss(distance: Reals, hessian: Reals) -> float:
 
 
 class Descent(NamedTuple):
-    """What happened in a run."""
+    """The course of a run."""
 
     excess: list[float]
     """The loss above the least after some numbers of rounds."""

@@ -1,8 +1,8 @@
-"""The algorithms that a run can learn by: one file for each, and one line in the table.
+"""The training algorithms of runs: each has one file, and one line in the table.
 
 Start with :mod:`~coterie.runs.algorithms.base`, the interface, and :mod:`~coterie.runs.algorithms.fedavg`, the simplest
-one. An algorithm sees a :class:`~coterie.runs.algorithms.base.Context`, and a run sees nothing of it but the interface.
-Importing this package does not import torch: an algorithm imports it when a run is built.
+one. An algorithm sees a :class:`~coterie.runs.algorithms.base.Context`, and a run sees only the interface of the
+algorithm. Importing this package does not import torch: an algorithm imports it when a run is built.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
 
 
 def algorithm_of(config: CommonSettings) -> type[Algorithm[Any]]:
-    """Return the algorithm that these settings name."""
+    """Return the algorithm that the settings name."""
     return ALGORITHMS[config.training.algorithm]
 
 

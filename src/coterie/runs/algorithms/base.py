@@ -1,8 +1,8 @@
 """The interface of an algorithm: everything that a run has to know about it.
 
-An algorithm is one class in one file. The class declares it: its section of the settings, its defaults, what may
-contradict it, its columns, and its words. An object of the class belongs to one run: it owns the strategy, and says
-what is summed, what was spent, and what was measured. A run asks these questions and never which algorithm it is.
+An algorithm is one class in one file. The class declares its section of the settings, its defaults, its checks, its
+columns and its texts. An object of the class belongs to one run: it owns the strategy, and returns what is summed, what
+was spent and what was measured. A run uses this interface only, and never depends on which algorithm it is.
 """
 
 from abc import ABC, abstractmethod
@@ -45,7 +45,7 @@ class Context(Generic[S]):
     problem: "Problem" = field(repr=False)
     """The model, the examples and the loss."""
     curriculum: "Curriculum"
-    """Which examples each client has, and how it trains on them."""
+    """The examples of each client, and how it trains on them."""
     rounds: int
     horizon: int
     """The number of rounds that schedules are made for."""
@@ -72,51 +72,51 @@ class Resources:
 
 
 class Rounds(Protocol):
-    """A way to play rounds. The three steps are called in this order, for one round after the other."""
+    """A way to play rounds. For each round, the three methods are called in this order."""
 
     def select(self, number: int, available: Mask, rng: np.random.Generator, faults: Faults, *, resuming: bool) -> None:
         """Begin round ``number`` and select its clients; with ``resuming``, it may have begun before a crash."""
         ...
 
     def train(self) -> None:
-        """Let the selected clients begin to train."""
+        """Start the training of the selected clients."""
         ...
 
     def aggregate(self) -> Aggregated:
-        """Sum what they contribute, and end the round."""
+        """Sum their contributions, and end the round."""
         ...
 
 
 class Algorithm(ABC, Generic[S]):
-    """A way to learn from many clients."""
+    """A training algorithm over many clients."""
 
     section: ClassVar[str] = ""
-    """The name of its own section of the settings, if it has one."""
+    """The name of the algorithm's section of the settings, if it has one."""
     settings: ClassVar[type[Section]] = Section
     """The class of that section."""
     defaults: ClassVar[Mapping[str, object]] = {}
     """Defaults of settings, by their keys, that differ under this algorithm."""
     checks: ClassVar[tuple[Check, ...]] = ()
-    """Checks for settings that contradict it."""
+    """Checks for settings that contradict the algorithm."""
     fixed: ClassVar[frozenset[str]] = frozenset()
-    """Settings that may change when a run is resumed under other algorithms, and not under this one."""
+    """Settings that may not change when a run is resumed under this algorithm, although others allow it."""
     aggregates: ClassVar[bool] = True
-    """Whether contributions of clients are summed: then there are cohorts, and there is something to protect."""
+    """Whether contributions of clients are summed. Only then are there cohorts and protection."""
     columns: ClassVar[tuple[str, ...]] = ()
-    """Names of the numbers that it adds to the record of every round."""
+    """Names of the numbers that the algorithm adds to the record of every round."""
     public: ClassVar[frozenset[str]] = frozenset()
-    """Those of ``columns`` that may be recorded beside noise: they follow from the noisy sums and the settings."""
+    """The ``columns`` that may be recorded in runs with noise: they follow from the noisy sums and the settings."""
     personal: ClassVar[bool] = False
     """Whether every client has its own model: the quality of a run is then the mean over all of them."""
     aside: ClassVar[tuple[str, ...]] = ()
-    """Models that belong to no client: scored like the others, and left out of that mean."""
+    """Models that belong to no client. They are scored like the others, but do not count in that mean."""
     takes_columns: ClassVar[bool] = False
     """Whether a client may be a group whose members have different columns of the same rows."""
     curves: ClassVar[Mapping[str, str]] = {}
-    """Those of ``columns`` that are drawn beside the quality, with their names in the figure."""
+    """The ``columns`` that are drawn beside the quality, with their names in the figure."""
 
     strategy: "Strategy"
-    """What learns, at its beginning or wherever it was restored to."""
+    """The strategy, in its initial state or in the state that was restored."""
 
     def __init__(self, context: Context[S]) -> None:
         """Build the strategy of a run."""
@@ -125,31 +125,31 @@ class Algorithm(ABC, Generic[S]):
 
     @classmethod
     def own(cls, config: CommonSettings) -> S:
-        """Return its own section of a run's settings."""
+        """Return this algorithm's section of a run's settings."""
         section: Any = getattr(config, cls.section) if cls.section else cls.settings()
         own: S = section
         return own
 
     @abstractmethod
     def make_strategy(self) -> "Strategy":
-        """Build what learns, from the context."""
+        """Build the strategy from the context."""
 
     def sums(self) -> tuple[Layout, ...]:
-        """Return the shapes of what clients contribute to a round, one for each of its sums."""
+        """Return the shapes of a client's contribution to a round, one for each sum."""
         return ()
 
     def rounds(self, resources: Resources) -> Rounds | None:
-        """Return its own way to play rounds; None if the engine selects cohorts and aggregates them."""
+        """Return the algorithm's own way to play rounds; None if the engine selects cohorts and aggregates them."""
         return None
 
     @property
     def additive(self) -> bool:
-        """Whether clients add among themselves by secret sharing, without a server: then a dropout ends the round."""
+        """Whether clients compute the sum among themselves by secret sharing; a dropout then ends the round."""
         return False
 
     @property
     def protocol(self) -> str:
-        """What it protects besides the sums over clients, and how, in words; empty if there is nothing."""
+        """A text on what the algorithm protects besides the sums over clients, and how; empty if there is nothing."""
         return ""
 
     def excluded(self) -> Sequence[str]:
@@ -157,17 +157,17 @@ class Algorithm(ABC, Generic[S]):
         return ()
 
     def ready(self) -> Sequence[str]:
-        """Return the clients that need not compute what they contribute to the next round, and so are never late."""
+        """Return the clients that already have their contribution to the next round, and so are never late."""
         return ()
 
     def attend(self, summed: Sequence[str], late: Sequence[str], cut_off: Sequence[str]) -> None:
-        """Note who is in the sum of a round, who was selected and too late for it, and who was cut off during it.
+        """Record which clients are in the sum of a round, which were too late for it, and which were cut off during it.
 
         It is called in every round, before :meth:`apply`; ``summed`` is empty if the round has no result.
         """
 
     def apply(self, number: int, mean: "ModelArrays", costs: RoundCosts, trainer: "Trainer") -> RoundCosts:
-        """Learn from the mean of round ``number``; return the costs of the round, with any that this adds."""
+        """Update the models with the mean of round ``number``; return the costs of the round, including this step."""
         self.strategy.apply(number, mean)
         return costs
 
@@ -176,27 +176,28 @@ class Algorithm(ABC, Generic[S]):
         return float(self.context.curriculum.at(number).learning_rate)
 
     def measures(self, scores: "Mapping[str, Score]", sigma: float) -> Mapping[str, float]:
-        """Return the values of ``columns`` after a round, those that are known.
+        """Return the known values of ``columns`` after a round.
 
-        ``scores`` are those of all models, by name; there are none after a round that was not evaluated. ``sigma`` is
+        ``scores`` are the scores of all models, by name; empty after a round without evaluation. ``sigma`` is
         the deviation of the noise that one client adds to an entry of its contribution.
         """
         return {}
 
     def epsilon(self, revealed: int, spent: float | None) -> float | None:
-        """Return the differential privacy spent so far; None where there is no noise.
+        """Return the differential privacy spent so far; None without noise.
 
-        ``revealed`` is the number of rounds that revealed a sum, and ``spent`` what the noise in these sums comes to.
+        ``revealed`` is the number of rounds that revealed a sum, and ``spent`` the epsilon from the noise in these
+        sums.
         """
         return spent
 
     def assumptions(self, of_sums: tuple[str, ...]) -> tuple[str, ...]:
-        """Return what epsilon assumes; ``of_sums`` is what it assumes if all noise is in the sums."""
+        """Return the assumptions of epsilon; ``of_sums`` are those that hold if all noise is in the sums."""
         return of_sums
 
     @classmethod
     def beside_noise(cls, record: RoundRecord, metrics: Collection[str] = ()) -> RoundRecord:
-        """Return what may be recorded of a round whose sums have noise; clients' own models have none.
+        """Return what may be recorded of a round whose sums have noise; personal models have no noise.
 
         ``metrics`` are the columns of the metrics that models are evaluated by.
         """
@@ -204,20 +205,25 @@ class Algorithm(ABC, Generic[S]):
 
     @classmethod
     def published(cls, models: "Mapping[str, ModelArrays]") -> "Mapping[str, ModelArrays]":
-        """Return the models that follow from what the server sees: all of them, or all but the clients' own."""
+        """Return the models that follow from what the server sees: all models, or all except personal ones."""
         return {name: model for name, model in models.items() if not cls.personal or name in cls.aside}
+
+    @classmethod
+    def varies(cls, _config: CommonSettings) -> bool:
+        """Return whether clients count differently in each sum by more than their examples; see the threat model."""
+        return False
 
     @classmethod
     @abstractmethod
     def introduction(cls, config: CommonSettings, promise: Promise) -> str:
-        """Say in a few words how a run learns, before it does."""
+        """Return a few words on how the run trains, shown before it starts."""
 
     @classmethod
     @abstractmethod
     def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
-        """Say what was revealed and to whom, under ``Privacy``; then whatever else there is to say."""
+        """Yield sentences under topics: under ``Privacy``, what was revealed and to whom; then other remarks."""
 
     @classmethod
     def guarantee(cls, summary: Summary) -> str:
-        """Say whom epsilon protects, and how."""
+        """Return whom epsilon protects, and by which noise."""
         return f"for each client with all its data, by {summary.config.noise.kind} noise"

@@ -1,4 +1,4 @@
-"""What all baselines share: everybody trains in every round, nothing is summed, and nothing is protected."""
+"""The base of all baselines: all clients train in every round, nothing is summed, and nothing is protected."""
 
 import time
 from collections.abc import Iterator
@@ -28,13 +28,13 @@ def no_noise(training: TrainingSettings, noise: NoiseSettings) -> Iterator[Contr
 
 
 class BaselineAlgorithm(Algorithm[S]):
-    """An algorithm that federated ones are compared with."""
+    """A baseline that federated algorithms are compared with."""
 
     aggregates = False
     checks = (no_noise,)
 
     def rounds(self, resources: Resources) -> Rounds:
-        """Let everybody train in every round."""
+        """Return rounds in which all clients train."""
         return BaselineRounds(self.strategy, resources.trainer)
 
     @classmethod
@@ -44,14 +44,14 @@ class BaselineAlgorithm(Algorithm[S]):
 
 
 class BaselineRounds:
-    """Rounds in which everybody trains, available or not, and the strategy learns directly."""
+    """Rounds in which all clients train, available or not, and the strategy learns from them directly."""
 
     def __init__(self, strategy: "Strategy", trainer: "Trainer") -> None:
         self._strategy, self._trainer = strategy, trainer
         self._number, self._costs = 0, RoundCosts()
 
     def select(self, number: int, available: Mask, rng: np.random.Generator, faults: Faults, *, resuming: bool) -> None:
-        """Take everybody."""
+        """Select all clients."""
         self._number = number
 
     def train(self) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class CentralisedTraining(BaselineAlgorithm[Section]):
-    """One model, trained on the examples of all clients; whoever trains it sees them all."""
+    """One model, trained on the examples of all clients. Its trainer sees all of them."""
 
     def make_strategy(self) -> "FedAvg":
         """Build federated averaging with a single client that has all examples."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from coterie.training.strategies import Confined
 
 TAU = 30
-"""The default number of steps in a row that a participant may refuse before it is left out."""
+"""The default number of consecutive steps that a participant may refuse before it is left out."""
 
 
 class StepSettings(Section):
@@ -130,7 +130,7 @@ def alike(clients: ClientSettings) -> Iterator[Contradiction]:
 
 
 def sharing(confined: ConfinedSettings, aggregation: AggregationSettings) -> Iterator[Contradiction]:
-    """Check that additive sharing can do what the settings ask for."""
+    """Check that additive sharing supports the settings."""
     if confined.addition == "additive" and aggregation.kind == "plain":
         yield "confined.addition", "must be secure where aggregation.kind = plain: nothing is hidden there"
     if confined.addition == "additive" and aggregation.threat == "active-server":
@@ -159,17 +159,17 @@ def honest(
     except TooFewHonest as error:
         yield "cohort.privacy", f"{error}; raise it, or say by aggregation.collusion how few may collude"
     except ConfigError:
-        return  # circles that do not fit, which the check of the selection reports
+        return  # circles do not fit into the cohort: the check ``selection`` reports it
 
 
 def blocks(confined: ConfinedSettings, noise: NoiseSettings) -> Iterator[Contradiction]:
-    """Check that the members of a group can clip their blocks without each other."""
+    """Check that each member of a group can clip its block by itself."""
     if noise.kind != "none":
         yield from confined_grid.check_norm(confined.grid, confined.clip, noise.clip_norm)
 
 
 class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
-    """A model for each participant, which stays there; whoever sees the sums can compute another, the displacement."""
+    """A private model for each participant. Anyone who sees the sums can compute another one, the displacement."""
 
     section = "confined"
     settings = ConfinedSettings
@@ -185,7 +185,7 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         *(*participants.COLUMNS, "displacement", "refused", "stale", "claimed_epsilon", "theorem_epsilon"),
         *("late", "oldest", "late_refused", "victims"),
     )
-    # Who was late or cut off can be seen, and does not depend on data.
+    # The server sees who was late or cut off, and it does not depend on data.
     public = frozenset({"displacement", "claimed_epsilon", "theorem_epsilon", "late", "oldest", "late_refused"})
     personal = True
     takes_columns = True
@@ -246,7 +246,7 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         return tuple(self.strategy.descent.late.since)
 
     def attend(self, summed: Sequence[str], late: Sequence[str], cut_off: Sequence[str]) -> None:
-        """Note whose gradients were summed, and who keeps one for later."""
+        """Record whose gradients were summed, and which participants keep theirs for a later iteration."""
         self.strategy.descent.attend(summed, late, cut_off)
 
     def learning_rate(self, number: int) -> float:
@@ -257,10 +257,10 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
     def measures(self, scores: "Mapping[str, Score]", sigma: float) -> Mapping[str, float]:
         """Compare the participants' models with each other and with the displacement.
 
-        ``refused`` counts all refusals so far, ``stale`` the participants that are left out of the next round. ``late``
-        counts the gradients of older iterates that were summed so far, ``oldest`` is the age of the oldest of them in
-        iterations, and ``late_refused`` counts those that became too old. ``victims`` is the mean quality of the
-        victims' models. ``theorem_epsilon`` is the paper's Theorem 1, ``claimed_epsilon`` its Corollary 1.
+        ``refused`` is the number of refusals so far, ``stale`` the number of participants left out of the next round.
+        ``late`` counts the gradients of older iterates that were summed so far, ``oldest`` is the age of the oldest of
+        them in iterations, and ``late_refused`` counts those that became too old. ``victims`` is the mean quality of
+        the victims' models. ``theorem_epsilon`` is the paper's Theorem 1, ``claimed_epsilon`` its Corollary 1.
         """
         strategy, descent = self.strategy, self.strategy.descent
         found = participants.compare(scores, {"displacement": "displacement"})
@@ -286,6 +286,11 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         return {column: epsilon for column, epsilon in found.items() if np.isfinite(epsilon)}
 
     @classmethod
+    def varies(cls, _config: CommonSettings) -> bool:
+        """Return False: a participant sends one gradient in a round."""
+        return False
+
+    @classmethod
     def introduction(cls, config: CommonSettings, promise: Promise) -> str:
         """Say what is sent."""
         settings = cls.own(config)
@@ -294,8 +299,8 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
 
     @classmethod
     def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
-        """Say what is sent and what follows from it, what counts as noise, and how good the models are."""
-        sent = "Sums of clipped gradients were sent, which all participants see as the relay does."
+        """Yield what is sent and what follows from it, which noise counts, and how good the models are."""
+        sent = "Sums of clipped gradients were sent. All participants and the relay see them."
         if summary.config.aggregation.kind == "plain":
             sent = "Every participant's clipped gradient was sent."
         for about, said in super().words(summary):
@@ -317,8 +322,8 @@ def _displacement(summary: Summary) -> str:
     known = "" if found is None else f", with {summary.yardstick.describe(found)}"
     usable = "a usable model" if summary.epsilon is None else "a model"  # which noise may spoil
     return (
-        f"Whoever sees the sums can add them up. The result, the public displacement, is itself {usable}{known}: "
-        "participants keep their random start to themselves, not what all of them learnt."
+        f"Anyone who sees the sums can add them up. The result, the public displacement, is itself {usable}{known}: "
+        f"only the random starts of participants stay private, not what all of them learnt."
     )
 
 
@@ -329,7 +334,7 @@ def _claim(summary: Summary) -> str:
     own = counted + (", and there was none" if summary.epsilon is None else "")
     if claimed is None:
         return f"{own}. The random starts do not; docs/confined.md says why."
-    if theorem is None and fraction >= 1:  # a record of an earlier version, in which both are the same
+    if theorem is None and fraction >= 1:  # a record of an earlier version; without sampling both are equal
         theorem = claimed
     by_theorem = "" if theorem is None else f"epsilon = {theorem:.3g} by Theorem 1"
     dealt = f"data here: {summary.config.partition.kind}"

@@ -1,7 +1,7 @@
 """Grids of confined descent: clients are groups, whose members have different columns of the same rows.
 
-``clients.count`` is m_h, the number of groups: a group is selected, counted in T and summed as one, and it decides on
-steps as one. ``confined.grid.members`` is m_v, so there are m_h x m_v participants.
+``clients.count`` is m_h, the number of groups: a group is selected, counted in T, summed and refuses steps as a unit.
+``confined.grid.members`` is m_v, so there are m_h x m_v participants.
 """
 
 import math
@@ -76,22 +76,22 @@ class GridSettings(Section):
 
     @property
     def blocks(self) -> int:
-        """The blocks of a gradient that are clipped one by one: every member's, and the group's own."""
+        """The number of blocks of a gradient that are clipped separately: one of each member, and one of the group."""
         return self.members + 1 if self.split else 1
 
     @property
     def vertical_sum(self) -> VerticalSum:
-        """How the members of a group add."""
+        """How the members of a group compute their sums."""
         return VerticalSum(self.members, self.addition == "secure", self.bound, self.colluders)
 
 
 def block_norm(grid: GridSettings, clip: float) -> float:
-    """Return the largest norm of a group's contribution, whose blocks are clipped one by one."""
+    """Return the largest norm of a group's contribution, whose blocks are clipped separately."""
     return clip * math.sqrt(grid.blocks)
 
 
 def check_norm(grid: GridSettings, clip: float, clip_norm: float) -> Iterator[Contradiction]:
-    """Check that noise does not need a norm that no member of a group knows."""
+    """Check that noise does not depend on a norm that no member of a group can compute."""
     least = block_norm(grid, clip)
     if grid.split and clip_norm < least:
         enough = math.ceil(least * 1e4) / 1e4
@@ -122,7 +122,7 @@ class GridSplit:
         return ColumnOffsets(anchor, generator, spread, own, position=position, columns=columns, members=members)
 
     def computation(self, context: "Context[Any]") -> "LocalComputation":
-        """Return how a group computes, its members apart."""
+        """Return how a group computes while its members keep their columns."""
         from coterie.training.columns import split_computation
 
         return split_computation(context.problem, self.split, self.settings.vertical_sum)
@@ -165,7 +165,7 @@ def _even_columns(members: int, columns: int) -> list[int]:
 
 
 def introduce(grid: GridSettings) -> str:
-    """Say in a few words how groups work; nothing without a grid."""
+    """Return a few words on how groups work; empty without a grid."""
     if not grid.split:
         return ""
     way = "added securely" if grid.addition == "secure" else "added IN THE CLEAR, for measuring speed"
@@ -173,7 +173,7 @@ def introduce(grid: GridSettings) -> str:
 
 
 def say_protocol(grid: GridSettings) -> str:
-    """Say how the members of a group add; nothing without a grid."""
+    """Return how the members of a group compute their sums; empty without a grid."""
     if not grid.split:
         return ""
     if grid.addition == "clear":
@@ -186,7 +186,7 @@ def say_protocol(grid: GridSettings) -> str:
 
 
 def say_groups(grid: GridSettings, summary: Summary) -> str:
-    """Say what the members of a group see of each other."""
+    """Return what the members of a group see of each other."""
     said = [
         f"Each of the {summary.clients:,} clients is a group of {grid.members:,} members with different columns of the "
         f"same rows, {summary.clients * grid.members:,} participants in all. T counts groups, and a group decides on a "
@@ -196,7 +196,7 @@ def say_groups(grid: GridSettings, summary: Summary) -> str:
     if grid.addition == "clear":
         said.append("The parts were added in the clear, for measuring speed: every member saw every other's part.")
     elif grid.members == 2:
-        said.append("Of two members, each finds the other's part by subtracting its own from the sum.")
+        said.append("With two members, each computes the other's part by subtracting its own from the sum.")
     elif grid.colluders:
         honest = grid.members - grid.colluders
         said.append(
@@ -205,7 +205,7 @@ def say_groups(grid: GridSettings, summary: Summary) -> str:
     else:
         said.append("Additive sharing hid each part from the other members.")
     said.append(
-        "Sums of several iterations determine the columns of all members: members of a group trust each other with "
-        "their data."
+        "Sums of several iterations determine the columns of all members: members of a group must trust each other "
+        "with their data."
     )
     return " ".join(said)

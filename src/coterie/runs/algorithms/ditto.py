@@ -1,7 +1,8 @@
-"""Ditto (Li et al. 2021): federated averaging, and for every client its own model that stays near the common one.
+"""Ditto (Li et al. 2021): federated averaging, and a personal model for every client that stays near the common one.
 
-Only the updates of the common model are summed. A client that contributed to a round also trains its own model: from
-the common model as the round began, so that it need not wait for the sum. A round without a result changes no model.
+Only the updates of the common model are summed. A client that contributed to a round also trains its personal model. It
+starts from the common model of the beginning of the round, so it need not wait for the sum. A round without a result
+changes no model.
 """
 
 import time
@@ -35,7 +36,7 @@ class DittoSettings(Section):
 
 
 class PersonalAveraging(FederatedAveraging[DittoSettings]):
-    """One model for all, as in federated averaging, and one for each client that never leaves it."""
+    """One common model, as in federated averaging, and a personal model that never leaves its client."""
 
     section = "ditto"
     settings = DittoSettings
@@ -56,7 +57,7 @@ class PersonalAveraging(FederatedAveraging[DittoSettings]):
         )
 
     def apply(self, number: int, mean: "ModelArrays", costs: RoundCosts, trainer: "Trainer") -> RoundCosts:
-        """Let the clients that contributed train their own models; then move the common one."""
+        """Train the personal models of the clients that contributed; then update the common one."""
         began = time.perf_counter()
         tasks = [self.strategy.personal_task(number, client) for client in sorted(costs.losses)]
         trainer.start(tasks)
@@ -71,17 +72,17 @@ class PersonalAveraging(FederatedAveraging[DittoSettings]):
         return super().apply(number, mean, costs, trainer)
 
     def measures(self, scores: "Mapping[str, Score]", sigma: float) -> Mapping[str, float]:
-        """Compare the clients' own models; ``common`` is the accuracy, or the loss, of the common model."""
+        """Compare the personal models; ``common`` is the accuracy, or the loss, of the common model."""
         return participants.compare(scores, {"global": "common"})
 
     @classmethod
     def introduction(cls, config: CommonSettings, promise: Promise) -> str:
-        """Say what the server sees, and what stays with the clients."""
+        """Return what the server sees, and what stays with the clients."""
         return f"{super().introduction(config, promise)}; every client also has its own model, which stays there"
 
     @classmethod
     def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
-        """Say what the server can compute from the updates, and how good the clients' models are."""
+        """Yield what the server can compute from the updates, and how good the personal models are."""
         yield from super().words(summary)
         common = summary.extras.get("common")
         if common is not None:

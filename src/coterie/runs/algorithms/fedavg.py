@@ -1,4 +1,4 @@
-"""Federated averaging: clients train the server's model, and it moves along the mean of their updates."""
+"""Federated averaging: clients train the server's model, and the server applies the mean of their updates."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FederatedAveraging(Algorithm[S]):
-    """One model for all; the server sees one sum of updates a round, or without protection every update."""
+    """One common model. The server sees one sum of updates in each round; without protection, it sees every update."""
 
     checks: ClassVar[tuple[Check, ...]] = (
         common_checks.selection,
@@ -37,8 +37,13 @@ class FederatedAveraging(Algorithm[S]):
         return (Layout.of(self.strategy.models()["global"]),)
 
     @classmethod
+    def varies(cls, config: CommonSettings) -> bool:
+        """Return whether the learning rate changes: in several steps, that counts differently for each client."""
+        return config.training.schedule.kind != "constant"
+
+    @classmethod
     def introduction(cls, config: CommonSettings, promise: Promise) -> str:
-        """Say what the server sees."""
+        """Return what the server sees."""
         if config.aggregation.kind == "plain":
             return "plain aggregation, for comparison: the server sees every update"
         if promise.cut:
@@ -49,7 +54,7 @@ class FederatedAveraging(Algorithm[S]):
 
     @classmethod
     def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
-        """Say what the server can compute from all sums."""
+        """Yield what the server can compute from all sums."""
         yield "Privacy", _privacy(summary)
 
 

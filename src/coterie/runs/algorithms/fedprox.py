@@ -1,4 +1,4 @@
-"""FedProx (Li et al. 2020): federated averaging whose clients are held near the common model while they train.
+"""FedProx (Li et al. 2020): federated averaging in which clients stay near the common model while they train.
 
 The server sees the same as in federated averaging: one sum of updates a round.
 """
@@ -27,7 +27,7 @@ class FedProxSettings(Section):
 
 
 class ProximalAveraging(FederatedAveraging[FedProxSettings]):
-    """One model for all; clients with different data drift apart less in a round."""
+    """One common model; clients with different data drift apart less during a round."""
 
     section = "fedprox"
     settings = FedProxSettings
@@ -42,5 +42,5 @@ class ProximalAveraging(FederatedAveraging[FedProxSettings]):
 
     @classmethod
     def introduction(cls, config: CommonSettings, promise: Promise) -> str:
-        """Say what the server sees, and how near clients stay to the common model."""
+        """Return what the server sees, and how near clients stay to the common model."""
         return f"{super().introduction(config, promise)}; FedProx with mu = {cls.own(config).mu:g}"

@@ -31,6 +31,6 @@ class LocalTraining(BaselineAlgorithm[Section]):
 
     @classmethod
     def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
-        """Say that nothing is revealed."""
+        """Yield that nothing is revealed."""
         yield "Privacy", "Nothing left any client, and no client learnt from others. This is a baseline."
         yield "Clients", participants.in_a_sentence(summary)

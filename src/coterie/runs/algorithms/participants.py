@@ -1,4 +1,4 @@
-"""Clients that have their own models: how much these differ in quality, and how good the worst one is."""
+"""Personal models: how much their quality differs between clients, and how good the worst one is."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -18,16 +18,16 @@ Quality is accuracy, or where targets are no labels the loss. All are on the tes
 """
 
 WITHHELD = "is not recorded: it would show their data without the noise"
-"""What is said of them in a run whose sums have noise."""
+"""The text in their place in a run whose sums have noise."""
 
 
 def quality(score: "Score") -> float:
-    """Return the accuracy, or where targets are no labels the loss."""
+    """Return the accuracy or, if targets are not labels, the loss."""
     return score.loss if score.accuracy is None else score.accuracy
 
 
 def compare(scores: "Mapping[str, Score]", aside: Mapping[str, str]) -> dict[str, float]:
-    """Return the values of :data:`COLUMNS`, and the scores of models ``aside``, each under the column given for it.
+    """Return the values of :data:`COLUMNS`, and the scores of the models in ``aside``, by the columns that it gives.
 
     CGD, Definition 2, calls models gamma-fair if the standard deviation of their test *loss* is at most gamma; its
     tables have the deviation of the accuracy. The result is empty if nothing was scored.
@@ -43,7 +43,7 @@ def compare(scores: "Mapping[str, Score]", aside: Mapping[str, str]) -> dict[str
 
 
 def in_a_sentence(summary: Summary) -> str:
-    """Say how equally good the participants' models are."""
+    """Return a sentence on how equal the models are in quality."""
     spread, worst, loss_spread = (summary.extras.get(column) for column in COLUMNS)
     if summary.epsilon is not None:
         return f"The score of the clients' own models {WITHHELD}."

@@ -1,9 +1,10 @@
 """SCAFFOLD (Karimireddy et al. 2020): federated averaging with control variates, which correct the clients' drift.
 
-A client contributes its update alone, divided by the number of its local steps: the server computes the change of the
-control variates from the same sum. So there is one sum of one vector a round, over whole circles, and T holds. A second
-vector with other coefficients would break it. Clients keep their control variates; a client whose contribution is not
-in the sum of a round keeps the one it had before.
+A client contributes one vector: its update divided by the number of its local steps. The server computes the change of
+the control variates from the same sum. So each round has one sum of one vector over whole circles, and T holds. A
+second vector with other coefficients would break T. What a client sends depends on its control variate, which changes
+from round to round, so many sums tell more than those of federated averaging at a constant rate. If a client's
+contribution is not in the sum of a round, its control variate does not change.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def no_momentum(training: TrainingSettings) -> Iterator[Contradiction]:
-    """Check that clients train without momentum: a control variate is the mean gradient of plain steps."""
+    """Check that clients train without momentum, because a control variate is the mean gradient of plain steps."""
     if training.momentum:
         yield (
             "training.momentum",
@@ -30,7 +31,7 @@ def no_momentum(training: TrainingSettings) -> Iterator[Contradiction]:
 
 
 class ControlledAveraging(FederatedAveraging[Section]):
-    """One model for all; the server sees one sum of updates a round, each divided by its client's number of steps."""
+    """One common model. The server sees one sum of updates a round, each divided by its client's number of steps."""
 
     checks: ClassVar[tuple[Check, ...]] = (*FederatedAveraging.checks, no_momentum)
 
@@ -43,8 +44,13 @@ class ControlledAveraging(FederatedAveraging[Section]):
         return Scaffold(self.context.problem.model, self.context.curriculum, **self.context.server)
 
     def attend(self, summed: Sequence[str], late: Sequence[str], cut_off: Sequence[str]) -> None:
-        """Let only the clients in the sum keep their new control variates."""
+        """Keep the new control variates of the clients in the sum, and of no others."""
         self.strategy.retain(summed)
+
+    @classmethod
+    def varies(cls, _config: CommonSettings) -> bool:
+        """Return True: what a client sends depends on its control variate, which changes with every sum it is in."""
+        return True
 
     @classmethod
     def introduction(cls, config: CommonSettings, promise: Promise) -> str:
@@ -53,7 +59,7 @@ class ControlledAveraging(FederatedAveraging[Section]):
 
     @classmethod
     def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
-        """Say what the server can compute from the sums, and what else is in them."""
+        """Yield what the server can compute from the sums, and what else is in them."""
         yield from super().words(summary)
         yield (
             "Controls",

@@ -38,7 +38,7 @@ class PrivateDescentSettings(Section):
 
 
 class PrivateTraining(BaselineAlgorithm[PrivateDescentSettings]):
-    """One model, trained on the examples of all clients with noise; whoever trains it sees them all."""
+    """One model, trained on the examples of all clients with noise. Its trainer sees all of them."""
 
     section = "sdp"
     settings = PrivateDescentSettings
@@ -50,12 +50,12 @@ class PrivateTraining(BaselineAlgorithm[PrivateDescentSettings]):
     }
     fixed = frozenset({"rounds"})
     columns = ("bdp",)
-    public = frozenset({"bdp"})  # although it is computed from the data: users ask for it, and ASSUMPTIONS say so
+    public = frozenset({"bdp"})  # computed from the data without noise; users want it, and ASSUMPTIONS mention it
 
     strategy: "PrivateDescent"
 
     def make_strategy(self) -> "PrivateDescent":
-        """Build it for all rounds: the Bayesian estimate must know their number."""
+        """Build it for all rounds, because the Bayesian estimate depends on their number."""
         from coterie.training.strategies import PrivateDescent
 
         context, settings = self.context, self.context.settings
@@ -82,17 +82,17 @@ class PrivateTraining(BaselineAlgorithm[PrivateDescentSettings]):
 
     @classmethod
     def guarantee(cls, summary: Summary) -> str:
-        """Say that it is for one example."""
+        """Return that it protects one example."""
         return "for each single example, by Gaussian noise on clipped gradients"
 
     @classmethod
     def introduction(cls, config: CommonSettings, promise: Promise) -> str:
-        """Say that it is a baseline."""
+        """Return that it is a baseline."""
         return "DP-SGD on all data in one place, a baseline"
 
     @classmethod
     def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
-        """Say who sees what, and that the estimate is not a guarantee."""
+        """Yield who sees what, and that the estimate is not a guarantee."""
         from coterie.privacy.bayesian import floor_epsilon
 
         about = (

@@ -1,4 +1,4 @@
-"""Runs beside each other and beside baselines: scores over rounds, what they took, and what they protect.
+"""Comparison of runs and baselines: scores over rounds, costs and privacy.
 
 Start with :func:`coterie.runs.comparison.comparison.compare`. ``entries`` reads the folders of runs, ``baselines``
 reads CSV files, and ``comparison`` decides which of them are comparable and describes them.

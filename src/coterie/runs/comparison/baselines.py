@@ -40,7 +40,7 @@ def read_baseline(path: Path, column: str | None = None) -> Baseline:
     for line, row in rows:
         if len(row) != len(headings):
             raise InputError(f"{path}, line {line}: {len(row)} values where {len(headings)} are expected")
-        if row[at_score].strip():  # a round that was not evaluated has none
+        if row[at_score].strip():  # a round without evaluation has no score
             points.append(_read_point(path, line, row[at_round], row[at_score], points))
     if not points:
         raise InputError(f"{path} has no round with a score: {_EXPECTED}")
@@ -74,14 +74,14 @@ def _read_rows(path: Path) -> list[list[str]]:
 
 
 def _choose_columns(path: Path, headings: list[str], column: str | None) -> tuple[int, int]:
-    """Return the places of the round and of the score."""
+    """Return the positions of the columns of the round and of the score."""
     lower = [heading.lower() for heading in headings]
     rounds = [place for place, heading in enumerate(lower) if heading in _ROUNDS][:1]
     wanted = [SCORES[column]] if column in SCORES else list(SCORES.values())
     scores = [place for score in wanted for place, heading in enumerate(headings) if find_score(heading) is score]
     if rounds and scores:
         return rounds[0], scores[0]
-    if len(headings) == 2:  # whatever they are called
+    if len(headings) == 2:  # whatever their headings are
         first = rounds[0] if rounds else 0
         return first, 1 - first
     found = printable(", ".join(headings) if any(headings) else f"{len(headings)} columns without headings", 100)

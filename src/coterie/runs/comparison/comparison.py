@@ -121,7 +121,7 @@ class Comparison:
                 ("", lambda entry: printable(entry.name, 40)),
                 ("algorithm", lambda entry: entry.algorithm),
                 ("rounds", _write_rounds),
-                (f"{score.name} on own data", lambda entry: _write_owners_score(group, entry)),
+                (f"{score.name} on clients' data", lambda entry: _write_owners_score(group, entry)),
                 (f"final {score.name}", lambda entry: _write(score, entry.final)),
                 (f"best {score.name}", lambda entry: _write(score, entry.best)),
                 (reach, lambda entry: "" if target is None else _write_reached(entry, target)),
@@ -361,9 +361,9 @@ def _remark_on_models(group: Group) -> "Iterator[str]":
         return
     name = group.score.name
     yield (
-        f"{name} on own data: each client's model on the client's own test examples, on average over the clients. It "
-        "is the client's own model where it has one, and the common model elsewhere. Clients without test examples are "
-        "scored on the common ones, with labels in the proportions of the client's training examples."
+        f"{name} on clients' data: each client's model on the client's own test examples, on average over the clients. "
+        "It is the client's own model where it has one, and the common model elsewhere. Clients without test examples "
+        "are scored on the common ones, with labels in the proportions of the client's training examples."
     )
     if owners := [entry for entry in personal if entry.judged_by_owners]:
         yield (

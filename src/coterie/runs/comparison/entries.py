@@ -1,6 +1,6 @@
 """Entries of a comparison: a run, read from its folder, or a baseline.
 
-Nothing is trained or loaded but settings, records and the header of the checkpoint. So a comparison needs neither torch
+Only settings, records and the header of the checkpoint are read. So a comparison needs neither torch
 nor the data.
 """
 
@@ -27,7 +27,7 @@ from coterie.runs.storage.folder import RunFolder
 
 @dataclass(frozen=True)
 class DataIdentity:
-    """What is known about the data of a run, to decide whether scores were measured on the same test examples."""
+    """What a run's folder says about its data, to decide whether two runs were scored on the same test examples."""
 
     title: str
     source: str
@@ -41,7 +41,7 @@ class DataIdentity:
         """Return whether both runs were tested on the same examples, as far as their folders say."""
         if self.source != other.source:
             return False
-        # The digest covers the division too, so it says something only if the division is the same.
+        # The digest covers the division too, so digests are comparable only if the division is the same.
         known = self.division == other.division and self.digest and other.digest
         return not known or self.digest == other.digest
 
@@ -59,7 +59,7 @@ class Entry:
     data: DataIdentity | None = None
     """The data of a run; of a baseline it is not known."""
     total_bytes: int | None = None
-    """What all clients of all rounds sent and received; the model is not counted."""
+    """The bytes that all clients sent and received in all rounds, without the model."""
     owners_score: float | None = None
     """The final score of each client's model on the client's own test examples, on average over the clients.
 
@@ -73,7 +73,7 @@ class Entry:
 
     @property
     def rounds(self) -> int:
-        """How many rounds there were."""
+        """The number of rounds."""
         return self.summary.rounds if self.summary else self.points[-1][0]
 
     @property
@@ -103,7 +103,7 @@ class Entry:
 
 
 def read_run(path: Path, name: str, column: str | None = None) -> Entry:
-    """Read the run in a folder; ``column`` is the score to compare, by default the one that the run is judged by."""
+    """Read the run in a folder; ``column`` is the score to compare, by default the score of the run's yardstick."""
     folder = RunFolder.open(path)
     try:
         config, records, progress = folder.config(), folder.records(), folder.progress()

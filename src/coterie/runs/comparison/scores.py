@@ -43,7 +43,7 @@ SCORES = {
 }
 """The scores of the tables, by their columns; runs may have recorded metrics of the user as well."""
 OTHER_NAMES = {"loss": "test_loss", "test_accuracy": "accuracy", "acc": "accuracy"}
-"""Other headings under which a baseline may have them."""
+"""Other headings for these scores in a baseline."""
 
 
 def find_score(heading: str) -> Score | None:

@@ -4,6 +4,6 @@ Start with :mod:`~coterie.runs.engine.run`, which opens a folder, and :mod:`~cot
 ``round`` has the steps of a round in order. :mod:`~coterie.runs.engine.build` makes the parts once, before anything is
 written: the data and the model (:mod:`.federation`), the circles and the policy (:mod:`.cohorts`), the protection of a
 sum (:mod:`.protection`). Rounds become one mean in :mod:`.cohort_rounds`; :mod:`.secure`, :mod:`.plain` and
-:mod:`.additive` are three ways to add. :mod:`.stopping` ends a run early. When a run is resumed, :mod:`.history` checks
-first that its files belong together.
+:mod:`.additive` are three ways to compute it. :mod:`.stopping` ends a run early. When a run is resumed, :mod:`.history`
+checks first that its files belong together.
 """

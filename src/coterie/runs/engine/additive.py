@@ -57,7 +57,7 @@ class Additive:
         self._contributions.begin(self._open.number, self._open.selected if self._terms else ())
 
     def aggregate(self) -> Aggregated:
-        """Add; the ledger is written before the members see the sum."""
+        """Compute the sum; the ledger is written before the members see it."""
         opened, terms, contributions = self._open, self._terms, self._contributions
         if terms is None:
             return opened.result, RoundCosts()
@@ -81,7 +81,7 @@ class Additive:
         return self._round
 
     def _make_terms(self, selected: tuple[str, ...], gone: tuple[str, ...]) -> SharingTerms:
-        """Return the terms of a sum; :class:`RoundAborted` if a member dropped out, or too few are honest for sure."""
+        """Return the terms of a sum; :class:`RoundAborted` if a member dropped out, or too few are certainly honest."""
         if gone:
             raise RoundAborted(f"{', '.join(gone)} left, and additive sharing tolerates no dropout")
         session = self._rounds.settings

@@ -31,12 +31,12 @@ from coterie.training.streams import stream, torch_seed
 from coterie.transports.faults import Fault, FaultKind, Faults, packet_drops
 
 MOST_SCORED = 1_000
-"""Clients' own models that are scored; of more, so many are drawn at random."""
+"""The largest number of personal models that are scored; if there are more, a random sample of this size is."""
 
 
 @dataclass(frozen=True, eq=False)
 class BuiltRun:
-    """A run that can be played, from its beginning or from wherever its strategy is restored to."""
+    """A run that is ready to be played, from its beginning or from a restored state of its strategy."""
 
     config: RunConfig
     federation: Federation
@@ -47,7 +47,7 @@ class BuiltRun:
 
     @property
     def strategy(self) -> Strategy:
-        """What learns."""
+        """The strategy, which holds the models."""
         return self.algorithm.strategy
 
     @property
@@ -57,7 +57,7 @@ class BuiltRun:
 
     @cached_property
     def promise(self) -> Promise:
-        """What the run promises over any number of rounds."""
+        """The promise of the run, for any number of rounds."""
         return make_promise(self.config, self.cohorts)
 
     @property
@@ -67,30 +67,35 @@ class BuiltRun:
 
     @property
     def noise_shares(self) -> int:
-        """The number of honest clients whose noise is counted on in every sum; 0 without noise."""
+        """The number of honest clients whose noise epsilon assumes in every sum; 0 without noise."""
         return min((release.noise.least for release in self.releases), default=0)
 
     def score(self, model: ModelArrays, name: str = "") -> Score:
-        """Score a model on the test examples; the model of a client whose data is a series, on that series alone."""
-        return self.federation.score(name, model)
+        """Score the model of this name: a client's own on that client's test examples, any other on the common ones.
+
+        A client may have the name of the common model, and noise may have to protect its examples. So only a model of a
+        client is looked up by name.
+        """
+        own = self.algorithm.personal and name not in self.algorithm.aside
+        return self.federation.score(name if own else "", model)
 
     @property
     def noisy(self) -> bool:
-        """Whether there is noise: then nothing is recorded that shows the clients' data without it."""
+        """Whether there is noise. If so, nothing is recorded that shows the clients' data without noise."""
         return self.epsilon(0) is not None
 
     @property
     def has_tests(self) -> bool:
-        """Whether models are scored in rounds; with noise, not on test examples of the clients themselves."""
+        """Whether models are scored after rounds. With noise, clients' own test examples are not used."""
         return self.federation.public_tests if self.noisy else len(self.federation.test) > 0
 
     def public_models(self) -> Mapping[str, ModelArrays]:
-        """Return the models that are scored and saved: with noise, no client's own model."""
+        """Return the models that are scored and saved; with noise, no personal models."""
         models = self.strategy.models()
         return self.algorithm.published(models) if self.noisy else models
 
     def scored(self, models: Collection[str]) -> list[str]:
-        """Return the models to score: all, or of the clients' own models a sample if there are many.
+        """Return the models to score: all models, or a sample of the personal models if there are many.
 
         The sample is drawn once for a run, so that rounds can be compared.
         """
@@ -103,7 +108,7 @@ class BuiltRun:
 
     @property
     def yardstick(self) -> Yardstick:
-        """What models are judged by; with noise, without rules of thumb, whose scores depend on the training examples.
+        """The yardstick of the models; with noise, without simple rules, whose scores depend on the training examples.
 
         Series are scaled by their training part.
         """
@@ -112,31 +117,31 @@ class BuiltRun:
 
     @property
     def data_notes(self) -> tuple[str, ...]:
-        """What was odd about the data; with noise, nothing that was found in the clients' series."""
+        """Remarks on the data; with noise, none about the clients' series."""
         series = self.federation.series
         return (*self.federation.notes, *(series.notes if series and not self.noisy else ()))
 
     def epsilon(self, revealed: int) -> float | None:
-        """Return the differential privacy spent by so many rounds that revealed a sum; None if there is no noise.
+        """Return the differential privacy that this number of rounds with a revealed sum spends; None without noise.
 
-        On a sparse graph a session may fall into parts, whose sums have less noise. The probability of that is
+        On a sparse graph a session may fall into parts, whose sums have less noise. The probability of this is
         subtracted from delta.
         """
         return self.epsilon_of(self.releases, revealed)
 
     def epsilon_of(self, releases: Sequence[Release], revealed: int) -> float | None:
-        """Return the same if each round opened sums with these releases."""
+        """Return :meth:`epsilon` if each round opened sums with these releases."""
         spent = self._spent(releases, revealed) if releases else None
         return self.algorithm.epsilon(revealed, spent)
 
     def example_epsilon(self, revealed: int) -> float | None:
-        """Return the same for one example of a client that is replaced by another; None if no sum has noise."""
+        """Return :meth:`epsilon` for replacing one example of a client; None if no sum has noise."""
         releases = tuple(release.for_an_example for release in self.releases)
         return self._spent(releases, revealed) if releases else None
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What that epsilon assumes, in words; nothing without noise."""
+        """The assumptions of epsilon, in words; empty without noise."""
         return self.algorithm.assumptions(spending(self.releases, 1).assumptions if self.releases else ())
 
     @property
@@ -150,7 +155,7 @@ class BuiltRun:
 
 
 def spending(releases: Sequence[Release], rounds: int) -> PrivacySpending:
-    """Return what so many rounds spend, each with these releases."""
+    """Return the spending of this number of rounds, each with these releases."""
     spending = PrivacySpending()
     for release in releases if rounds else ():
         spending = spending.spend(release, rounds)
@@ -175,7 +180,7 @@ def build_run(config: RunConfig, federation: Federation) -> BuiltRun:
 
 
 def make_context(config: RunConfig, federation: Federation) -> Context[Any]:
-    """Return what the algorithm of a run sees of it."""
+    """Return the context that the algorithm of a run sees."""
     training = config.training
     return Context(
         settings=config.algorithm.own(config),
@@ -196,7 +201,7 @@ def make_context(config: RunConfig, federation: Federation) -> Context[Any]:
 
 
 def make_availability(config: RunConfig, federation: Federation) -> Availability:
-    """Return how often each client is absent."""
+    """Return the model of the clients' availability."""
     return make_chosen(
         AVAILABILITIES,
         "availability",
@@ -209,7 +214,7 @@ def make_availability(config: RunConfig, federation: Federation) -> Availability
 
 
 def make_faults(config: RunConfig, number: int) -> Faults:
-    """Return what goes wrong in round ``number``; dropouts in all steps together have the probability that is set."""
+    """Return the faults of round ``number``. The dropout probability in the settings is for all steps together."""
     settings = config.faults
     each = 1 - (1 - settings.dropout) ** (1 / len(settings.steps))
     rules = [Fault(FaultKind.DROP, Step(step), probability=each) for step in settings.steps if each]

@@ -1,4 +1,4 @@
-"""The noise of a run whose settings name an epsilon: solved for before the first round, and kept for good."""
+"""The noise of a run whose settings name an epsilon: computed before the first round, and never changed afterwards."""
 
 import math
 
@@ -11,14 +11,15 @@ from coterie.runs.engine.federation import Federation
 from coterie.runs.engine.protection import multiplied_noise
 from coterie.runs.settings.config import RunConfig
 
-_INSIDE = 1 + 1e-9  # keeps the bounds of the search within the variances that noise can have
-_SAME = 1e-6  # relative: a multiplier that was solved for and recorded is the same number when it is solved for again
+_INSIDE = 1 + 1e-9  # keeps the search within the variances that noise can have
+_SAME = 1e-6  # relative difference below which a recorded multiplier counts as equal to one computed again
 
 
 def build_calibrated(config: RunConfig, federation: Federation) -> BuiltRun:
-    """Build a run that begins; where the settings give noise.epsilon, with the least noise.multiplier that keeps it.
+    """Build a new run. If the settings give noise.epsilon, choose the smallest noise.multiplier that meets it.
 
-    A multiplier beside an epsilon is refused, unless it is the same: the recorded settings of a run have both.
+    Settings with both an epsilon and another multiplier are refused. The recorded settings of a run have both, and they
+    agree.
     """
     built = build_run(config, federation)
     noise = config.noise
@@ -35,7 +36,7 @@ def build_calibrated(config: RunConfig, federation: Federation) -> BuiltRun:
 
 
 def solved_multiplier(built: BuiltRun) -> float:
-    """Return the least noise.multiplier for which all rounds of this run together spend noise.epsilon at most."""
+    """Return the smallest noise.multiplier with which all rounds of this run together spend at most noise.epsilon."""
     noise, rounds = built.config.noise, built.config.rounds
     codecs = [protection.codec for protection in built.protections]
     noisy = [codec for codec in codecs if isinstance(codec, NoisyQuantizer)]

@@ -19,7 +19,7 @@ Values = dict[str, float | None]
 
 
 def score_clients(built: BuiltRun) -> ClientScores | None:
-    """Score the models on each client's examples; None if there is nothing to test by, or if it may not be recorded.
+    """Score the models on each client's examples; None without test examples, or if scores may not be recorded.
 
     With noise nothing is scored: the scores show the clients' data without it.
     """

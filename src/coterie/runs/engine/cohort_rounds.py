@@ -1,8 +1,8 @@
 """Rounds over cohorts, in which contributions become one mean: securely, in the clear, or by additive sharing.
 
 Secure and plain rounds select with the same policy, lose the same clients at the same moments and aggregate whole
-circles only, so that they differ in protection and rounding and in nothing else. One exception: if too many shares are
-lost to remove the masks, a secure round fails that would succeed without masks.
+circles only. So they differ only in protection and rounding, with one exception: a secure round fails if too few shares
+are left to remove the masks, while the plain round succeeds.
 """
 
 from collections.abc import Callable
@@ -34,25 +34,25 @@ from coterie.secagg.terms import ThreatMode
 from coterie.transports.memory import AnswerCount, Carrier, OfferedPrekeys
 
 OnStep: TypeAlias = Callable[[str, int, int], None]
-"""Called as a round goes on: the step, how many clients have answered, and how many are asked."""
+"""Called during a round with the step, the number of clients that have answered, and the number that were asked."""
 
 
 @dataclass(frozen=True, eq=False)
 class RunResources(Resources):
-    """What rounds are played with while a run is open."""
+    """The resources of rounds while a run is open."""
 
     folder: RunFolder
     ledger: Ledger | None = field(repr=False)
-    """Records what the server is about to see; None if it sees nothing, or every update."""
+    """Records which sums the server is about to see; None if it sees none, or every update."""
     memories: MemoryFile | None = field(repr=False)
-    """The memories of the clients; they are there if and only if there is a ledger."""
+    """The memories of the clients; not None if and only if there is a ledger."""
     frequencies: Indices = field(repr=False)
-    """How often each client was aggregated before."""
+    """The number of earlier rounds in which each client was aggregated."""
     on_step: OnStep = field(repr=False)
 
 
 def cohort_rounds(built: BuiltRun, resources: RunResources) -> Rounds:
-    """Return rounds with one sum each, of what the strategy's clients contribute."""
+    """Return rounds in which the contributions of clients become one sum."""
     config, cohorts = built.config, built.cohorts
     if cohorts is None:
         raise LocalProtocolError("there are no cohorts where nothing is aggregated")
@@ -78,10 +78,11 @@ def cohort_rounds(built: BuiltRun, resources: RunResources) -> Rounds:
     )
     floor = replace(ANY_TERMS, mode=protection.session.mode, privacy=roster.privacy, minimum=config.cohort.minimum)
     if floor.mode is ThreatMode.ACTIVE_SERVER:
-        # A malicious server chooses the clients of a session: it could gather colluders in a small one.
+        # A malicious server chooses the clients of a session, and could gather all colluders in a small one.
         floor = replace(floor, colluders=built.promise.colluders)
     members = make_members(roster, memories, floor, secrets, contributions)
-    # In this process clients offer prekeys when they are needed, again after a crash: the server need not store them.
+    # In a simulation, clients offer prekeys when they are needed, also after a crash. So the server need not store
+    # them.
     signed = floor.mode is ThreatMode.ACTIVE_SERVER
     rounds.prekeys = OfferedPrekeys(roster, resources.closing.enter_context(PrekeyStock()), members, signed=signed)
     return Secure(rounds, members, carrier, contributions)
@@ -90,7 +91,7 @@ def cohort_rounds(built: BuiltRun, resources: RunResources) -> Rounds:
 def open_roster(
     config: RunConfig, names: tuple[str, ...], cohorts: Cohorts, folder: RunFolder, secrets: ClientSecrets
 ) -> Roster:
-    """Return the clients in their circles, with their keys if they sign; the folder keeps the roster for good."""
+    """Return the roster: clients, circles and, if clients sign, keys. The folder stores it, and it never changes."""
     active = config.aggregation.threat == "active-server"
     clients = [Client(name, secrets.identity(name).public if active else b"") for name in names]
     roster = Roster.found(clients, cohorts.circles, cohorts.circles.privacy)
@@ -106,7 +107,7 @@ def make_members(
 ) -> LazyMap[Member]:
     """Return all clients of the simulation, each with its own memory.
 
-    A client is made when it is selected. All that it keeps from one session to the next is in its memory.
+    A client is created when it is selected. Everything that it keeps between sessions is in its memory.
     """
 
     def make(name: str) -> Member:

@@ -22,16 +22,16 @@ from coterie.training.streams import stream
 
 @dataclass(frozen=True)
 class OwnPolicy:
-    """A policy of the user's own, every selection of which is checked.
+    """A policy of the user. Every selection that it makes is checked.
 
-    It may select available clients only, circles that it keeps together as a whole, and no more clients than it says.
+    It may select available clients only, whole circles if it keeps circles together, and at most ``largest`` clients.
     """
 
     policy: Policy
     largest: int
-    """The most clients that it selects at once."""
+    """The largest number of clients in a selection."""
     circles: Circles
-    """The clients that it keeps together."""
+    """The circles that it keeps together."""
     names: Sequence[str]
     """The clients' names, by number."""
 
@@ -40,7 +40,7 @@ class OwnPolicy:
         selected = self.policy.select(available.copy(), frequencies.copy(), rng)
         try:
             chosen = np.asarray(selected)
-        except ValueError:  # lists of several lengths
+        except ValueError:  # such as lists of different lengths
             chosen = np.asarray(None)
         if chosen.size == 0:
             return np.empty(0, np.int64)
@@ -65,8 +65,8 @@ def make_selection(
     """Form the circles of the run, and build the policy that selects among them.
 
     A class of the user gets the arguments that its parameters name: the ``circles``, the fields of the settings, or the
-    number of ``clients``. It keeps together what its attribute ``circles`` says, or else the circles that it was given.
-    If there are neither, it keeps no clients together: every circle has one client.
+    number of ``clients``. It keeps the circles of its attribute ``circles`` together; without this attribute, the
+    circles that it was given. With neither, every circle has one client.
     """
     name = config.cohort.policy
     if name in POLICIES:
@@ -97,7 +97,7 @@ def circles_of(policy: Policy, clients: int, given: Circles | None = None) -> Ci
 
 @dataclass(frozen=True, eq=False)
 class Cohorts:
-    """Which clients can be summed together, and how: circles, a policy, and a protection for each sum."""
+    """How clients are selected and summed: circles, a policy, and a protection for each sum."""
 
     circles: Circles
     policy: Policy

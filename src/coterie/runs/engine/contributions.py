@@ -21,7 +21,7 @@ class Contributions:
     """The inputs of a round's clients: their updates, encoded for the sum."""
 
     def __init__(self, updates: LocalUpdates, protection: Protection, secrets: ClientSecrets, seed: int) -> None:
-        """Begin before the first round; ``seed`` decides the rounding."""
+        """Prepare for the first round; ``seed`` decides the rounding."""
         self.updates = updates
         self._codec, self._layout = protection.codec, protection.layout
         self._secrets, self._seed = secrets, seed
@@ -31,22 +31,19 @@ class Contributions:
     def of(self, name: str, memory: ClientMemory) -> Contribute:
         """Return the function that computes this client's input; the client remembers how it was computed.
 
-        A round that is played again after a crash is one more sum over the same circles. Computed in the same way it
-        reveals nothing new; computed differently it is one more equation. With noise the client remembers the input.
+        A round that is repeated after a crash is another sum over the same circles. It reveals nothing new if inputs
+        are computed in the same way; otherwise the server gets one more equation. With noise the client remembers the
+        input itself.
         """
         return lambda _terms: self.encode(name, memory)
 
-    @property
-    def clipped(self) -> float:
-        """The share of entries that lay outside the clipping range in this round."""
-        return sum(self._clipped.values()) / max(1, len(self._clipped) * self._layout.size)
-
     def costs(self, seconds: float, upload_bytes: int, download_bytes: int) -> RoundCosts:
-        """Return what the round cost, which took so many seconds, training included."""
+        """Return the costs of the round, which took this many seconds, including training."""
         updates = self.updates
         return RoundCosts(
             losses=updates.losses,
-            clipped=self.clipped,
+            clipped=self._clipped,
+            entries=self._layout.size,
             upload_bytes=upload_bytes,
             download_bytes=download_bytes,
             train_seconds=updates.seconds,
@@ -62,16 +59,16 @@ class Contributions:
             self.updates.start(number, training)
 
     def decode(self, aggregate: Aggregate) -> ModelArrays:
-        """Return the mean that a sum stands for."""
+        """Return the mean from a sum."""
         return self._codec.decode(aggregate.total, self._layout, len(aggregate.clients)).mean
 
     def encode(self, name: str, memory: ClientMemory) -> RingVector:
-        """Wait for a client's update, and return it as what is summed."""
+        """Wait for a client's update, and return it encoded for the sum."""
         arrays = self.updates.contribution(name)
         rounding = stream(self._seed, "rounding", self._number, name)
         if isinstance(self._codec, NoisyQuantizer):
             encoded = self._codec.encode(arrays, rounding, self._secrets.noise(self._number, name, arrays))
-            # The digest is of what is sent, noise included: with another secret or library the noise would differ.
+            # The digest covers the noise too, because the noise changes with another secret or library version.
             if not memory.pledge(self._number, digest_of([encoded.vector])):
                 raise TrainingError(
                     f"{name} has another input than before round {self._number} was interrupted, and the noise of both "

@@ -48,31 +48,31 @@ class Federation:
 
     problem: Problem = field(repr=False)
     test: ArrayData = field(repr=False)
-    """Examples to judge the model by; there may be none."""
+    """Examples to evaluate the model on; may be None."""
     parts: dict[str, Indices] = field(repr=False)
     """The examples of each client, by its name."""
     labels: Indices | None = field(repr=False)
-    """Every example's label, where targets are labels."""
+    """The label of every example, if targets are labels."""
     policy: Policy | None = None
     """The policy of the caller, if there is one."""
     series: ForecastSeries | None = field(default=None, repr=False)
-    """The time series that the test examples are moments of, if they are."""
+    """The time series that the test examples come from, if they do."""
     notes: tuple[str, ...] = ()
     """What users should know about the data before training."""
     decisions: tuple[str, ...] = ()
-    """Decisions made for the caller, who may not expect them."""
+    """Decisions made for the caller that may be unexpected."""
     members: Mapping[str, int] | None = None
     """The members of each client and how many columns each has, if the data comes in columns of several members."""
     metrics: Mapping[str, Compute] = field(default_factory=dict, repr=False)
     """The metrics that models are evaluated by, by the names of their columns."""
     own_tests: Mapping[str, Indices] = field(default_factory=dict, repr=False)
-    """The indices of each client's own test examples; all others are common. Not for series."""
+    """The indices of each client's own test examples; all others are common. Unused for series."""
     held_out: bool = False
-    """Whether these are examples of the clients that they keep for testing."""
+    """Whether these are held out from the clients' examples."""
 
     @property
     def yardstick(self) -> Yardstick:
-        """What models are judged by. This is the only place that decides it, by the kind of the targets."""
+        """The yardstick of the models. It depends on the kind of the targets, and is decided only here."""
         if self.labels is not None:
             return ACCURACY
         if self.problem.loss is not squared_error:
@@ -89,7 +89,7 @@ class Federation:
 
     @property
     def basis(self) -> Basis:
-        """Which test examples belong to a client."""
+        """Which test examples each client's scores are based on."""
         if self.held_out:
             return Basis.HELD_OUT
         if self.own_tests or self.series:
@@ -97,7 +97,7 @@ class Federation:
         return Basis.COMMON if self.labels is None else Basis.PROPORTIONS
 
     def tests(self, model: str) -> Indices:
-        """Return the test examples that a model is judged by: those of its client, or the common ones.
+        """Return the test examples for a model: those of its client, or the common ones.
 
         If all test examples belong to clients, all of them together are the common ones.
         """
@@ -108,7 +108,7 @@ class Federation:
 
     @property
     def public_tests(self) -> bool:
-        """Whether there are test examples that belong to no client, so that scores on them show no client's data."""
+        """Whether some test examples belong to no client. Scores on these reveal no client's data."""
         owned = sum(rows.size for rows in self.own_tests.values())
         return len(self.test) > owned
 
@@ -156,7 +156,7 @@ def make_federation(
     policy: Policy | None = None,
     metrics: Mapping[str, Compute] | None = None,
 ) -> Federation:
-    """Divide this data set among the clients, unless it came with them, for this model.
+    """Combine data set and model; divide the examples among the clients unless they came divided.
 
     ``metrics`` are functions of the caller, by the names in ``training.metrics`` without :data:`OWN`.
     """
@@ -198,7 +198,7 @@ def make_federation(
 
 
 def _unlike_loaders(config: CommonSettings, dataset: Dataset) -> Iterator[str]:
-    """Yield settings that differ from those of data loaders."""
+    """Yield notes on settings that differ from those of data loaders."""
     for key, values in dataset.loaded.items():
         applied: object = attrgetter(key)(config)
         if any(value != applied for value in values.values()):
@@ -230,7 +230,7 @@ def fingerprint(federation: Federation) -> dict[str, str]:
 def _tested(
     config: CommonSettings, dataset: Dataset, parts: dict[str, Indices]
 ) -> tuple[dict[str, Indices], ArrayData, Mapping[str, Indices]]:
-    """Return what clients train on, all test examples, and which of these belong to each client."""
+    """Return the training examples, all test examples, and the indices of those that belong to each client."""
     test = ArrayData(dataset.test_x, dataset.test_y)
     share = config.clients.holdout
     if not share:
@@ -291,13 +291,13 @@ def _divided(config: CommonSettings, dataset: Dataset, labels: Indices | None) -
 
 
 def _try_out(config: CommonSettings, problem: Problem, dataset: Dataset) -> None:
-    """Find out before anything is written whether the model fits the data."""
+    """Apply the model to an example, to find out before anything is written whether it fits the data."""
     model = "the model" if config.model.name == OWN else f"model.name: {config.model.name}"
     try_out(problem, dataset, model, "the data" if config.data.title == OWN else config.data.title)
 
 
 def make_curriculum(config: CommonSettings, federation: Federation) -> Curriculum:
-    """Return what every client trains on, and how."""
+    """Return the examples and the work of every client."""
     return Curriculum(federation.parts, make_work(config), config.seed, make_schedule(config))
 
 

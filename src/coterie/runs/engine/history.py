@@ -1,9 +1,9 @@
 """The history of a run that is resumed: its checkpoint, ledger, records, memories and secret must belong together.
 
-A round that was interrupted after its sum was opened is played again. That reveals nothing new only if the same clients
-contribute the same inputs with the same noise, so no file that decides about them may be lost or exchanged. The checks
-compare the files of one folder with each other. They find files that were lost, mixed up or edited, but not a folder in
-which all of them were written anew.
+A round that was interrupted after its sum was opened is repeated. This reveals nothing new only if the same clients
+contribute the same inputs with the same noise, so no file that determines them may be lost or replaced. The checks
+compare the files of one folder with each other. They detect files that were lost, mixed up or edited, but not a folder
+in which all files were forged consistently.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,7 +20,7 @@ _REMEDY = "Put it back as the run left it, or begin a new run"
 def check_history(folder: RunFolder, progress: Progress | None, records: Sequence[RoundRecord], ledger: Ledger) -> None:
     """Refuse a ledger that does not belong to the checkpoint or to the records, or whose clients' memories are gone."""
     recorded = ledger.verify(progress.head if progress else None)
-    if not recorded.sequence:  # nothing was played, or the algorithm's own rounds record no sums
+    if not recorded.sequence:  # no round was played, or the algorithm's own rounds record no sums
         return
     if progress is None or progress.head is None:
         raise InputError(
@@ -42,7 +42,7 @@ def check_history(folder: RunFolder, progress: Progress | None, records: Sequenc
 def check_memories(
     folder: RunFolder, ledger: Ledger, memories: MemoryFile, clients: Collection[str], records: Sequence[RoundRecord]
 ) -> None:
-    """Refuse memories that do not know the clients of a run with a history, or the sums that its records count."""
+    """Refuse memories that lack the clients of a run with a history, or sums that its records contain."""
     if not ledger.head().sequence:
         return
     if not memories.clients().issuperset(clients):
@@ -53,7 +53,7 @@ def check_memories(
 
 
 def check_secret(folder: RunFolder, progress: Progress | None) -> str:
-    """Return the digest of the clients' secret; refuse another secret than that of the checkpoint, if it has one."""
+    """Return the digest of the clients' secret. Refuse it if the checkpoint has the digest of another secret."""
     digest = folder.secret_digest()
     if progress is not None and progress.secret and digest != progress.secret:
         raise InputError(

@@ -16,7 +16,7 @@ def play(training: TrainingRun) -> RunResult:
     try:
         with stoppable(training):
             result = training.play()
-    except KeyboardInterrupt:  # at once: the round in progress is played again when the run is resumed
+    except KeyboardInterrupt:  # interrupted at once; the round in progress is repeated when the run is resumed
         raise _interrupted(training) from None
     if not result.summary.finished:
         raise _interrupted(training)
@@ -29,7 +29,7 @@ def _interrupted(training: TrainingRun) -> RunInterrupted:
 
 @contextmanager
 def stoppable(training: TrainingRun) -> Iterator[None]:
-    """Let the first Ctrl-C interrupt the run after the round in progress, and the second at once.
+    """Handle Ctrl-C: the first one interrupts the run after the round in progress, the second one at once.
 
     Only the main thread of a program receives signals. In another thread nothing changes.
     """
@@ -42,7 +42,7 @@ def stoppable(training: TrainingRun) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
         training.stop()
         print(
-            "Stopping after this round; Ctrl-C again stops at once (and loses nothing but the round).",
+            "Stopping after this round; Ctrl-C again stops at once (and loses only this round).",
             file=sys.stderr,
             flush=True,
         )

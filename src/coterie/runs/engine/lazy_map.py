@@ -1,4 +1,4 @@
-"""A mapping whose values are made at their first use: a round needs a hundred of 100,000 simulated clients."""
+"""A mapping whose values are made at their first use, because a round needs few of many simulated clients."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Generic, TypeVar
@@ -29,7 +29,7 @@ class LazyMap(Mapping[str, V], Generic[V]):
 
     @property
     def made(self) -> int:
-        """How many values there are at the moment."""
+        """The number of values that exist at the moment."""
         return len(self._made)
 
     def keep(self, names: Collection[str]) -> None:

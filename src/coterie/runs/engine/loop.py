@@ -36,7 +36,7 @@ from coterie.training.streams import stream
 
 
 class Engine:
-    """Plays rounds from where the records end; a context manager, because it has workers and a ledger."""
+    """Plays the rounds after those in the records. A context manager, because it has workers and a ledger."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Engine:
         progress: Progress | None = None,
         on_step: OnStep = lambda _step, _done, _asked: None,
     ) -> None:
-        """Continue a run whose strategy is as it was after these records, at this progress; None begins a run."""
+        """Continue a run after these records. Its strategy must have the state of ``progress``; None begins a run."""
         self._built, self._folder, self._on_step = built, folder, on_step
         self._records, self._progress = tuple(records), progress
         self._auditor = Auditor(built.federation.parts)
@@ -71,7 +71,7 @@ class Engine:
 
     @property
     def auditor(self) -> Auditor:
-        """What the rounds so far reveal."""
+        """The auditor of the rounds so far."""
         return self._auditor
 
     def run(
@@ -83,16 +83,16 @@ class Engine:
         resuming: bool,
         interrupted: Callable[[], bool],
     ) -> Stop | None:
-        """Play all rounds that are left, and add their records; return why it ended early, if an observer ended it.
+        """Play the remaining rounds, and add their records. If an observer ends the run early, return its reason.
 
         A round is on disk before observers see it and before the next one begins. With ``resuming``, the first round
-        may have begun before a crash.
+        may already have begun before a crash.
         """
         stop, first = None, len(records) + 1
         for number in range(first, self._built.config.rounds + 1):
             if stop is not None or interrupted():
                 break
-            record = self.round(number, resuming=resuming and number == first)  # up to evaluation
+            record = self.round(number, resuming=resuming and number == first)  # all steps up to the record
             journal.add(record)
             self.save(number)
             records.append(record)
@@ -130,9 +130,9 @@ class Engine:
         return self._record(result, costs, scores, int(np.count_nonzero(available)), began)
 
     def save(self, rounds: int, stop: Stop | None = None) -> None:
-        """Write all that is needed to continue after so many rounds, or to know why not.
+        """Write everything that is needed to continue after this number of rounds, or the reason for the end.
 
-        The clients' memories are on disk before the checkpoint. So they know all rounds that it counts, also after a
+        The clients' memories are on disk before the checkpoint. So they contain all rounds that it counts, even after a
         loss of power.
         """
         if self._memories:
@@ -151,7 +151,7 @@ class Engine:
         return Checkpoint(progress, self._built.strategy.state())
 
     def _evaluate(self, number: int) -> Mapping[str, Score]:
-        """Score all models if the round is to be evaluated; old scores hold as long as nothing was learnt."""
+        """Score all models if the round is to be evaluated. Reuse old scores if the models have not changed."""
         built = self._built
         idle = number % built.config.training.evaluate_every and number < built.config.rounds
         if idle or not built.has_tests:
@@ -169,11 +169,11 @@ class Engine:
         available: int,
         began: float,
     ) -> RoundRecord:
-        """Put together what is recorded of a round; with noise, only what may be public."""
+        """Return the record of a round; with noise, only what may be public."""
         built, algorithm, auditor = self._built, self._built.algorithm, self._auditor
         strong_privacy, exposed = self._exposure()
         own = [score for name, score in scores.items() if name not in algorithm.aside]
-        # A mean over others could be about one client alone, whose circle was not summed.
+        # A mean over other clients could be that of a single client whose circle was not summed.
         trained = result.revealed if algorithm.aggregates else costs.losses
         record = RoundRecord(
             round=result.number,
@@ -194,7 +194,7 @@ class Engine:
             exposed=exposed,
             fairness_gap=auditor.fairness_gap,
             cardinality=auditor.cardinality,
-            clipped=costs.clipped,
+            clipped=costs.clipped_of(trained),
             upload_bytes=costs.upload_bytes,
             download_bytes=costs.download_bytes,
             epsilon=built.epsilon(auditor.revealed),
@@ -209,7 +209,7 @@ class Engine:
         return algorithm.beside_noise(record, metrics) if built.noisy else record
 
     def _exposure(self) -> tuple[int | None, int]:
-        """Return T so far and how many clients are exposed, by what the server saw: sums, or every update in them."""
+        """Return T so far and the number of exposed clients. Without protection, every client in a sum is exposed."""
         if self._built.config.aggregation.kind == "secure":
             return self._auditor.strong_privacy, len(self._auditor.exposed)
         seen = int(np.count_nonzero(self._auditor.frequencies))

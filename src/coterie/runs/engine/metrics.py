@@ -11,7 +11,7 @@ from coterie.runs.sections.extensions import find_named
 from coterie.training.metrics import METRICS, USER_METRIC, Compute, Metric, metric_form
 
 UserMetric = Callable[..., Any] | Metric | Mapping[str, "Callable[..., Any] | Metric"]
-"""What ``coterie.train(metric=...)`` takes: a function, a row such as the table has, or several of them by name."""
+"""The argument of ``coterie.train(metric=...)``: a function, a :class:`Metric`, or several of them by name."""
 
 
 def user_metrics(metric: UserMetric | None) -> tuple[dict[str, Compute], tuple[str, ...]]:
@@ -33,7 +33,7 @@ def user_metrics(metric: UserMetric | None) -> tuple[dict[str, Compute], tuple[s
 
 
 def find_metrics(config: CommonSettings, own: Mapping[str, Compute], *, labelled: bool) -> dict[str, Compute]:
-    """Return the functions that the settings name, by their columns; ``own`` are those of a Python program."""
+    """Return the functions that the settings name, by their columns; ``own`` are the functions of a Python program."""
     found: dict[str, Compute] = {}
     taken = {*RoundRecord.__struct_fields__, *algorithm_of(config).columns}
     for setting in config.training.metrics:
@@ -68,7 +68,7 @@ def _find(setting: str, own: Mapping[str, Compute], labelled: bool) -> Compute:
 
 
 def _name(metric: Callable[..., Any] | Metric) -> str:
-    """Return the name of a function; ``metric`` if it has none of its own."""
+    """Return the name of a function; ``metric`` if it has no name."""
     function = metric.compute if isinstance(metric, Metric) else metric
     name = str(getattr(function, "__name__", ""))
     return name if name.isidentifier() else "metric"

@@ -17,8 +17,8 @@ from coterie.runs.sections.common import FaultSettings
 from coterie.runs.settings.config import RunConfig
 from coterie.secagg.terms import ThreatMode
 
-_COUNTED = ("advertise", "share", "mask")  # a client that drops out in a later step is in the sum
-_LARGE = 2_000_000  # distinct probabilities x circles: above this, means are used
+_COUNTED = ("advertise", "share", "mask")  # after these steps, a client that drops out is still in the sum
+_LARGE = 2_000_000  # limit of distinct probabilities x circles; above it, means are used
 _DAY = 24
 
 
@@ -38,7 +38,7 @@ def notes_before(built: BuiltRun) -> tuple[str, ...]:
 
 
 def scoring_notes(built: BuiltRun) -> tuple[str, ...]:
-    """Say if only some of the clients' own models are scored."""
+    """Yield a note if only a sample of the personal models is scored."""
     clients = built.config.clients.count
     if not built.algorithm.personal or built.noisy or clients <= MOST_SCORED:
         return ()
@@ -49,7 +49,7 @@ def scoring_notes(built: BuiltRun) -> tuple[str, ...]:
 
 
 def collusion_notes(built: BuiltRun) -> tuple[str, ...]:
-    """Say if the share of colluders is less than one client."""
+    """Yield a note if the share of colluders is less than one client."""
     config = built.config
     share = config.aggregation.collusion
     everybody = roster_size(config.aggregation, config.clients.count, config.cohort.size)
@@ -62,7 +62,7 @@ def collusion_notes(built: BuiltRun) -> tuple[str, ...]:
 
 
 def noise_notes(built: BuiltRun) -> tuple[str, ...]:
-    """Say which multiplier was solved for, and the epsilon that it gives."""
+    """Yield the multiplier that was computed, and the epsilon that it gives."""
     noise, rounds = built.config.noise, built.config.rounds
     epsilon = built.epsilon(rounds) if noise.epsilon else None
     if epsilon is None:
@@ -74,7 +74,7 @@ def noise_notes(built: BuiltRun) -> tuple[str, ...]:
 
 
 def fault_notes(faults: FaultSettings) -> tuple[str, ...]:
-    """Say if a network adversary drops packets."""
+    """Yield a note if a network adversary drops packets."""
     if not faults.victims or not faults.victim_drops:
         return ()
     return (
@@ -84,7 +84,7 @@ def fault_notes(faults: FaultSettings) -> tuple[str, ...]:
 
 
 def schedule_notes(config: RunConfig) -> tuple[str, ...]:
-    """Say if the cosine of the learning rate ends before or after the last round."""
+    """Yield a note if the cosine of the learning rate ends before or after the last round."""
     schedule, training = config.training.schedule, config.training
     length = schedule.rounds
     if schedule.kind != "cosine" or not length or length == config.rounds:
@@ -99,7 +99,7 @@ def schedule_notes(config: RunConfig) -> tuple[str, ...]:
 
 
 def cohort_notes(built: BuiltRun) -> tuple[str, ...]:
-    """Say how many clients are aggregated in a round on average, and why there are fewer than the cohort's size."""
+    """Yield how many clients are aggregated in a round on average, and why they are fewer than the cohort's size."""
     config, policy = built.config, built.cohorts.policy if built.cohorts else None
     if not isinstance(policy, MultiRound) or policy.survival < 1 or (built.algorithm.additive and built.protections):
         return ()
@@ -123,10 +123,10 @@ def cohort_notes(built: BuiltRun) -> tuple[str, ...]:
 
 
 def session_needs(built: BuiltRun) -> Needs:
-    """Return how many clients a session of this run needs in its sum, and how many must confirm the survivors.
+    """Return the fewest clients that a session of this run needs in its sum, and the fewest that confirm the survivors.
 
-    On a sparse graph clients check their neighbours instead of c + 2 against a malicious server, which is ignored here:
-    the expectation is an upper bound there, and also for rounds with several sums.
+    This ignores two cases: on a sparse graph against a malicious server, clients check their neighbours instead of c +
+    2; and rounds may have several sums. In both, the expectation is an upper bound.
     """
     config = built.config
     session = built.protections[0].session if built.protections else None
@@ -148,7 +148,7 @@ def session_needs(built: BuiltRun) -> Needs:
 
 
 def _too_few(policy: MultiRound, needs: Needs, share: float) -> str:
-    """Say what a session needs to have a result."""
+    """Return what a session needs for a result."""
     sizes = np.sort(policy.circles.sizes)
     clients = int(sizes[: policy.chosen].sum())
     least, quorum = needs(clients)
@@ -182,7 +182,7 @@ def _either(sizes: list[int]) -> str:
 
 
 def _rates(circles: Circles, chosen: int, dropout: Reals) -> Reals:
-    """Return how often each circle is selected; exactly for uniform selection from a few thousand circles."""
+    """Return how often each circle is selected; exact for uniform selection from a few thousand circles."""
     availability = circles.availability(dropout)
     if np.unique(availability).size * len(circles) > _LARGE:
         for found in np.unique(circles.sizes):
@@ -202,7 +202,7 @@ def signing_chance(faults: FaultSettings) -> float:
 
 
 def _staying(faults: FaultSettings, steps: tuple[str, ...]) -> float:
-    """Return the probability that a client drops out in none of these steps."""
+    """Return the probability that a client stays during all of these steps."""
     return float((1 - faults.dropout) ** (sum(step in steps for step in faults.steps) / len(faults.steps)))
 
 
@@ -216,6 +216,6 @@ def fitting_privacy(clients: int, cohort: int, privacy: int) -> int:
 
 
 def filled(clients: int, cohort: int, privacy: int) -> float:
-    """Return how many clients are selected on average when all are available; 0 if no circle fits."""
+    """Return the average number of selected clients when all are available; 0 if no circle fits."""
     sizes: Indices = circle_sizes(clients, privacy)
     return circles_per_round(sizes, cohort) * clients / sizes.size if sizes.max() <= cohort <= clients else 0.0

@@ -1,4 +1,4 @@
-"""Rounds without protection, for comparison: otherwise like those of secure aggregation."""
+"""Rounds without protection, for comparison. Otherwise they are like those of secure aggregation."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from coterie.transports.faults import Faults
 
 
 class Plain:
-    """The same rounds without protection: the server sees every update."""
+    """Rounds in which the server sees every update."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Plain:
         self._selected = tuple(self._roster.names[client] for client in chosen)
 
     def train(self) -> None:
-        """Let all train that are present when updates are due."""
+        """Train the clients that will be present when updates are due."""
         self._updates.begin()
         enough = len(self._selected) >= self._minimum
         self._training = training_clients(self._faults, self._selected) if enough else ()
@@ -54,20 +54,21 @@ class Plain:
             self._updates.start(self._number, self._training)
 
     def aggregate(self) -> Aggregated:
-        """Compute the mean; clients drop out when they would drop out of a secure round."""
+        """Compute the mean; clients drop out at the same moments as in a secure round."""
         updates, selected, minimum = self._updates, self._selected, self._minimum
         if len(selected) < minimum:
             reason = too_few(len(selected), minimum)
             return RoundResult(self._number, Outcome.SKIPPED, Attendance(selected), selected, note=reason), RoundCosts()
-        clipped = 0
+        clipped: dict[str, int] = {}
         arrays: dict[str, ModelArrays] = {}
         for name in self._training:
             update = updates.contribution(name)
-            clipped += sum(int(np.count_nonzero(np.abs(array) > self._clip)) for array in update)
+            clipped[name] = sum(int(np.count_nonzero(np.abs(array) > self._clip)) for array in update)
             arrays[name] = [np.clip(array, -self._clip, self._clip) for array in update]
         costs = RoundCosts(
             losses=updates.losses,
-            clipped=clipped / max(1, sum(array.size for update in arrays.values() for array in update)),
+            clipped=clipped,
+            entries=sum(array.size for array in next(iter(arrays.values()), [])),
             upload_bytes=sum(array.nbytes for update in arrays.values() for array in update),
             train_seconds=updates.seconds,
             compute_seconds=updates.compute_seconds,

@@ -1,4 +1,4 @@
-"""Which of the selected clients are still present, step by step."""
+"""The presence of the selected clients, step by step."""
 
 from collections.abc import Collection
 
@@ -7,9 +7,9 @@ from coterie.transports.faults import FaultKind, Faults
 
 
 def training_clients(faults: Faults, selected: Collection[str]) -> tuple[str, ...]:
-    """Return the clients that may still be present when updates are due; training the others would be wasted.
+    """Return the clients that may still be present when updates are due; only these need to train.
 
-    Training begins with the round: it need not wait until keys and shares are exchanged.
+    Training begins with the round, before keys and shares are exchanged.
     """
     return still_present(faults, Step.SHARE, still_present(faults, Step.ADVERTISE, selected))
 

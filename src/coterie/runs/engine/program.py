@@ -33,7 +33,7 @@ KIND: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the caller of ``train`` asks for; None means that the data decides."""
+    """The arguments of ``train``; None means that the data decides."""
 
     clients: int
     cohort: int | None
@@ -52,9 +52,9 @@ def own_dataset(
     algorithm: str | None = None,
     one_hot: bool = True,
 ) -> Dataset:
-    """Read the caller's examples: all in one, or each client's; with ``one_hot``, rows with a single 1 are labels.
+    """Read the caller's examples, in one set or by client; with ``one_hot``, rows with a single 1 are labels.
 
-    Dictionaries of arrays are columns of members if the ``algorithm`` takes these, and otherwise inputs with names.
+    Dictionaries of arrays are the columns of members if the ``algorithm`` supports members, otherwise named inputs.
     """
     if isinstance(clients, Mapping | Sequence):
         known = ALGORITHMS.get(algorithm or RunConfig().training.algorithm)
@@ -69,7 +69,7 @@ def own_dataset(
 
 
 def own_config(dataset: Dataset, wanted: Wanted) -> tuple[RunConfig, tuple[str, ...]]:
-    """Return the settings of a run on this data, and decisions that the caller may not expect."""
+    """Return the settings of a run on this data, and notes on decisions that the caller may not expect."""
     count = len(dataset.clients) if dataset.clients is not None else wanted.clients
     kept = circles_of(wanted.policy, count).privacy if wanted.policy is not None else wanted.privacy
     defaults: dict[str, Any] = {
@@ -89,7 +89,7 @@ def own_config(dataset: Dataset, wanted: Wanted) -> tuple[RunConfig, tuple[str, 
 
 
 def loader_settings(dataset: Dataset, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of data loaders, except those that are given; loaders must agree."""
+    """Return the settings of data loaders, except the given ones; all loaders must agree."""
     found: dict[str, Any] = {}
     for key, values in dataset.loaded.items():
         if key in given:
@@ -127,16 +127,18 @@ def _fitted(config: RunConfig, wanted: Wanted) -> tuple[RunConfig, tuple[str, ..
 
 
 def reconciled(folder: RunFolder, wanted: RunConfig, asked: Wanted) -> list[str]:
-    """Return the changes that the caller asks for of the run in a folder; only a few are allowed."""
+    """Return the changes that the caller requests for the run in a folder; only a few are allowed."""
     begun = folder.config()
-    if asked.policy is None and begun.cohort.privacy == asked.privacy:  # begun before circles were fitted to cohorts
+    if (
+        asked.policy is None and begun.cohort.privacy == asked.privacy
+    ):  # the run began before circles were fitted to cohorts
         wanted = wanted.model_copy(
             update={"cohort": wanted.cohort.model_copy(update={"privacy": begun.cohort.privacy})}
         )
-    if wanted.training.executor == "auto":  # which way was measured to be faster is written down when a run begins
+    if wanted.training.executor == "auto":  # the faster way of training is measured and recorded when a run begins
         training = wanted.training.model_copy(update={"executor": begun.training.executor})
         wanted = wanted.model_copy(update={"training": training})
-    if wanted.noise.epsilon and "multiplier" not in wanted.noise.model_fields_set:  # solved for when a run begins
+    if wanted.noise.epsilon and "multiplier" not in wanted.noise.model_fields_set:  # computed when a run begins
         noise = wanted.noise.model_copy(update={"multiplier": begun.noise.multiplier})
         wanted = wanted.model_copy(update={"noise": noise})
     if begun.training.schedule.rounds:

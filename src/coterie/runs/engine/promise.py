@@ -7,6 +7,7 @@ from coterie.auditing.logs.run_folders import read_progress
 from coterie.cohorts.policies import POLICIES, Policy, largest_cohort
 from coterie.cohorts.roster import Roster
 from coterie.errors import ConfigError, InputError
+from coterie.runs.algorithms import algorithm_of
 from coterie.runs.engine.cohorts import Cohorts
 from coterie.runs.engine.protection import SessionShapes
 from coterie.runs.records.promise import Promise
@@ -49,19 +50,20 @@ def promise_for(config: RunConfig, circle: int, sizes: Collection[int], *, spars
         sparse=sparse,
         planned=planned,
         drawn=drawn_circles(config.cohort) and aggregation.collusion_of == "roster",
+        varying=algorithm_of(config).varies(config),
     )
 
 
 def _smallest_cohort(policy: Policy, minimum: int) -> int:
-    """Return the fewest clients that a policy selects for a round that is played: ``minimum``, unless it says more."""
+    """Return the fewest clients that a policy selects for a round: ``minimum``, unless the policy declares more."""
     return max(minimum, int(getattr(policy, "smallest", minimum)))
 
 
 def read_promise(folder: Path) -> Promise:
-    """Return the promise of the run in this folder; :class:`ConfigError` if its files do not say.
+    """Return the promise of the run in this folder; :class:`ConfigError` if it cannot be read from the files.
 
-    Settings that differ from those that the checkpoint has raise :class:`InputError`. A folder may come from anybody.
-    So nothing is imported that its settings name, and files are read up to a limit.
+    Settings that differ from those of the checkpoint raise :class:`InputError`. The folder is not trusted: modules that
+    its settings name are not imported, and files are read up to a limit.
     """
     for name in ("config.toml", "roster.msgpack"):
         file = folder / name
@@ -80,7 +82,7 @@ def read_promise(folder: Path) -> Promise:
 
 
 def _recorded_settings(folder: Path) -> RunConfig:
-    """Return the settings in a folder, which must be those that the checkpoint, if there is one, was made under."""
+    """Return the settings in a folder; if there is a checkpoint, they must equal the settings in it."""
     config, progress = load_recorded(folder / "config.toml"), read_progress(folder)
     if progress is None or not progress.settings:
         return config
@@ -94,7 +96,7 @@ def _recorded_settings(folder: Path) -> RunConfig:
 
 
 def _session_sizes(config: RunConfig, roster: Roster) -> set[int]:
-    """Return the sizes of the smallest and the largest session; if the policy is the user's, what settings allow."""
+    """Return the smallest and the largest size of sessions; for a policy of the user, what the settings allow."""
     cohort, everybody = config.cohort, config.clients.count
     kind = POLICIES.get(cohort.policy)
     if kind is None or not kind.keeps_circles:
@@ -106,7 +108,7 @@ def _session_sizes(config: RunConfig, roster: Roster) -> set[int]:
 
 
 def _session_shapes(config: RunConfig, roster: Roster, most: int) -> SessionShapes | None:
-    """Return the graphs of sessions; None for a topology of the user, which is not imported."""
+    """Return the shapes of sessions; None for a topology of the user, which is not imported."""
     if is_named(config.aggregation.topology):
         return None
     circles = [len(circle) for circle in roster.circles] or [1]

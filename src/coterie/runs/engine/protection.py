@@ -31,17 +31,17 @@ from coterie.secagg.terms import ThreatMode
 
 @dataclass(frozen=True)
 class Protection:
-    """How updates are sent: the session's parameters, the encoding, and with noise the privacy of every sum."""
+    """How updates are sent: the session's parameters, the encoding and, with noise, the privacy of every sum."""
 
     session: SessionSettings
     codec: Quantizer | NoisyQuantizer
     layout: Layout
-    """The shapes of what is summed."""
+    """The shapes of the arrays in the sum."""
     most: int
-    """The most clients that a session has."""
+    """The largest number of clients in a session."""
     release: Release | None
     shapes: "SessionShapes"
-    """The graphs of its sessions, as they were planned."""
+    """The planned shapes of its sessions."""
 
     @property
     def sigma(self) -> float:
@@ -65,9 +65,9 @@ class Protection:
 
 
 def make_protection(config: RunConfig, circles: Circles, layout: Layout, most: int, weight: int) -> Protection:
-    """Choose ring, graph and threshold, and the clients' shares of the noise, for one sum.
+    """Choose the ring, the graph, the threshold and the clients' shares of the noise for one sum.
 
-    In it are at most ``most`` clients, in whole ``circles``, each with a weight up to ``weight``.
+    The sum has at most ``most`` clients, in whole ``circles``, each with a weight up to ``weight``.
     """
     aggregation, everybody = config.aggregation, config.clients.count
     minimum = fewest_summed(aggregation, everybody, config.cohort.minimum, most)
@@ -81,7 +81,7 @@ def make_protection(config: RunConfig, circles: Circles, layout: Layout, most: i
     noisy = _noisy(config, circles, quantizer, layout, most) if config.noise.kind != "none" else None
     codec = noisy or quantizer
     shapes = SessionShapes(aggregation, everybody, codec.length(layout), most, circles.sizes.tolist())
-    shapes(most)  # an impossible plan is an error now, not in a round
+    shapes(most)  # report an impossible plan now instead of in a round
     session = SessionSettings(
         bits=codec.ring.bits,
         length=codec.length(layout),
@@ -101,7 +101,7 @@ def make_protection(config: RunConfig, circles: Circles, layout: Layout, most: i
 
 
 def split_chance(sums: int) -> float:
-    """Bound the probability that any of so many sums, on planned sparse graphs, falls into parts."""
+    """Return a bound on the probability that any of this many sums, on planned sparse graphs, falls into parts."""
     return float(sums * 2.0**-PRIVACY_BITS)
 
 
@@ -113,7 +113,7 @@ class SessionShapes:
     ) -> None:
         """Plan for sessions of up to ``most`` clients, of ``everybody``, with inputs of this ``length``.
 
-        Whole circles of these ``sizes`` are aggregated or not at all; without circles, all sizes are 1.
+        Circles of these ``sizes`` are aggregated whole or not at all; without circles, all sizes are 1.
         """
         self._aggregation, self._everybody = aggregation, everybody
         self._length, self._most = length, most
@@ -125,26 +125,26 @@ class SessionShapes:
 
     @property
     def planned(self) -> bool:
-        """Whether graph and threshold are the planner's, so that their failure bounds are known.
+        """Whether graph and threshold come from the planner, so that their failure bounds are known.
 
-        The planner of earlier versions, whose runs go on, did not count that whoever drops out takes a circle along.
+        The planner of earlier versions, whose runs can be resumed, ignored that a dropout excludes a whole circle.
         """
         aggregation = self._aggregation
         chosen = self._own is not None or aggregation.connection or aggregation.threshold
         return not chosen and aggregation.dropout_of == "client"
 
     def sparse(self, clients: int) -> bool:
-        """Whether a session of so many clients is on a sparse graph, or may have been in an earlier version."""
+        """Whether a session of this many clients has a sparse graph, or may have had one in an earlier version."""
         earlier = self._aggregation.dropout_of == "session" and not self._defaults_to_complete(clients)
         return earlier or not is_complete(self(clients).topology, clients)
 
     def __call__(self, clients: int) -> SessionShape:
-        """Return the shape of a session with so many clients."""
+        """Return the shape of a session with this many clients."""
         aggregation, shape = self._aggregation, self._shape(clients)
         protocol = session_protocol(aggregation, self._everybody, self._smallest, clients, shape.topology)
         if protocol is SessionProtocol.PAPERS:
             return shape
-        # Against an active server a quorum opens a secret, which the coordinator knows.
+        # Against an active server, the quorum is the threshold; the coordinator computes it.
         active = aggregation.threat == "active-server"
         threshold = (aggregation.threshold or None) if active else shape.threshold
         return replace(shape, protocol=protocol, threshold=threshold)
@@ -160,7 +160,7 @@ class SessionShapes:
         return self._complete(clients) if self._defaults_to_complete(clients) else self._planned(clients)
 
     def _defaults_to_complete(self, clients: int) -> bool:
-        """Whether the complete graph is taken unplanned; a malicious server can cut sessions on a sparse one."""
+        """Whether the complete graph is used without planning, because a malicious server can cut a sparse one."""
         limit = complete_limit(active=self._aggregation.threat == "active-server")
         return always_complete(self._aggregation) or (self._aggregation.topology == "auto" and clients <= limit)
 
@@ -168,7 +168,7 @@ class SessionShapes:
         return session_colluders(self._aggregation, self._everybody, clients)
 
     def _complete(self, clients: int) -> SessionShape:
-        """Take the defaults of a session's terms, unless a number of colluders is given: it must not open a secret."""
+        """Use the defaults of a session's terms; if colluders are given, the threshold must be above their number."""
         threshold = self._aggregation.threshold or None
         if self._aggregation.collusion < 0:
             return SessionShape(self._densest, threshold)
@@ -196,21 +196,21 @@ class SessionShapes:
                     f"aggregation.topology = {aggregation.topology}: {error}. In the settings of a run, collusion is "
                     "aggregation.collusion, dropout is aggregation.dropout, and a session has cohort.size clients"
                 ) from None
-            return self._complete(clients)  # a smaller session than planned for: nothing is random on this graph
+            return self._complete(clients)  # a smaller session than planned; this graph is not random
         guarantee = plan.guarantee
         threshold = aggregation.threshold or guarantee.threshold
         return SessionShape(guarantee.topology, threshold, plan.colluders, plan.minimum)
 
 
 def smallest_circle(circles: Circles) -> int:
-    """Return the size of the smallest circle that is kept whole; 1 where clients are on their own."""
+    """Return the size of the smallest circle that is kept whole; 1 without circles."""
     return int(circles.sizes.min()) if circles.privacy > 1 else 1
 
 
 def session_protocol(
     aggregation: AggregationSettings, everybody: int, circle: int, clients: int, topology: Topology
 ) -> SessionProtocol:
-    """Return how a session of so many clients makes its sum, as ``coterie plan`` decides it."""
+    """Return the protocol of a session with this many clients, chosen as in ``coterie plan``."""
     least = 1
     if aggregation.threat == "active-server":
         least = quorum_of(clients, session_colluders(aggregation, everybody, clients))
@@ -223,9 +223,9 @@ def session_protocol(
 
 
 def own_topology(name: str) -> Topology | None:
-    """Return the user's topology that a setting names, and enter it into the table; None if it is not the user's.
+    """Return the user's topology that a setting names, after adding it to the table; None for a built-in topology.
 
-    Nothing is known about how rarely such a graph fails: the user is responsible for that.
+    How often such a graph fails is not known; it is the user's responsibility.
     """
     if not is_named(name):
         kind = TOPOLOGIES.get(name)
@@ -255,16 +255,16 @@ def _noisy(config: RunConfig, circles: Circles, quantizer: Quantizer, layout: La
 
 
 def multiplied_noise(noise: NoiseSettings, multiplier: float, quantizer: Quantizer, honest: int) -> Noise:
-    """Return shares of which ``honest`` together have a deviation of ``multiplier`` times the clipping norm."""
+    """Return noise shares; ``honest`` of them together have a deviation of ``multiplier`` times the clipping norm."""
     return Noise.for_sum(noise.kind, multiplier * noise.clip_norm / quantizer.step, honest)
 
 
 def fewest_honest(config: RunConfig, circles: Circles, most: int) -> int:
-    """Return the fewest honest clients in any sum of any session: those whose noise the server cannot know.
+    """Return the fewest honest clients in any sum of any session. The server does not know their noise.
 
-    All colluders of a session may be in its sum, however few clients that has. On a sparse graph the clients refuse
-    smaller sums than were planned for, so there are more; the parts into which such a sum may fall have fewer, which
-    is counted in delta (:func:`split_chance`).
+    All colluders of a session may be in its sum, even if the sum is small. On a sparse graph, clients refuse sums that
+    are smaller than planned, so more honest clients remain. If such a sum falls into parts, these have fewer; the
+    probability of this is counted in delta (:func:`split_chance`).
     """
     aggregation, everybody = config.aggregation, config.clients.count
     minimum = fewest_summed(aggregation, everybody, config.cohort.minimum, most)
@@ -275,7 +275,8 @@ def fewest_honest(config: RunConfig, circles: Circles, most: int) -> int:
         colluders = session_colluders(aggregation, everybody, clients)
         fewest = max(minimum, colluders + 2) if company else minimum
         if aggregation.threat == "active-server" and _in_two_trips(aggregation, everybody, circles, clients):
-            # A client that reveals at once knows how many honest clients are in the sum at least, not which.
+            # A client that reveals at once knows a lower bound on the number of honest clients in the sum, not which
+            # they are.
             counts.append(max(minimum, colluders + 2) - colluders)
         else:
             counts.append(least_aggregated(sizes, fewest) - colluders)

@@ -1,16 +1,16 @@
-"""A training run: rounds, one after the other, each on disk before the next begins.
+"""A training run: one round after another, each on disk before the next begins.
 
-A run is its folder. :meth:`TrainingRun.play` continues from whatever the folder holds: nothing yet, a run that was
-interrupted, or one that was killed at any moment. The result is the same, bit for bit, except times. The reasons:
+The state of a run is in its folder. :meth:`TrainingRun.play` continues from that state: a new run, one that was
+interrupted, or one that was killed at any moment. The result is the same, bit for bit, except times. This works because
 
 * everything random, except secrets, comes from a stream named by purpose, round and client;
-* a round changes nothing on disk but the ledger until it is over; then metrics and checkpoint are written in this
-  order, each as a whole or not at all;
-* the round that a crash interrupted is played again, with new keys but with the same clients, updates, rounding and
-  noise. The ledger, which may have recorded it, makes sure that no other sum is opened the second time.
+* until a round is over, it changes only the ledger on disk; then metrics and checkpoint are written in this order, each
+  as a whole or not at all;
+* a round that a crash interrupted is repeated, with new keys but with the same clients, updates, rounding and noise. If
+  the ledger has recorded the round, it ensures that no other sum is opened the second time.
 
-On a sparse graph, whose edges depend on the keys, a repeated round can fail where the first attempt did not, or the
-other way round: about as rarely as the graph was planned to fail.
+On a sparse graph, whose edges depend on the keys, a repeated round can fail although the first attempt did not, or
+succeed although it did. This is about as rare as the planned failure of the graph.
 
 An observer may end a run early. The checkpoint then has its :class:`~coterie.runs.records.record.Stop`, and a resumed
 run plays no further round, unless the settings that the decision depends on were changed, or ``ignore_stop`` is set.
@@ -53,7 +53,7 @@ from coterie.training.user_models import Module, named_state
 
 @dataclass(frozen=True, eq=False)
 class RunResult:
-    """What a run leaves behind, besides its folder."""
+    """The result of a run, besides its folder."""
 
     folder: Path
     summary: Summary
@@ -73,7 +73,7 @@ class RunResult:
 
     @property
     def privacy(self) -> int:
-        """T: sums of any number of rounds are about at least so many clients; 1 promises nothing."""
+        """T: whatever the server computes from all sums combines at least this many clients; 1 promises nothing."""
         return self.summary.promised
 
     def _repr_html_(self) -> str:
@@ -86,7 +86,7 @@ class TrainingRun:
     def __init__(
         self, folder: RunFolder, built: BuiltRun, observers: Sequence[Observer] = (), *, ignore_stop: bool = False
     ) -> None:
-        """Take up the run, which was built from the folder's settings; :func:`all_observers` makes the observers."""
+        """Prepare the run, which was built from the folder's settings; :func:`all_observers` makes the observers."""
         self.folder = folder
         self._built = built
         self._observer = ObserverGroup(observers)
@@ -102,7 +102,7 @@ class TrainingRun:
         federation: Federation | None = None,
         observers: Sequence[Observer] = (),
     ) -> "TrainingRun":
-        """Make the folder of a new run, by default a new one in ``runs``; settings are checked first."""
+        """Check the settings, and make the folder of a new run, by default in ``runs``."""
         if config.aggregation.collusion_of == "session":
             raise ConfigError(
                 "aggregation.collusion_of: session is for runs that an earlier version began. In a new run "
@@ -128,7 +128,7 @@ class TrainingRun:
         *,
         ignore_stop: bool = False,
     ) -> "TrainingRun":
-        """Resume a run; ``federation`` must be the same again, by default what its settings name.
+        """Resume a run; ``federation`` must be the same as before; by default it is built from the settings.
 
         ``changes`` are settings written ``section.key=value``; only some may change. With ``ignore_stop``, the run
         continues although an observer ended it.
@@ -139,7 +139,7 @@ class TrainingRun:
         config = with_schedule_length(config, begun)
         if checkpoint is not None:
             check_changes(begun, config)
-        build = build_run if checkpoint else build_calibrated  # with a checkpoint, the noise is that of its settings
+        build = build_run if checkpoint else build_calibrated  # with a checkpoint, its settings decide the noise
         built = build(config, federation or find_federation(config))
         if checkpoint is not None:
             check_fingerprints(checkpoint.progress.fingerprints, built.federation.fingerprints)
@@ -163,7 +163,7 @@ class TrainingRun:
         self._interrupted = True
 
     def play(self) -> RunResult:
-        """Play the rounds that are left."""
+        """Play the remaining rounds."""
         with closing(self._observer):
             result = self._play()
             self._observer.end(result.summary)
@@ -198,7 +198,7 @@ class TrainingRun:
                 return self._conclude(records, stop, engine.auditor)
 
     def _begin(self, records: Sequence[RoundRecord], progress: Progress | None) -> Stop | None:
-        """Call the observers; return why no further round is to be played, if that is so."""
+        """Call the observers; if the run has ended early, return the reason."""
         recorded = None if self._ignore_stop else self._recorded_stop(progress)
         start = RunStart(
             self.config,
@@ -227,7 +227,7 @@ class TrainingRun:
         self._observer.step(len(self._records) + 1, step, done, asked)
 
     def _settle_executor(self) -> None:
-        """Measure which way of training is faster, if that was left open, and write the answer into the settings."""
+        """If the executor is ``auto``, measure which way of training is faster, and write it into the settings."""
         training = self.config.training
         if training.executor != "auto":
             return
@@ -261,7 +261,9 @@ class TrainingRun:
         )
         if summary.client_scores:
             write_file(self.folder.scores_file, summary.client_scores.table().encode())
-        courses = [] if built.noisy else forecast_courses(built.federation, public)  # they show the clients' series
+        courses = (
+            [] if built.noisy else forecast_courses(built.federation, public)
+        )  # forecasts show the clients' series
         if courses:
             draw_forecasts(self.folder.forecast_file, courses)
         page = run_page(summary, clients, records, self.folder.path.name, courses, auditor)
@@ -274,10 +276,10 @@ class TrainingRun:
 
 
 def all_observers(built: BuiltRun, observers: Sequence[Observer]) -> list[Observer]:
-    """Return the caller's observers, and those that the settings ask for; refuse what cannot work."""
+    """Return the caller's observers and those of the settings; raise an error if one cannot work."""
     return [*observers, *make_trackers(built.config.tracking), *early_stopping(built)]
 
 
 def _settings_of(progress: Progress, folder: RunFolder) -> RunConfig:
-    """Return the settings that a checkpoint was made under; older checkpoints do not have them, the folder does."""
+    """Return the settings in a checkpoint; for older checkpoints, which have none, those of the folder."""
     return with_schedule_length(parse_config(progress.settings) if progress.settings else folder.config())

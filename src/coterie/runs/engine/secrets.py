@@ -10,7 +10,7 @@ from coterie.crypto.signing import Identity
 
 
 class ClientSecrets:
-    """The secrets that the clients of a run know and its server does not."""
+    """The secrets of the clients of a run, which its server does not know."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
@@ -25,15 +25,15 @@ class ClientSecrets:
     def noise(self, number: int, name: str, update: Sequence[FloatArray]) -> Entropy:
         """Return a client's noise in a round for exactly this update.
 
-        A round that is repeated after a crash has the same noise: with new noise, the server would see the same sum
-        twice and could average the noise away. A repeated round with *other* updates has other noise: with the same
-        noise, the difference of the two sums would have none.
+        A round that is repeated after a crash has the same noise. With new noise, the server would see the same sum
+        twice and could average the noise away. A repeated round with *other* updates has other noise, because with the
+        same noise the difference of the two sums would have none.
         """
         return DeterministicEntropy(self._secret + f"/noise/{number}/{name}/".encode() + digest_of(update))
 
 
 def digest_of(arrays: Sequence[FloatArray | RingVector]) -> bytes:
-    """Return a digest of exactly these arrays."""
+    """Return a digest of the values of these arrays."""
     hashed = hashlib.sha256()
     for array in arrays:
         hashed.update(f"{array.dtype}{array.shape}".encode())

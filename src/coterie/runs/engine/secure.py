@@ -33,14 +33,14 @@ class Secure:
         self._round: Round[ModelArrays] | None = None
 
     def select(self, number: int, available: Mask, rng: np.random.Generator, faults: Faults, *, resuming: bool) -> None:
-        """Open the round: the coordinator selects its clients."""
+        """Open the round; the coordinator selects its clients."""
         content = self._contributions.updates.content(number)
         self._round = self._rounds.open(number, available, rng, content=content, resuming=resuming)
         self._members.keep(self._round.selected)
         self._carrier.faults = faults
 
     def train(self) -> None:
-        """Begin to train now: keys are exchanged meanwhile, because they do not depend on updates."""
+        """Start training now; the exchange of keys does not depend on updates and runs at the same time."""
         opened, contributions = self._open, self._contributions
         training = () if opened.step is Step.DONE else training_clients(self._carrier.faults, opened.selected)
         contributions.begin(opened.number, training)
@@ -48,7 +48,7 @@ class Secure:
             self._members[name].content = contributions.updates.given.get(name)
 
     def aggregate(self) -> Aggregated:
-        """Carry the messages of the round; the ledger is written before anything is revealed."""
+        """Deliver the messages of the round; the ledger is written before anything is revealed."""
         opened = self._open
         report = self._carrier.play(opened, self._members)
         up = sum(sum(step.upload_bytes) for step in report.steps.values())

@@ -28,7 +28,7 @@ class EarlyStopping(Observer):
         self._best_round = 0
 
     def begin(self, start: RunStart) -> Stop | None:
-        """Decide about the rounds that were played before."""
+        """Apply the rule to the rounds that were played before."""
         self._best, self._best_round = None, 0
         stop = None
         for record in start.records:
@@ -36,7 +36,7 @@ class EarlyStopping(Observer):
         return stop
 
     def after_round(self, record: RoundRecord) -> Stop | None:
-        """Decide after a round; one without the metric changes nothing."""
+        """Apply the rule after a round; a round without the metric changes nothing."""
         settings = self._settings
         value: float | None = getattr(record, self._column)
         if value is None:
@@ -55,7 +55,7 @@ class EarlyStopping(Observer):
 
 
 def early_stopping(built: BuiltRun) -> list[Observer]:
-    """Return the rule that the settings ask for, if they do; refuse a metric that the run does not record."""
+    """Return the rule of the settings, if there is one; refuse a metric that the run does not record."""
     settings = built.config.stopping
     if not settings.patience:
         return []

@@ -1,4 +1,4 @@
-"""The updates of a round's clients: training, and how long the round waits for it."""
+"""The updates of a round's clients: training, and the time that the round waits for it."""
 
 import time
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from coterie.training.strategies import Strategy
 
 
 class LocalUpdates:
-    """Lets the clients of a round train, and measures how long the round waits for them."""
+    """Trains the clients of a round, and measures how long the round waits for them."""
 
     def __init__(self, strategy: Strategy, trainer: Trainer) -> None:
         self.strategy = strategy
@@ -26,9 +26,9 @@ class LocalUpdates:
         self.losses: dict[str, float] = {}
         self._computed: dict[str, float] = {}
         self.recipes: dict[str, bytes] = {}
-        """For each client that trains, a digest of everything that its update depends on besides its data."""
+        """For each client that trains, a digest of everything except its data that its update depends on."""
         self.given: dict[str, bytes] = {}
-        """For each client that got the model from the server, a digest of what the server gave."""
+        """For each client that got the model from the server, a digest of what it got."""
         self._hashed: tuple[ModelArrays, bytes] | None = None
 
     def begin(self) -> None:
@@ -36,7 +36,7 @@ class LocalUpdates:
         self._waits, self.losses, self._computed, self.given, self.recipes = [], {}, {}, {}, {}
 
     def start(self, number: int, clients: Sequence[str]) -> None:
-        """Let these clients begin to train."""
+        """Start the training of these clients."""
         tasks = [self.strategy.task(number, client) for client in clients]
         self.recipes = {task.client: self._content(task, private=True) for task in tasks}
         if self.strategy.common_model:
@@ -45,7 +45,7 @@ class LocalUpdates:
 
     def content(self, number: int) -> bytes:
         """Return a digest of the model and the work of a round; empty if every client has its own model."""
-        self._hashed = None  # a strategy may have changed its arrays where they are
+        self._hashed = None  # a strategy may have changed its arrays in place
         if not self.strategy.common_model:
             return b""
         return self._content(self.strategy.task(number, self.strategy.clients[0]), private=False)
@@ -90,10 +90,10 @@ class LocalUpdates:
 
 
 def name_of(value: object, *, private: bool = True) -> bytes:
-    """Return a name for exactly this work and everything in it; without ``private``, for what the server gave.
+    """Return a digest of this work and everything in it; without ``private``, of the parts that the server gave.
 
-    A ``repr`` would not do: it omits fields, the middle of long arrays and the last digits of short ones. A server
-    could hide there what it gives to one client only.
+    A digest of the ``repr`` would not be safe: it omits fields, the middle of long arrays and the last digits of
+    floats. A server could hide a difference between clients there.
     """
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     match value:
@@ -113,9 +113,9 @@ def name_of(value: object, *, private: bool = True) -> bytes:
 
 
 def _counts(field: Field[Any], value: object, private: bool) -> bool:
-    """Tell whether a field is part of the name: not a later field with its default, nor what is private if it may not.
+    """Return whether a field is part of the digest: no newer field with its default, private ones only on request.
 
-    Sessions of earlier versions, whose names lack a later field, can so be repeated after a crash.
+    So sessions of earlier versions, which lack the newer fields, can be repeated after a crash.
     """
     if field.metadata.get("added") and value == field.default:
         return False

@@ -1,7 +1,7 @@
-"""The scores of single clients: how good a model is on each client's own test examples.
+"""The scores of single clients: the quality of models on each client's own test examples.
 
-A run saves them in ``clients.csv`` and draws them on its page. Models of single clients are judged by their owner's
-examples first; :class:`Basis` says which examples these are.
+A run saves them in ``clients.csv`` and draws them on its page. Personal models are scored on the examples of their
+client first; :class:`Basis` says which examples these are.
 """
 
 import csv
@@ -14,7 +14,7 @@ from enum import Enum
 from coterie.runs.records.yardstick import Yardstick
 
 OWN_MODEL = "own"
-"""The name of a client's own model among the models of a client."""
+"""The name of the personal model among the models of a client."""
 
 
 class Basis(Enum):
@@ -49,7 +49,7 @@ class ClientScores:
     """The model that clients are compared by: :data:`OWN_MODEL`, or the common one."""
     rows: Sequence[ClientScore] = field(repr=False)
     clients: int = 0
-    """How many clients there are; fewer rows are a sample of them."""
+    """The number of all clients; if there are fewer rows, these are a sample."""
 
     @property
     def personal(self) -> bool:
@@ -57,7 +57,7 @@ class ClientScores:
         return self.model == OWN_MODEL
 
     def ranked(self, yardstick: Yardstick) -> list[tuple[str, float]]:
-        """Return clients and their quality by the yardstick, the worst first."""
+        """Return the clients with their quality by the yardstick, the worst first."""
         column = "accuracy" if yardstick.share else "loss"
         known = [(row.client, row.values.get(self.model, {}).get(column)) for row in self.rows]
         found = [(client, value) for client, value in known if value is not None]
@@ -84,7 +84,7 @@ class ClientScores:
 
 
 def mean_in_table(text: str, name: str) -> float | None:
-    """Return the mean over clients of a score in what :meth:`ClientScores.table` wrote; None if it has none.
+    """Return the mean over clients of a score in a table by :meth:`ClientScores.table`; None if it is not there.
 
     Its first model is the one that clients are compared by, and the first score of a model is its loss.
     """

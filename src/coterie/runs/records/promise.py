@@ -1,7 +1,7 @@
-"""The promise of a run: the privacy that all its sums together leave to every client, and the words for it.
+"""The promise of a run: the privacy of every client, given all sums of the run, and its description in words.
 
-The words say no more than SECURITY.md does: T is the size of the smallest circle, colluders are subtracted, and on a
-sparse graph nothing over several rounds is promised against a malicious server.
+The words promise no more than SECURITY.md does: T is the size of the smallest circle, colluders are subtracted, and on
+a sparse graph nothing over several rounds is promised against a malicious server.
 """
 
 from dataclasses import dataclass
@@ -11,31 +11,33 @@ from coterie.runs.sections.collusion import PRIVACY_BITS
 
 @dataclass(frozen=True)
 class Promise:
-    """What a run promises over any number of rounds."""
+    """The promise of a run for any number of rounds."""
 
     circle: int = 1
-    """The size of the smallest circle; 1 where nobody is kept together, or the server sees every update."""
+    """The size of the smallest circle; 1 if no clients are kept together, or the server sees every update."""
     colluders: int = 0
-    """c: how many members of a circle may help the server; if it is malicious, how many of all clients may."""
+    """c: the number of members of a circle that may help the server; if it is malicious, the number of all clients."""
     clients: int = 0
-    """How many clients there are."""
+    """The number of clients."""
     active: bool = False
-    """Whether the server may lie."""
+    """Whether the server may be malicious."""
     sparse: bool = False
     """Whether some session's graph is not complete."""
     planned: bool = True
-    """Whether sparse graphs and thresholds are this planner's; of others it is not known how often they fail."""
+    """Whether sparse graphs and thresholds come from this planner; how often others fail is not known."""
     drawn: bool = False
-    """Whether circles are drawn at random, so that few circles have many colluders."""
+    """Whether circles are drawn at random, so that circles with many colluders are rare."""
+    varying: bool = False
+    """Whether members of a circle count differently in each round, so that many sums say more about each of them."""
 
     @property
     def cut(self) -> bool:
-        """Whether the server can cut sessions into parts, and T holds for their sums only, not for the parts'."""
+        """Whether the server can cut sessions into parts. T then holds for whole sums, not for partial ones."""
         return self.active and self.sparse
 
     @property
     def privacy(self) -> int:
-        """T: whatever the server computes is about so many clients together; 1 where nothing is promised."""
+        """T: whatever the server computes combines at least this many clients; 1 if nothing is promised."""
         return 1 if self.cut or self.unproven else self.circle
 
     @property
@@ -45,7 +47,7 @@ class Promise:
 
     @property
     def honest(self) -> int:
-        """T - c: how many of these are honest if all colluders are among them."""
+        """T - c: the number of honest clients among these if all colluders are among them."""
         return max(0, self.privacy - self.colluders)
 
     @property
@@ -55,18 +57,18 @@ class Promise:
 
     @property
     def lasting(self) -> str:
-        """The T that no number of rounds changes, in a few words."""
+        """The T that holds for any number of rounds, in a few words."""
         lasting = f"T = {self.privacy} promised for any number of rounds" if self.privacy > 1 else "no T promised"
         if self.privacy > 1 and self.colluders:
             lasting += f" (T - c = {self.honest} with c = {self.colluders} colluders)"
         return lasting
 
     def describe(self, so_far: int | None) -> str:
-        """Return the T that lasts, and beside it the T found so far, which later rounds may lower."""
+        """Return the promised T, and the T found so far, which later rounds may lower."""
         return f"{self.lasting}, nothing revealed yet" if so_far is None else f"{self.lasting}, T = {so_far} so far"
 
     def beside_audit(self) -> str:
-        """Say what the run promises and under which assumptions, beside a verdict on the sums of its ledger."""
+        """Return the promise and its assumptions, for display beside a verdict on the sums of the ledger."""
         server = "a malicious server" if self.active else "an honest-but-curious server"
         setting = f"against {server}, on a {'sparse' if self.sparse else 'complete'} graph, with c = {self.colluders}"
         if self.circle == 1:
@@ -74,7 +76,7 @@ class Promise:
         return f"{setting}: {self.lasting}; {self}. The verdict is about the sums in the ledger, not about this."
 
     def __str__(self) -> str:
-        """Say in sentences what follows for the clients, as long as every row of the ledger keeps the promise."""
+        """Return what the promise means for the clients, as long as every row of the ledger keeps it."""
         if self.cut:
             return (
                 "on a sparse graph a server that lies can make chosen clients drop out, cut a session into parts and "
@@ -99,9 +101,8 @@ class Promise:
         lies = ", also if it lies" if self.active else ""
         helped = f"; if {self._colluders} help it, T - c = {self.honest} of these are honest" if self.colluders else ""
         return (
-            f"whatever the server computes from all the sums it ever sees{lies}, it cannot separate the members of a "
-            f"group of {self.privacy} clients or more{helped}. No client is exposed, and no number of rounds changes "
-            f"that{self._caveats}"
+            f"every combination of all the sums that the server ever sees{lies} is about groups of {self.privacy} "
+            f"clients or more{helped}. No client is exposed, and no number of rounds changes that{self._caveats}"
         )
 
     @property
@@ -111,7 +112,7 @@ class Promise:
 
     @property
     def _caveats(self) -> str:
-        """Say what the sentence rests on besides."""
+        """Return the further assumptions of the sentence."""
         said = ""
         if self.sparse:
             said += (
@@ -128,8 +129,14 @@ class Promise:
                 ". Circles are drawn at random among all clients, colluders too: one has more than c of them with a "
                 f"probability of 2^-{PRIVACY_BITS:g} at most"
             )
+        if self.varying:
+            said += (
+                ". What the sums say about a group together is not bounded: here clients count differently in each "
+                "round, and for simple models that has been enough to compute the data of both members of a circle "
+                "(docs/security/threat-model.md). Noise bounds it, and a constant learning rate removes this cause"
+            )
         return said
 
 
 NO_PROMISE = Promise()
-"""What there is where nothing is promised."""
+"""No promise."""

@@ -1,4 +1,4 @@
-"""The records of a run: what is known after each round, what it cost, and why a run ended early."""
+"""The records of a run: the results of each round, its costs, and why a run ended early."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -13,16 +13,24 @@ from coterie.rounds.outcome import Tally
 
 @dataclass(frozen=True, eq=False)
 class RoundCosts:
-    """What a round cost; the other fields are those of :class:`RoundRecord`."""
+    """The costs of a round; its other fields are those of :class:`RoundRecord`."""
 
     losses: Mapping[str, float] = field(default_factory=dict, repr=False)
     """The training loss of each client that trained."""
-    clipped: float = 0.0
+    clipped: Mapping[str, int] = field(default_factory=dict, repr=False)
+    """How many entries of the update of each client lay outside the clipping range."""
+    entries: int = 0
+    """How many entries an update has."""
     upload_bytes: int = 0
     download_bytes: int = 0
     train_seconds: float = 0.0
     protect_seconds: float = 0.0
     compute_seconds: float = 0.0
+
+    def clipped_of(self, clients: Collection[str]) -> float:
+        """Return the share of the entries of these clients' updates that lay outside the clipping range."""
+        counts = [self.clipped[name] for name in clients if name in self.clipped]
+        return sum(counts) / max(1, len(counts) * self.entries)
 
 
 PUBLIC = frozenset(
@@ -31,7 +39,7 @@ PUBLIC = frozenset(
         *("learning_rate",),
         *("strong_privacy", "exposed", "fairness_gap", "cardinality", "upload_bytes", "download_bytes", "epsilon"),
         *("example_epsilon",),
-        *("seconds", "train_seconds", "protect_seconds"),  # a server sees when messages come
+        *("seconds", "train_seconds", "protect_seconds"),  # a server sees when messages arrive
     }
 )
 """Fields that the server sees anyway, or that follow from what it sees; all others depend on the clients' data."""
@@ -47,27 +55,27 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     round: int
     outcome: Outcome
     reason: str = ""
-    """Why there is no result, if there is none."""
+    """Why there is no result; empty if there is one."""
     available: int | None = None
-    """How many clients were available when the round began; all others were absent."""
+    """The number of clients that were available when the round began; all others were absent."""
     selected: int = 0
-    """How many of these were selected; :attr:`tally` says what happened to them."""
+    """The number of available clients that were selected; :attr:`tally` says what happened to them."""
     aggregated: tuple[str, ...] = ()
     """The clients whose sum was revealed; it was not used if the round was aborted afterwards."""
     dropped: tuple[str, ...] = ()
-    """Selected clients that dropped out before their contribution counted; in older records, all that dropped out."""
+    """Selected clients that dropped out before their contribution counted; in older records, all dropouts."""
     stranded: tuple[str, ...] = ()
     """Clients that contributed and were excluded because one of their circle had dropped out."""
     left_later: tuple[str, ...] = ()
     """Clients in the sum, or excluded, that dropped out after contributing: they count as if they had stayed."""
     learning_rate: float = 0.0
     train_loss: float | None = None
-    """Mean over the clients in the sum (without sums: all that trained) of their examples' loss while training."""
+    """Mean training loss of the clients in the sum; without sums, of all clients that trained."""
     test_loss: float | None = None
     accuracy: float | None = None
     """Share of the test examples that models classify correctly; None where targets are numbers, not labels."""
     error: float | None = None
-    """Mean absolute error on the test examples in the unit of their targets, where that is known."""
+    """Mean absolute error on the test examples in the unit of their targets, if the unit is known."""
     strong_privacy: int | None = None
     """T of all rounds so far: the size of the smallest group that the sums do not separate (So et al. 2023)."""
     exposed: int = 0
@@ -77,20 +85,20 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     cardinality: float = 0.0
     """C so far: how many clients were aggregated in a round, on average."""
     clipped: float = 0.0
-    """Share of the entries of all updates that lay outside the clipping range."""
+    """Share of the entries of the updates in the sum that lay outside the clipping range."""
     upload_bytes: int = 0
     """What all clients together sent in this round."""
     download_bytes: int = 0
     """What all clients together received in this round, the model not counted."""
     epsilon: float | None = None
-    """Differential privacy spent so far, where there is noise."""
+    """Differential privacy spent so far, if there is noise."""
     example_epsilon: float | None = None
-    """The same for one example of a client that is replaced by another, where the noise is in the sums."""
+    """The epsilon for replacing one example of a client, if the noise is in the sums."""
     seconds: float = 0.0
     train_seconds: float = 0.0
-    """Of these, how long the round waited for clients to train."""
+    """The part of these in which the round waited for clients to train."""
     protect_seconds: float = 0.0
-    """Of these, what secure aggregation took beyond that."""
+    """The part of these that secure aggregation took in addition."""
     compute_seconds: float = 0.0
     """Processor time that all clients together spent on training; with several workers it can exceed ``seconds``."""
 
@@ -124,11 +132,11 @@ def extend(record: RoundRecord, columns: tuple[str, ...], values: Mapping[str, f
 
 
 def beside_noise(record: RoundRecord, public: Collection[str]) -> RoundRecord:
-    """Return what may be recorded of a round whose sums have noise: only what is declared public.
+    """Return the fields of a record that may be kept if the sums have noise: only those declared public.
 
-    Noise in the sums protects nothing if another number shows the same training without it. So every record of a run
-    with noise keeps only the fields of :data:`PUBLIC`, and those of the algorithm's columns and of :data:`SCORES` that
-    are in ``public``. All others get their defaults, also fields that are added later.
+    Noise in the sums would be useless if another number showed the same training without noise. So every record of a
+    run with noise keeps only the fields of :data:`PUBLIC`, and those algorithm columns and :data:`SCORES` that are in
+    ``public``. All other fields get their defaults, including fields that are added in the future.
     """
     unknown = [
         (field.name, field.default)
@@ -150,6 +158,6 @@ class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     reason: str
-    """Why, as a sentence without its full stop: it is shown on the console, in the summary and on the page."""
+    """The reason, as a sentence without its full stop. It is shown on the console, in the summary and on the page."""
     section: str = ""
-    """The section of the settings that the decision depends on; a resumed run goes on if that section was changed."""
+    """The section of the settings that the decision depends on. A resumed run continues if that section was changed."""

@@ -19,7 +19,7 @@ _ABORTED = (Outcome.ABORTED_BEFORE_REVEAL, Outcome.ABORTED_AFTER_REVEAL)
 
 @dataclass(frozen=True)
 class Summary:
-    """A run in a few numbers; those that say "so far" are of its last round."""
+    """A run in a few numbers. Fields described as "so far" are those of the last round."""
 
     config: CommonSettings
     clients: int
@@ -35,7 +35,7 @@ class Summary:
     error: float | None
     """Mean absolute error on the test examples, in the yardstick's unit."""
     strong_privacy: int | None
-    """T so far; see :attr:`promised` for the one that lasts."""
+    """T so far; see :attr:`promised` for the T that holds for any number of rounds."""
     exposed: int
     never: int
     """Clients that were never aggregated."""
@@ -54,29 +54,29 @@ class Summary:
     """Share of clipped entries, on average over the rounds that trained."""
     epsilon: float | None
     upload_bytes: int
-    """What a client sent in a round it was selected for, on average."""
+    """The bytes that a client sent in a round that it was selected for, on average."""
     download_bytes: int
     seconds: float
     train_seconds: float
     protect_seconds: float
     promise: Promise = NO_PROMISE
-    """What holds over any number of rounds."""
+    """The promise for any number of rounds."""
     protocol: str = ""
-    """How updates were protected, in words."""
+    """The protection of the updates, in words."""
     assumptions: tuple[str, ...] = ()
-    """What epsilon rests on."""
+    """The assumptions of epsilon."""
     example_epsilon: float | None = None
-    """epsilon for one example of a client that is replaced by another, where the noise is in the sums."""
+    """epsilon for replacing one example of a client, if the noise is in the sums."""
     sigma: float = 0.0
     """The deviation of the noise that each client adds to an entry of its contribution; 0 without noise."""
     noise_shares: int = 0
     """The number of honest clients whose noise is counted on in every sum; 0 without noise."""
     extras: Mapping[str, float | None] = field(default_factory=dict)
-    """The algorithm's own columns, as they were last known."""
+    """The last known values of the algorithm's columns."""
     yardstick: Yardstick = ACCURACY
-    """By what models are judged."""
+    """The yardstick of the models."""
     notes: tuple[str, ...] = ()
-    """What was odd about the data."""
+    """Remarks on the data."""
     client_scores: ClientScores | None = None
     """The scores of single clients, if there are any."""
     stopped: str = ""
@@ -84,7 +84,7 @@ class Summary:
 
     @property
     def finished(self) -> bool:
-        """Whether the run is over: all rounds were played, or an observer ended it."""
+        """Whether the run is over, because all rounds were played or an observer ended it."""
         return bool(self.stopped) or self.rounds >= self.config.rounds
 
     @property
@@ -107,21 +107,21 @@ class Summary:
 
     @property
     def promised(self) -> int:
-        """The T that no number of rounds changes; 1 where nothing is promised."""
+        """The T that holds for any number of rounds; 1 if nothing is promised."""
         return self.promise.privacy
 
     @property
     def kept(self) -> bool:
-        """Whether there is a promise, and nothing that was revealed breaks it."""
+        """Whether there is a promise, and no revealed sum breaks it."""
         return self.promised > 1 and not self.exposed and (self.strong_privacy or self.promised) >= self.promised
 
     @property
     def safe(self) -> bool:
-        """Whether the promise is kept, and hides every honest client among others in spite of the colluders."""
+        """Whether the promise is kept, and hides every honest client among other honest ones despite colluders."""
         return self.kept and self.promise.holds
 
     def numbers(self) -> dict[str, Any]:
-        """Return everything but the settings by name; a number that is not finite is None."""
+        """Return all fields except the settings by name; a number that is not finite becomes None."""
         found = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _NOT_NUMBERS}
         found |= {"promised": self.promised, "finished": self.finished}
         found |= {"colluders": self.promise.colluders, "honest": self.promise.honest}
@@ -137,7 +137,7 @@ class Summary:
         parameters: int,
         records: Sequence[RoundRecord],
     ) -> "Summary":
-        """Add the records up; what they do not say, from the promise on, has its defaults."""
+        """Summarise the records; the fields from ``promise`` on have their defaults."""
         last = records[-1] if records else RoundRecord(round=0, outcome=Outcome.SKIPPED)
         scores = [record for record in records if record.test_loss is not None]
         accuracies = [record.accuracy for record in scores if record.accuracy is not None]
@@ -182,5 +182,5 @@ class Summary:
 
 
 def _latest(records: Sequence[RoundRecord], column: str) -> float | None:
-    """Return the last value of a column that is known: not every round is evaluated."""
+    """Return the last known value of a column; rounds without evaluation have none."""
     return next((value for record in reversed(records) if (value := getattr(record, column)) is not None), None)

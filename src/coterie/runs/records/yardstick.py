@@ -1,4 +1,4 @@
-"""The yardstick of a run: the number that its models are judged by, its name and its format.
+"""The yardstick of a run: the number that its models are scored by, its name and its format.
 
 Console, summary, page and figures use it. Whether targets are labels or numbers is decided in one place, where the
 federation is built.
@@ -20,13 +20,13 @@ class Yardstick:
     scaling: str = ""
     """How targets were scaled, in words, if they were."""
     unit: str = ""
-    """The unit of the records' ``error``; empty if they have none."""
+    """The unit of ``error`` in the records; empty if it has none."""
     rules: Mapping[str, float] = field(default_factory=dict)
-    """The scores of rules of thumb that learn nothing, by their names."""
+    """The scores of simple rules that learn nothing, by their names."""
 
     @property
     def share(self) -> bool:
-        """Whether it is a share of the examples, which is better if it is larger; otherwise smaller is better."""
+        """Whether it is a share of the examples. Then larger is better; otherwise smaller is better."""
         return self.column == "accuracy"
 
     def of(self, record: RoundRecord) -> float | None:
@@ -48,4 +48,4 @@ ACCURACY = Yardstick("accuracy", "accuracy")
 SQUARED_ERROR = Yardstick("mean squared error", "test_loss")
 """For a regression."""
 LOSS = Yardstick("loss", "test_loss")
-"""For a regression by a loss of the user's own."""
+"""For a regression with a loss function of the user."""

@@ -37,7 +37,7 @@ class Watcher(Observer):
         self._clipping = ClippingWatch(0.0)
 
     def begin(self, start: RunStart) -> None:
-        """Show what is run, and open the view."""
+        """Show the settings of the run, and open the view."""
         self._rounds, self._folder = start.config.rounds, str(start.folder)
         self._yardstick = start.yardstick
         self._clipping = ClippingWatch(start.config.aggregation.clip, start.records)
@@ -66,7 +66,7 @@ class Watcher(Observer):
         self.close()
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True, style="bold")
-        grid.add_column(overflow="fold")  # a path is shown as a whole
+        grid.add_column(overflow="fold")  # a path is never wrapped
         for about, words in in_words(summary):
             grid.add_row(about, Text(words))
         grid.add_row("Report", Text(f"{self._folder}/report.html"))
@@ -82,7 +82,7 @@ class Watcher(Observer):
 
 
 def make_watcher() -> Observer:
-    """Return what shows a run: a progress bar in a notebook, elsewhere the console."""
+    """Return the display of a run: a progress bar in a notebook, otherwise the console."""
     console = Console(highlight=False)
     return NotebookWatcher() if console.is_jupyter else Watcher(console)
 
@@ -177,9 +177,9 @@ def line(record: RoundRecord, rounds: int, yardstick: Yardstick = ACCURACY) -> s
 
 
 def particulars(record: RoundRecord) -> str:
-    """Return the numbers that the run's algorithm adds.
+    """Return the numbers that the run's algorithm adds to the record.
 
-    An epsilon that a paper claims is left to the report, which has room to say whether the claim is sound.
+    An epsilon that a paper claims is shown only in the report, which explains whether the claim is sound.
     """
     shown = (name for name in own_columns(record) if not name.endswith("_epsilon"))
     values = ((name.replace("_", " "), getattr(record, name)) for name in shown)
@@ -191,7 +191,7 @@ def particulars(record: RoundRecord) -> str:
 
 
 def cohort(record: RoundRecord) -> str:
-    """Say what became of the clients of a round."""
+    """Return what happened to the clients of a round."""
     there = "" if record.available is None else f" ({record.available:,} available)"
     if record.outcome is Outcome.SKIPPED:
         return f"skipped: {record.reason}{there}"
@@ -200,7 +200,7 @@ def cohort(record: RoundRecord) -> str:
 
 
 def split(records: Sequence[RoundRecord]) -> Text:
-    """Draw where the time went so far."""
+    """Draw how the time so far was spent."""
     total = sum(record.seconds for record in records) or 1.0
     train = sum(record.train_seconds for record in records) / total
     protect = sum(record.protect_seconds for record in records) / total
@@ -223,7 +223,7 @@ def _introduction(start: RunStart) -> list[str]:
         rounds, before = count(played, "round"), " before the run ended early"
     elif played:
         rounds = f"Rounds {played + 1} to {config.rounds}"
-    sized = config.cohort.policy in POLICIES  # others select as many clients as they like
+    sized = config.cohort.policy in POLICIES  # other policies select any number of clients
     cohort_size = f", {config.cohort.size} in a round" if sized else ""
     what = f"{rounds} on {named(config.data.title, 'data')}{before}: {clients} clients{cohort_size}"
     model = "Your model" if config.model.name == OWN else config.model.name

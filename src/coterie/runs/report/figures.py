@@ -1,4 +1,4 @@
-"""The plots of a training run, as data for :mod:`coterie.reports.html`, and the table of those on its page.
+"""The plots of a training run, as data for :mod:`coterie.reports.html`, and the table of the plots on its page.
 
 A new figure is a function, and its row in :data:`FIGURES`: the section of the page, the figure and its caption.
 """
@@ -26,8 +26,8 @@ from coterie.runs.records.yardstick import Yardstick
 from coterie.runs.report.forecasts import Course, last_hours, shown
 from coterie.training.metrics import MetricForm, metric_form
 
-_POINTS = 1000  # more rounds than these are thinned out
-_BARS = 200  # more rounds than these share a bar
+_POINTS = 1000  # points in a line; more rounds are thinned out
+_BARS = 200  # bars in a chart; with more rounds, several share a bar
 _BESIDE = ("@caution", "@safe", "@muted", "@danger", "@ink")
 _LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"}
 
@@ -35,9 +35,9 @@ _LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceord
 def learning(
     records: Sequence[RoundRecord], yardstick: Yardstick, beside: Mapping[str, str], *, personal: bool = False
 ) -> Figure:
-    """Draw what models are judged by over the rounds, and mark rounds without a result.
+    """Draw the yardstick over the rounds, and mark rounds without a result.
 
-    If clients have ``personal`` models, it is the mean over them. Columns ``beside`` it have the names given.
+    With ``personal`` models, the line is their mean. ``beside`` names further columns to draw.
     """
     beside = {
         column: what for column, what in beside.items() if any(_value(record, column) is not None for record in records)
@@ -81,7 +81,7 @@ def learning(
 
 
 def client_scores(scores: ClientScores, yardstick: Yardstick) -> Figure:
-    """Draw the score of every client, the worst first; beside its own model's, that of the common model."""
+    """Draw the score of every client, the worst first; beside the personal model's, that of the common model."""
     ranked = scores.ranked(yardstick)
     order = {client: place for place, (client, _) in enumerate(ranked, 1)}
     shown = "%{y:.1%}" if yardstick.share else "%{y:.4g}"
@@ -166,7 +166,7 @@ def forecasts(courses: Sequence[Course]) -> Figure:
 
 
 def cohorts(records: Sequence[RoundRecord]) -> Figure:
-    """Draw what became of the clients selected in each round."""
+    """Draw what happened to the clients selected in each round."""
     tallies = [record.tally for record in records]
     fates = (
         ("aggregated", "@accent", [tally.aggregated for tally in tallies]),
@@ -179,7 +179,7 @@ def cohorts(records: Sequence[RoundRecord]) -> Figure:
 
 
 def times(records: Sequence[RoundRecord]) -> Figure:
-    """Draw where the time of each round went."""
+    """Draw how the time of each round was spent."""
     rest = [max(0.0, r.seconds - r.train_seconds - r.protect_seconds) for r in records]
     parts = (
         ("training", "@accent", [record.train_seconds for record in records]),
@@ -191,7 +191,7 @@ def times(records: Sequence[RoundRecord]) -> Figure:
 
 
 def traffic(records: Sequence[RoundRecord]) -> Figure:
-    """Draw what all clients together sent and received in each round."""
+    """Draw the bytes that all clients together sent and received in each round."""
     parts = (
         ("sent", "@accent", [record.upload_bytes for record in records]),
         ("received", "@caution", [record.download_bytes for record in records]),
@@ -216,7 +216,7 @@ def failures(records: Sequence[RoundRecord]) -> list[tuple[int, Outcome, str]]:
 
 
 def _rule_to_beat(records: Sequence[RoundRecord], yardstick: Yardstick) -> list[Trace]:
-    """Draw what the best of the rules of thumb scores that learn nothing, where there are any."""
+    """Draw the score of the best simple rule that learns nothing, if there is one."""
     if not yardstick.rules:
         return []
     rule, value = min(yardstick.rules.items(), key=itemgetter(1))
@@ -232,7 +232,7 @@ def _stack(
     height: int,
     alt: str,
 ) -> Figure:
-    """Draw parts of each round, with their names and colours, on top of each other; ``shown`` writes a value."""
+    """Draw stacked bars: parts of each round with names and colours; ``shown`` formats a value."""
     edges = [round(edge) for edge in np.linspace(0, len(records), min(len(records), _BARS) + 1).tolist()]
     pieces = list(pairwise(edges))
     bars = [
@@ -272,18 +272,18 @@ def _value(record: RoundRecord, column: str) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class PageContents:
-    """What the figures of a page are drawn from."""
+    """The data for the figures of a page."""
 
     summary: Summary
     records: Sequence[RoundRecord]
     courses: Sequence[Course]
     participation: Participation | None = None
-    """Who was aggregated in which round, and its audit; None if nobody was."""
+    """The participation, with its audit; None if no client was aggregated."""
     report: AuditReport | None = None
 
     @property
     def audit(self) -> tuple[Participation, AuditReport, audit_figures.RoundAxis] | None:
-        """The participation, its audit and the axis of rounds; None if nobody was aggregated."""
+        """The participation, its audit and the axis of rounds; None if no client was aggregated."""
         if self.participation is None or self.report is None:
             return None
         return self.participation, self.report, audit_figures.RoundAxis(self.participation.rounds)
@@ -297,7 +297,7 @@ class Captioned(NamedTuple):
 
 
 class PageFigure(NamedTuple):
-    """A figure of the page: its section, and the function that draws it; None means that there is nothing to draw."""
+    """A figure of the page: its section, and a function that draws it, or returns None if there is nothing to draw."""
 
     section: str
     draw: Callable[[PageContents], Captioned | None]
@@ -320,7 +320,7 @@ def _learning(page: PageContents) -> Captioned | None:
 
 
 def _learning_caption(summary: Summary, *, personal: bool) -> str:
-    """Say whose test examples the curves are on."""
+    """Return which test examples the curves use."""
     basis = summary.client_scores.basis if summary.client_scores else None
     if basis is Basis.HELD_OUT:
         return f"On examples that clients keep for testing{': each model on those of its owner' if personal else ''}."
@@ -372,8 +372,8 @@ def _privacy(page: PageContents) -> Captioned | None:
         return None
     _, report, rounds = page.audit
     caption = (
-        "Strong T of all rounds so far: whatever is computed from the sums that the ledger records, each client stays "
-        "mixed with at least T − 1 others. The dashed line is the T that the ledger requires before any sum is opened."
+        "Strong T of all rounds so far: whatever is computed from the sums in the ledger, each client stays mixed with "
+        "at least T − 1 others. The dashed line is the T that the ledger requires before any sum is opened."
     )
     if page.summary.promise.cut:
         caption += (

@@ -44,7 +44,7 @@ def shown(courses: Sequence[Course]) -> list[Course]:
 
 
 def last_hours(course: Course) -> slice:
-    """Return which of a course's hours are drawn: its last week."""
+    """Return the hours of a course that are drawn: its last week."""
     return slice(max(0, course.times.size - _HOURS), None)
 
 

@@ -1,7 +1,7 @@
 """A run in a notebook: a progress bar while it is played, and its result as HTML.
 
-rich draws bars in notebooks only with ipywidgets. A display of IPython that is updated needs nothing but IPython, which
-every notebook has.
+rich draws bars in notebooks only with ipywidgets. Updating a display of IPython needs only IPython, which every
+notebook has.
 """
 
 import importlib
@@ -80,7 +80,7 @@ class NotebookWatcher(Observer):
         return self._display.HTML(self.html())
 
     def html(self) -> str:
-        """Return what the cell shows now."""
+        """Return the current content of the cell."""
         box = Element("div", {"style": "font-size: 13px; line-height: 1.6"})
         if self._start is None:
             return write_html(box)

@@ -1,4 +1,4 @@
-"""Observers of a run: objects that are called as it goes on, and that may end it."""
+"""Observers of a run: objects that are called during the run, and that may end it."""
 
 import warnings
 from collections.abc import Iterable, Sequence
@@ -15,11 +15,11 @@ from coterie.runs.sections.common import CommonSettings
 
 MUCH_CLIPPED = 0.01
 """The share of clipped entries above which a run warns."""
-_WORSE = 0.1  # warn again when the share has grown by so much since the last warning, or has doubled
+_WORSE = 0.1  # warn again when the share has grown by this much since the last warning, or has doubled
 
 
 class ClippingWatch:
-    """Warns when many entries are clipped for the first time, and whenever it gets much worse."""
+    """Warns when many entries are clipped, and again whenever the share grows much."""
 
     def __init__(self, clip: float, records: Sequence[RoundRecord] = ()) -> None:
         """Continue after these rounds."""
@@ -50,9 +50,9 @@ class RunStart:
     records: Sequence[RoundRecord] = field(repr=False)
     """The rounds that were played before."""
     yardstick: Yardstick = ACCURACY
-    """By what models are judged."""
+    """The yardstick of the models."""
     promise: Promise = NO_PROMISE
-    """What holds over any number of rounds."""
+    """The promise for any number of rounds."""
     notes: tuple[str, ...] = ()
     """What users should know before the first round."""
     stopped: str = ""
@@ -69,12 +69,12 @@ class Observer:
     def begin(self, start: RunStart) -> Stop | None:
         """Called when a run begins or is resumed; ``start.records`` are the rounds before.
 
-        A rule that depends on past rounds should decide here too: a crash can come between the round that it ends a
-        run after, and its decision.
+        A rule that depends on past rounds should decide here too, because a crash can happen after a round and before
+        the rule's decision about it.
         """
 
     def step(self, number: int, step: str, done: int, asked: int) -> None:
-        """Called when ``done`` of ``asked`` clients have answered in this step of the protocol in round ``number``."""
+        """Called in round ``number`` when ``done`` of ``asked`` clients have answered in this step of the protocol."""
 
     def after_round(self, record: RoundRecord) -> Stop | None:
         """Called when a round is over and on disk; return a :class:`Stop` to end the run here."""
@@ -83,7 +83,7 @@ class Observer:
         """Called when the run is over, or was interrupted."""
 
     def close(self) -> None:
-        """Called last, whatever happened."""
+        """Called last, also after an error."""
 
 
 class ObserverGroup(Observer):
@@ -122,7 +122,7 @@ def _first(stops: Iterable[Stop | None]) -> Stop | None:
 
 
 class Warner(Observer):
-    """Issues Python warnings for what the console would show, for programs without a console."""
+    """Issues the notes of the console as Python warnings, for programs without a console."""
 
     def __init__(self) -> None:
         self._clipping = ClippingWatch(0.0)

@@ -19,7 +19,7 @@ from coterie.runs.report.forecasts import Course
 from coterie.runs.report.words import headline_of, how_to_continue, in_words, level_of
 from coterie.runs.settings.toml import to_toml
 
-_WEAK_SECONDS = 5.0  # for weak T: it is no more than a note here
+_WEAK_SECONDS = 5.0  # short time limit for weak T, which is only a note on this page
 _FAILURES = 100
 
 
@@ -31,10 +31,9 @@ def run_page(
     courses: Sequence[Course] = (),
     auditor: Auditor | None = None,
 ) -> str:
-    """Return one self-contained HTML page on a run.
+    """Return a self-contained HTML page about a run.
 
-    ``courses`` are its forecasts, if it learnt to forecast. ``auditor`` has audited its rounds; without one, they are
-    audited here.
+    ``courses`` are its forecasts, if it has any. ``auditor`` has audited its rounds; without it, they are audited here.
     """
     words = dict(in_words(summary))
     contents = PageContents(summary, records, courses)

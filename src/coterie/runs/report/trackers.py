@@ -27,7 +27,7 @@ class TensorBoard(Observer):
         self._writer: Any = None
 
     def begin(self, start: RunStart) -> None:
-        """Open an event file that replaces whatever comes after the rounds already played."""
+        """Open an event file; points after the rounds already played are replaced."""
         folder = str(start.folder / "tensorboard")
         self._writer = self._open(folder, purge_step=len(start.records) + 1)
 
@@ -43,7 +43,7 @@ class TensorBoard(Observer):
 
 
 class MLflow(Observer):
-    """Curves and settings for MLflow, where MLFLOW_TRACKING_URI says; a resumed run goes on under the same number."""
+    """Curves and settings for MLflow, at MLFLOW_TRACKING_URI; a resumed run continues under the same identifier."""
 
     def __init__(self) -> None:
         self._mlflow = _installed("mlflow", "mlflow")
@@ -64,7 +64,7 @@ class MLflow(Observer):
         self._mlflow.log_metrics(dict(_points(record)), step=record.round)
 
     def end(self, summary: Summary) -> None:
-        """Note whether all rounds were played."""
+        """Record whether all rounds were played."""
         self._status = "FINISHED" if summary.finished else "KILLED"
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class MLflow(Observer):
 
 
 def make_trackers(tracking: TrackingSettings) -> list[Observer]:
-    """Return the observers that the settings ask for; :class:`ConfigError` if one is not installed."""
+    """Return the trackers of the settings; :class:`ConfigError` if one is not installed."""
     wanted: list[Observer] = []
     if tracking.tensorboard:
         wanted.append(TensorBoard())

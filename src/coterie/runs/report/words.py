@@ -80,14 +80,14 @@ def leading_score(summary: Summary) -> float | None:
 
 
 def how_to_continue(config: CommonSettings, folder: str) -> str:
-    """Return what continues a run: a command, or the call of a program that passes data or a model of its own."""
+    """Return how to continue a run: a command, or a call of ``train`` if a program passed data or a model."""
     if OWN in (config.data.name, config.model.name, config.cohort.policy):
         return f"coterie.train(..., out={folder!r}, resume=True)"
     return f"coterie resume {folder}"
 
 
 def _noise(summary: Summary, guarantee: str) -> str:
-    """Say what epsilon is, for whom, and how large the noise is that each client adds."""
+    """Yield epsilon, whom it protects, and the size of the noise that each client adds."""
     noise = summary.config.noise
     said = (
         f"({summary.epsilon:.3g}, {noise.delta:g})-differential privacy {guarantee}; the report lists what that "
@@ -110,7 +110,7 @@ def _noise(summary: Summary, guarantee: str) -> str:
 
 
 def named(name: str, kind: str) -> str:
-    """Return the name of data or a model; those that a Python program passes have none."""
+    """Return the name of data or a model; empty for those that a Python program passes."""
     return f"your {kind}" if name == OWN else name
 
 
@@ -144,12 +144,12 @@ def _model(summary: Summary) -> str:
 
 
 def _judged_twice(summary: Summary) -> bool:
-    """Tell whether rounds were scored on everybody's test examples, and clients on their owners' in the end."""
+    """Return whether rounds were scored on common test examples, and personal models finally on their client's."""
     return summary.client_scores is not None and summary.client_scores.basis is Basis.PROPORTIONS
 
 
 def _tests(summary: Summary) -> str:
-    """Say whose test examples models are scored by in every round."""
+    """Return which test examples models are scored on after every round."""
     scores, personal = summary.client_scores, algorithm_of(summary.config).personal
     owned = scores is not None and scores.basis in (Basis.TESTS, Basis.HELD_OUT)
     if personal:
@@ -158,7 +158,7 @@ def _tests(summary: Summary) -> str:
 
 
 def _scores(summary: Summary) -> str:
-    """Say how much the scores of single clients differ, and name the worst."""
+    """Yield how much the scores of clients differ, and the name of the worst."""
     scores, yardstick = summary.client_scores, summary.yardstick
     ranked = scores.ranked(yardstick) if scores else []
     if scores is None or not ranked:
@@ -224,7 +224,7 @@ def _cost(summary: Summary) -> str:
 
 
 def _sparser(summary: Summary) -> str:
-    """Say what a sparse graph would save if the complete one is large; not against a malicious server."""
+    """Return what a sparse graph would save if the complete one is large; empty against a malicious server."""
     aggregation, cohort = summary.config.aggregation, summary.config.cohort.size
     secure = aggregation.kind == "secure" and aggregation.threat == "honest-but-curious"
     if not secure or not always_complete(aggregation) or aggregation.threshold or cohort <= FEW_CLIENTS:

@@ -1,4 +1,4 @@
-"""Sections of the settings: their common base, how a setting names an entry of a table, and what contradicts what.
+"""Sections of the settings: their common base, settings that name an entry of a table, and checks for contradictions.
 
 A section is a table of ``config.toml``: a class whose fields have defaults, bounds and a description. Start with
 :mod:`~coterie.runs.sections.common`, the sections that every run has; an algorithm has its own section in its own file.

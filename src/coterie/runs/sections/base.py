@@ -1,4 +1,4 @@
-"""The base class of all sections of the settings, and what a setting can be: numbers, or an entry of a table."""
+"""The base class of all sections of the settings, and the types of settings: numbers, or an entry of a table."""
 
 import inspect
 import re
@@ -14,10 +14,10 @@ from coterie.runs.sections.extensions import is_named
 Contradiction: TypeAlias = tuple[str, str]
 """A setting, by its key, and what is wrong with it."""
 Check: TypeAlias = Callable[..., Iterator[Contradiction]]
-"""Looks for contradictions between the sections that its parameters are named after."""
+"""A check for contradictions between sections; its parameters have the names of the sections."""
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-# Numbers beyond these bounds, which include that of float32, would fail later with an error that does not say why.
+# Numbers beyond these bounds (at most those of float32) would fail later with an unclear error.
 Positive: TypeAlias = Annotated[float, Field(gt=0, le=1e38, allow_inf_nan=False)]
 NotNegative: TypeAlias = Annotated[float, Field(ge=0, le=1e38, allow_inf_nan=False)]
 BelowOne: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
@@ -42,7 +42,7 @@ class Section(BaseModel):
 
 
 class NamedSection(Section):
-    """Settings of something with a name or a kind, the first of them; ``model = "mlp"`` is short for ``model.name``."""
+    """Settings whose first field is a name or a kind; ``model = "mlp"`` is short for ``model.name``."""
 
     @classmethod
     def leading(cls) -> str:
@@ -65,7 +65,7 @@ class OneOf:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All that may be chosen now."""
+        """All choices at the moment."""
         given = ((choice,) if isinstance(choice, str) else choice for choice in self._choices)
         return tuple(str(name) for names in given for name in names)
 
@@ -77,7 +77,7 @@ class OneOf:
             return str(value)
         *others, last = (*map(repr, self.names), *(["module:name"] if self._named else []))
         expected = f"{', '.join(others)} or {last}" if others else last
-        # The same words, and the same kind of mistake, as where pydantic knows the names itself.
+        # The same text and the same type of error as for names that pydantic checks itself.
         raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": expected})
 
     def _is_named(self, value: str) -> bool:
@@ -87,10 +87,10 @@ class OneOf:
 
 
 def make_chosen(table: Mapping[str, Callable[..., Made]], name: str, section: BaseModel, **known: Any) -> Made:  # noqa: ANN401 - values of many types
-    """Make the entry of a table that a section's ``kind`` names, from the section's settings and other known values.
+    """Build the entry of a table that a section's ``kind`` names, from the section's settings and other values.
 
-    Each entry gets the values that its parameters name. It is a :class:`ConfigError` if it needs ``labels`` and they
-    are None.
+    Each entry gets the values that its parameters name. If it needs ``labels`` and they are None, :class:`ConfigError`
+    is raised.
     """
     settings = section.model_dump()
     kind = settings.pop("kind")

@@ -45,7 +45,7 @@ def selection(
 
 
 def policy_settings(clients: ClientSettings, cohort: CohortSettings, dropout: Reals | None = None) -> PolicySettings:
-    """Return what a policy is made for; without ``dropout``, clients that are always available."""
+    """Return the arguments for a policy; without ``dropout``, for clients that are always available."""
     return PolicySettings(
         np.zeros(clients.count) if dropout is None else dropout,
         cohort.size,
@@ -57,7 +57,7 @@ def policy_settings(clients: ClientSettings, cohort: CohortSettings, dropout: Re
 
 
 def smallest_circle(clients: ClientSettings, cohort: CohortSettings) -> int | None:
-    """Return the size of the smallest circle that the policy keeps together; None if it keeps none, or is yours."""
+    """Return the size of the smallest circle that the policy keeps together; None without circles or for the user's."""
     kind = POLICIES.get(cohort.policy)
     return kind.privacy(policy_settings(clients, cohort)) if kind and kind.keeps_circles else None
 
@@ -90,7 +90,7 @@ def company(
 
 
 def steps(faults: FaultSettings, aggregation: AggregationSettings) -> Iterator[Contradiction]:
-    """Check that clients drop out in steps that exist."""
+    """Check that the steps in which clients drop out exist."""
     if "confirm" in faults.steps and aggregation.threat != "active-server":
         yield "faults.steps", 'there is no step "confirm" unless aggregation.threat is active-server'
 
@@ -101,7 +101,7 @@ def noise(
     availability: AvailabilitySettings,
     clients: ClientSettings,
 ) -> Iterator[Contradiction]:
-    """Check that noise can protect the clients."""
+    """Check that the settings allow noise to protect the clients."""
     if noise.kind == "none":
         return
     if aggregation.kind == "plain":
@@ -125,7 +125,7 @@ def noise(
 
 
 def always_complete(aggregation: AggregationSettings) -> bool:
-    """Tell whether every session's graph is complete, whatever its size."""
+    """Return whether the graphs of sessions of every size are complete."""
     kind = TOPOLOGIES.get(aggregation.topology)
     return kind is not None and kind.complete
 

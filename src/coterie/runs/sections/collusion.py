@@ -13,21 +13,21 @@ from coterie.planning.collusion import circle_colluders, count_colluders
 from coterie.runs.sections.common import AggregationSettings, CohortSettings
 
 PRIVACY_BITS = 40.0
-"""More colluders than are counted are in a session, or in a circle, with probability 2^-40 at most."""
+"""A session or a circle has more colluders than counted with probability at most 2^-40."""
 
 
 def collusion_share(aggregation: AggregationSettings) -> float | None:
-    """Return the share for a planner; None if it follows from the threat."""
+    """Return the share for the planner; None if the threat determines it."""
     return None if aggregation.collusion < 0 else aggregation.collusion
 
 
 def roster_size(aggregation: AggregationSettings, everybody: int, clients: int) -> int:
-    """Return of how many clients ``aggregation.collusion`` is a share, for a session of so many ``clients``."""
+    """Return the number of clients that ``aggregation.collusion`` is a share of, for a session of ``clients``."""
     return clients if aggregation.collusion_of == "session" else everybody
 
 
 def session_colluders(aggregation: AggregationSettings, everybody: int, clients: int) -> int:
-    """Return c, how many of a session's clients may help the server, where there are ``everybody`` in all.
+    """Return c, the number of a session's clients that may help the server, out of ``everybody`` clients.
 
     A malicious server may have all colluders in one session. An honest-but-curious one selects at random.
     """
@@ -36,7 +36,7 @@ def session_colluders(aggregation: AggregationSettings, everybody: int, clients:
         roster_size(aggregation, everybody, clients),
         collusion_share(aggregation),
         active=aggregation.threat == "active-server",
-        privacy_bits=PRIVACY_BITS + 1,  # as for a plan, which leaves the other half of 2^-40 to the graph
+        privacy_bits=PRIVACY_BITS + 1,  # as in a plan, which assigns the other half of 2^-40 to the graph
     ).number
 
 
@@ -53,10 +53,11 @@ def fewest_summed(aggregation: AggregationSettings, everybody: int, minimum: int
 def promised_colluders(
     aggregation: AggregationSettings, cohort: CohortSettings, everybody: int, circle: int, sizes: Iterable[int]
 ) -> int:
-    """Return how many members of a ``circle`` may help the server, in sessions of these ``sizes``.
+    """Return the number of members of a ``circle`` that may help the server, in sessions of these ``sizes``.
 
-    Circles that are drawn at random rarely have many. All colluders may share a circle if the server is malicious, or
-    if they can influence how circles are formed. Without circles it is what every session withstands.
+    Circles drawn at random rarely have many colluders. If the server is malicious, or if colluders can influence how
+    circles are formed, all of them may be in one circle. Without circles, it is the number that every session
+    withstands.
     """
     if aggregation.threat == "active-server" or aggregation.collusion_of == "session" or circle == 1:
         return min((session_colluders(aggregation, everybody, size) for size in sizes), default=0)
@@ -65,6 +66,6 @@ def promised_colluders(
 
 
 def drawn_circles(cohort: CohortSettings) -> bool:
-    """Tell whether circles are drawn at random, whoever their members are."""
+    """Return whether circles are drawn at random, independently of their members."""
     kind = POLICIES.get(cohort.policy)
     return kind is not None and kind.adjustable and cohort.circles == "random"

@@ -1,4 +1,4 @@
-"""The sections of settings that every run has, whatever its algorithm: each setting's default and what it means."""
+"""The sections of settings that every run has, whatever its algorithm: the default and the meaning of each setting."""
 
 import re
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ class DataSettings(NamedSection):
 
     @property
     def title(self) -> str:
-        """What the data are called: the name of the data set, or of the file of features."""
+        """The name of the data set, or of the file of features."""
         return Path(self.features).name if self.features else self.name
 
     def problems(self) -> Iterator[Contradiction]:
@@ -311,7 +311,7 @@ class NoiseSettings(NamedSection):
     )
 
     def problems(self) -> Iterator[Contradiction]:
-        """Check that noise which is asked for is added."""
+        """Check that noise parameters are not given without noise."""
         for key, value in (("sigma", self.sigma), ("epsilon", self.epsilon)):
             if value and self.kind == "none":
                 yield (

@@ -1,7 +1,7 @@
 """Functions and classes of the user that settings name as ``module:name``: data, models, policies and topologies.
 
 Modules are searched in the current folder first, as Python does for a script there. Nothing else is imported. Settings
-keep the name, so that a resumed run finds the same function again.
+record the name, so that a resumed run finds the same function.
 """
 
 import importlib
@@ -20,12 +20,12 @@ _NAMED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 def is_named(text: str) -> bool:
-    """Tell whether this is ``module:name``."""
+    """Return whether a text has the form ``module:name``."""
     return _NAMED.fullmatch(text) is not None
 
 
 def takes(key: str, text: str, parameter: str) -> bool:
-    """Tell whether the function or class that the setting ``key`` names has a parameter of this name."""
+    """Return whether the function or class that the setting ``key`` names has a parameter of this name."""
     return parameter in inspect.signature(find_named(key, text)).parameters
 
 
@@ -45,7 +45,7 @@ def find_named(key: str, text: str) -> Callable[..., Any]:
             module = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-                raise  # it is there, and misses something else
+                raise  # the module exists, and one of its imports is missing
             place = f"in {Path.cwd()} or among the installed packages"
             raise ConfigError(f"{key}: there is no module {error.name} {place}") from None
     found = getattr(module, name, None)
@@ -56,7 +56,7 @@ def find_named(key: str, text: str) -> Callable[..., Any]:
 
 @contextmanager
 def _current_folder_first() -> Iterator[None]:
-    """Search modules in the current folder first; afterwards it stays the last place, where worker processes look too.
+    """Search modules in the current folder first; afterwards keep it as the last place, also for worker processes.
 
     If it stayed the first place, a file there could replace a library that is imported later.
     """
@@ -72,7 +72,7 @@ def _current_folder_first() -> Iterator[None]:
 
 @contextmanager
 def _explained(key: str, what: str) -> Iterator[None]:
-    """Turn an exception of the user's code into a :class:`ConfigError` that says where it failed."""
+    """Convert an exception of the user's code to a :class:`ConfigError` that says where it failed."""
     try:
         yield
     except CoterieError:

@@ -1,4 +1,4 @@
-"""Changes of a run's settings after it began: a few are allowed, all others are refused."""
+"""Changes of settings after a run began: a few are allowed, all others are refused."""
 
 from collections.abc import Iterator, Mapping
 
@@ -24,8 +24,8 @@ the noise away.
 def check_changes(before: RunConfig, after: RunConfig) -> None:
     """Refuse settings under which a resumed run would differ from one that was never interrupted.
 
-    A round that was interrupted after its sum was opened is played again. With another learning rate, for example, its
-    updates would differ, and the server would learn more from the two sums together than was promised.
+    A round that was interrupted after its sum was opened is repeated. With another learning rate, for example, its
+    updates would differ, and the two sums together would reveal more than was promised.
     """
     if changes := forbidden_changes(before, after):
         raise ConfigError(
@@ -35,14 +35,14 @@ def check_changes(before: RunConfig, after: RunConfig) -> None:
 
 
 def forbidden_changes(before: RunConfig, after: RunConfig) -> str:
-    """Say which settings differ of those that may not change; nothing if all is as it was."""
+    """Return the settings that differ although they may not change; empty if there are none."""
     allowed = _changeable(before)
     fixed = [key for key in _differences(before, after) if key not in allowed]
     return "; ".join(f"{key} was {_at(before, key)!r} and is {_at(after, key)!r}" for key in fixed)
 
 
 def check_fingerprints(before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Refuse data or a model that differ from those the run began with; older checkpoints do not record them."""
+    """Refuse data or a model other than at the beginning of the run; older checkpoints do not record them."""
     for what, known in before.items():
         if after.get(what) != known:
             raise ConfigError(f"the {what} differs from that of the run; resume it with the {what} that it began with")

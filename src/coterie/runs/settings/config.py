@@ -1,7 +1,7 @@
 """The settings of a run: the common sections, and one for each algorithm that has settings of its own.
 
-The defaults together are the run of ``coterie run`` without a file. Settings are values: a run writes those it used
-into its folder, and the same settings give the same results.
+The defaults are those of ``coterie run`` without a file. A run writes its settings into its folder, and the same
+settings give the same results.
 """
 
 import inspect
@@ -31,7 +31,7 @@ class RunTrainingSettings(TrainingSettings):
 
 
 class RunConfig(CommonSettings):
-    """All settings of a run; :func:`add_sections` adds those of single algorithms."""
+    """All settings of a run; :func:`add_sections` adds the sections of the algorithms."""
 
     training: RunTrainingSettings = RunTrainingSettings()
 
@@ -41,7 +41,7 @@ class RunConfig(CommonSettings):
 
     @property
     def algorithm(self) -> type[Algorithm[Any]]:
-        """The algorithm that the run learns by."""
+        """The training algorithm of the run."""
         return algorithm_of(self)
 
     @property
@@ -51,7 +51,7 @@ class RunConfig(CommonSettings):
 
 
 def add_sections() -> None:
-    """Give the settings a section for each algorithm of the table that has its own settings."""
+    """Add a section to the settings for each algorithm of the table that has its own settings."""
     for algorithm in ALGORITHMS.values():
         if algorithm.section:
             section = FieldInfo(annotation=algorithm.settings, default=algorithm.settings())
@@ -63,7 +63,7 @@ add_sections()
 
 
 def contradictions(sections: Mapping[str, Any]) -> Iterator[Contradiction]:
-    """Yield contradictions between these sections; if some are missing, those that can be found without them."""
+    """Yield contradictions between these sections; checks that need a missing section are skipped."""
     training = sections.get("training")
     for check in ALGORITHMS[training.algorithm].checks if training else ():
         needed = inspect.signature(check).parameters
@@ -72,7 +72,7 @@ def contradictions(sections: Mapping[str, Any]) -> Iterator[Contradiction]:
 
 
 def with_schedule_length(config: RunConfig, begun: RunConfig | None = None) -> RunConfig:
-    """Fix the number of rounds that schedules are made for: the rounds that the run begins with, or ``begun`` with."""
+    """Fix the number of rounds of schedules: the rounds at the beginning of the run, or ``begun``."""
     schedule = config.training.schedule
     if schedule.rounds:
         return config

@@ -1,4 +1,4 @@
-"""The names of settings: all of them, and those that somebody may have meant."""
+"""The names of settings, and suggestions for misspelled ones."""
 
 import difflib
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from coterie.runs.settings.config import RunConfig
 
-_SIMILAR = 0.8  # the least similarity of words, from 0 to 1, at which one is taken for a slip of the other
+_SIMILAR = 0.8  # smallest similarity of words, from 0 to 1, at which one counts as a misspelling of the other
 
 
 def setting_names(model: type[BaseModel] = RunConfig, path: str = "") -> Iterator[str]:
@@ -23,7 +23,7 @@ def setting_names(model: type[BaseModel] = RunConfig, path: str = "") -> Iterato
 def find_settings(word: str) -> list[str]:
     """Return the settings that a word may mean, by the first rule that finds any.
 
-    It is the name of a setting, or its last part, or the end of its last part; or a section; or nearly a name.
+    The rules: the name of a setting, its last part, the end of its last part, a section, or nearly a name.
 
     >>> find_settings("--cohort-size"), find_settings("size"), find_settings("rate"), find_settings("rouds")
     (['cohort.size'], ['cohort.size'], ['training.learning_rate', 'training.server_learning_rate'], ['rounds'])

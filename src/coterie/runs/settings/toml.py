@@ -1,4 +1,4 @@
-"""Settings as TOML: reading reports all mistakes at once, and writing can explain every key."""
+"""Settings as TOML. Reading reports all mistakes at once; writing can explain every key."""
 
 import copy
 import difflib
@@ -33,15 +33,15 @@ Run it with: coterie run {file}
 
 
 def load_recorded(path: Path, overrides: Iterable[str] = ()) -> RunConfig:
-    """Read the settings of a run that was begun, perhaps by an earlier version, as it was begun."""
+    """Read the recorded settings of a run, perhaps of an earlier version, with their original meaning."""
     return load_config(path, overrides, recorded=True)
 
 
 def load_config(path: Path | None = None, overrides: Iterable[str] = (), *, recorded: bool = False) -> RunConfig:
-    """Read a configuration, the default one without a path, and apply overrides written ``section.key=value``.
+    """Read a configuration, by default the default one, and apply overrides written ``section.key=value``.
 
-    All that is wrong is reported in one :class:`ConfigError`, a line for each mistake. Settings that a run ``recorded``
-    keep the meaning they had.
+    All mistakes are reported in one :class:`ConfigError`, each on a line. With ``recorded``, settings keep the meaning
+    they had in the version of the run.
     """
     tree: dict[str, Any] = {}
     text = ""
@@ -53,7 +53,7 @@ def load_config(path: Path | None = None, overrides: Iterable[str] = (), *, reco
             raise ConfigError(f"cannot read {path}: {error.strerror}") from None
         except UnicodeDecodeError:
             raise ConfigError(f"{path} is not TOML: it is not a text file in UTF-8") from None
-        except ValueError as error:  # also of numbers with thousands of digits
+        except ValueError as error:  # also raised for numbers with thousands of digits
             raise ConfigError(f"{path} is not TOML: {error}") from None
     if recorded:
         _keep_meaning(tree)
@@ -80,7 +80,7 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
 
 
 def parse_config(text: str) -> RunConfig:
-    """Read what :func:`to_toml` wrote, perhaps that of an earlier version."""
+    """Read the output of :func:`to_toml`, perhaps of an earlier version."""
     tree = _written_out(tomllib.loads(text))
     _keep_meaning(tree)
     return _validated(tree, lambda _key: ())
@@ -92,7 +92,7 @@ def to_toml(config: CommonSettings) -> str:
 
 
 def commented_toml(file: str = "FILE", algorithm: str | None = None) -> str:
-    """Write the default of every setting, and above it what it means.
+    """Write the default of every setting, each below its description.
 
     With an ``algorithm`` they are its defaults, and sections of other algorithms are left out.
     """
@@ -110,7 +110,7 @@ def _validated(tree: dict[str, Any], place: Callable[[str], _Parts]) -> RunConfi
     except ValidationError as error:
         found = [problem for details in error.errors() for problem in _explain(details)]
         wrong = {details["loc"][0] for details in error.errors() if details["loc"]}
-        if wrong:  # then contradictions between sections were not checked yet
+        if wrong:  # pydantic stopped before it checked contradictions between sections
             found += contradictions(_sections(tree, wrong))
         lines = [ErrorText("\n  ", *place(key), f"{key}: {what}") for key, what in found]
         if len(lines) == 1:
@@ -119,7 +119,7 @@ def _validated(tree: dict[str, Any], place: Callable[[str], _Parts]) -> RunConfi
 
 
 def _with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the defaults of the algorithm that is chosen."""
+    """Add the defaults of the chosen algorithm."""
     training = given.get("training")
     name = training.get("algorithm") if isinstance(training, Mapping) else None
     algorithm = ALGORITHMS.get(name) if isinstance(name, str) else None
@@ -182,13 +182,13 @@ def _parse_override(text: str) -> tuple[str, Any]:
     try:
         return _full(key, tomllib.loads(f"value = {value}")["value"])
     except ValueError:
-        if re.fullmatch(r"[\w./~:-]*", value):  # a word needs no quotation marks
+        if re.fullmatch(r"[\w./~:-]*", value):  # a single word needs no quotation marks
             return _full(key, value)
         raise ConfigError(_SET, f" {key}: {value!r} is not a TOML value") from None
 
 
 def _full(key: str, value: object) -> tuple[str, Any]:
-    """Write a short form out: ``data = "mnist"`` sets ``data.name`` and nothing else of the section."""
+    """Expand a short form: ``data = "mnist"`` sets only ``data.name`` of the section."""
     model: Any = RunConfig
     for part in key.split("."):
         field = model.model_fields.get(part) if isinstance(model, type) and issubclass(model, BaseModel) else None
@@ -198,7 +198,7 @@ def _full(key: str, value: object) -> tuple[str, Any]:
 
 
 def _written_out(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Write out all short forms in a file."""
+    """Expand all short forms in a file."""
     found: dict[str, Any] = {}
     for key, value in tree.items():
         where = f"{path}{key}"
@@ -209,11 +209,11 @@ def _written_out(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 
 
 def _keep_meaning(tree: dict[str, Any]) -> None:
-    """Say what settings meant that a run of an earlier version did not have, or had with another meaning.
+    """Add the settings that a run of an earlier version lacks, with the behaviour of that version.
 
-    A run records every setting that its version has. Where one of these is missing, there was only the papers'
-    protocol, and ``aggregation.collusion`` and ``aggregation.dropout`` were shares of a session. The dropout matters on
-    sparse graphs alone.
+    A run records every setting of its version. If one of these is missing, the version had only the papers' protocol,
+    and ``aggregation.collusion`` and ``aggregation.dropout`` were shares of a session. The dropout matters only on
+    sparse graphs.
     """
     aggregation = tree.setdefault("aggregation", {})
     if not isinstance(aggregation, dict):
@@ -237,7 +237,7 @@ def _put(tree: dict[str, Any], key: str, value: object) -> None:
 
 
 def _line_of(text: str, key: str) -> int | None:
-    """Find the line that sets ``section.key``, if it is written the usual way."""
+    """Return the line that sets ``section.key``, if it is written in the usual way."""
     section, _, last = key.rpartition(".")
     current = ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -251,7 +251,7 @@ def _line_of(text: str, key: str) -> int | None:
 
 
 def _tables(config: BaseModel, *, explain: bool, path: str = "", without: Collection[str] = ()) -> Iterator[str]:
-    """Yield the lines of a section: its own keys first, as TOML wants it, then the sections inside it."""
+    """Yield the lines of a section: its own keys first, as TOML requires, then the sections inside it."""
     inner = []
     for name, field in type(config).model_fields.items():
         value = getattr(config, name)
@@ -300,5 +300,5 @@ def _value(value: object) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Quote a string as TOML wants it: like JSON, but for DEL, which must be escaped too."""
+    """Quote a string for TOML: as in JSON, and DEL is escaped too."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

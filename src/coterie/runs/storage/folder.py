@@ -1,4 +1,4 @@
-"""The folder of a run: what is in it, the journal of its rounds, and how it survives a crash.
+"""The folder of a run: its files, the journal of its rounds, and how it survives a crash.
 
 Files that a run needs to continue are replaced as a whole or not at all (:mod:`coterie.files`). Metrics are appended,
 and written to disk before the checkpoint that counts them. So after a crash the checkpoint never counts rounds that are
@@ -33,24 +33,24 @@ SECRET_BYTES = 32
 _SECRET_DOMAIN = b"coterie clients.secret 1\x00"
 _NAME = 100  # characters of a path in an error
 RUNS = Path("runs")
-"""The folder of runs that were given none."""
+"""The parent folder of runs without a given folder."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="format", tag=1):
-    """How far a run has come; a checkpoint has it beside the strategy's arrays."""
+    """The progress of a run; a checkpoint has it beside the strategy's arrays."""
 
     rounds: int
-    """Rounds that are over."""
+    """The number of rounds that are over."""
     ledger: tuple[int, str] | None = None
-    """The ledger's head at that time: it reveals a ledger that lost rows or was rewritten."""
+    """The ledger's head at that time, to detect a ledger that lost rows or was rewritten."""
     settings: str = ""
-    """The settings under which it was played, as TOML; empty in checkpoints of older versions."""
+    """The settings of these rounds, as TOML; empty in checkpoints of older versions."""
     fingerprints: dict[str, str] = {}
-    """Digests of the data and the model that it was played with."""
+    """Digests of the data and the model of these rounds."""
     stop: Stop | None = None
     """Why an observer ended the run after these rounds, if one did."""
     secret: str = ""
-    """The digest of the clients' secret; empty in older checkpoints, and where no sum is secure."""
+    """The digest of the clients' secret; empty in older checkpoints, and without secure sums."""
 
     @property
     def head(self) -> Head | None:
@@ -60,14 +60,14 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that a run needs to continue."""
+    """The state that a run needs to continue."""
 
     progress: Progress
     state: Mapping[str, FloatArray] = field(repr=False)
 
 
 class FolderEntry:
-    """The path of a file or folder that every :class:`RunFolder` may have."""
+    """A file or folder of a :class:`RunFolder`; the attribute is its path."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -83,15 +83,15 @@ class RunFolder:
     path: Path
 
     config_file = FolderEntry("config.toml")
-    """The settings, all of them."""
+    """All settings."""
     metrics_file = FolderEntry("metrics.jsonl")
     """A JSON line for each round: the authoritative record."""
     table_file = FolderEntry("metrics.csv")
-    """The same for spreadsheets."""
+    """The same records for spreadsheets."""
     scores_file = FolderEntry("clients.csv")
     """The score of each client on its test examples, where there are any."""
     forecast_file = FolderEntry("forecast.png")
-    """Forecast and truth as a picture, where the tests are time series."""
+    """Forecast and truth as a picture, if the tests are time series."""
     ledger_file = FolderEntry("ledger.sqlite")
     """Which clients were aggregated together, in all rounds."""
     memory_file = FolderEntry("clients.sqlite")
@@ -101,20 +101,20 @@ class RunFolder:
     secret_file = FolderEntry("clients.secret")
     """The secret of the simulated clients: their signing keys and their noise are derived from it.
 
-    Whoever has it can remove the noise from every sum: do not publish it with the other files.
+    Anyone who has it can remove the noise from every sum, so do not publish it with the other files.
     """
     checkpoint_file = FolderEntry("checkpoint.safetensors")
-    """What is needed to continue."""
+    """The state that is needed to continue."""
     model_file = FolderEntry("model.safetensors")
     """The trained model or models."""
     report_file = FolderEntry("report.html")
     """The report for people."""
     sums_folder = FolderEntry("sums")
-    """What each round revealed, if that is kept: ``ROUND.npy``, the mean update in one row of float32."""
+    """The mean updates that rounds revealed, if they are kept: ``ROUND.npy``, one row of float32."""
 
     @classmethod
     def create(cls, path: Path | None, config: RunConfig) -> "RunFolder":
-        """Make the folder of a new run, without a path a new one in :data:`RUNS`; a folder with a run is refused.
+        """Make the folder of a new run, by default in :data:`RUNS`; a folder that already has a run is refused.
 
         If several processes begin in one folder at once, one succeeds and the others are refused.
         """
@@ -143,7 +143,7 @@ class RunFolder:
             return stat.S_ISREG(os.stat(path / "config.toml").st_mode)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        except (OSError, ValueError) as error:  # ValueError: a character that no path has
+        except (OSError, ValueError) as error:  # ValueError: a character that no path may have
             raise ConfigError(f"{str(path)[:_NAME]!r} cannot be the folder of a run: {explain(error)}") from None
 
     @classmethod
@@ -162,7 +162,7 @@ class RunFolder:
         write_file(self.sums_folder / f"{number:06}.npy", file.getbuffer())
 
     def clean(self) -> None:
-        """Delete half-written files of a process that was killed; call it with the lock held."""
+        """Delete half-written files of a killed process; the caller must hold the lock."""
         for folder in self.path, self.sums_folder:
             remove_drafts(folder)
 
@@ -179,7 +179,7 @@ class RunFolder:
         return secret
 
     def secret_digest(self) -> str:
-        """Return a digest of the clients' secret, by which a checkpoint knows it. It says nothing of the secret."""
+        """Return a digest of the clients' secret, which checkpoints store. It reveals nothing about the secret."""
         return hashlib.sha256(_SECRET_DOMAIN + self.secret()).hexdigest()
 
     def save(self, checkpoint: Checkpoint) -> None:
@@ -222,7 +222,7 @@ class RunFolder:
 
 
 def _new_folder(parent: Path, name: str) -> Path:
-    """Make a folder that was not there before, also if other processes do the same: the name gets a number."""
+    """Make a new folder; if the name exists, also by a concurrent process, add a number."""
     parent.mkdir(parents=True, exist_ok=True)
     path, number = parent / name, 1
     while True:
@@ -236,7 +236,7 @@ def _new_folder(parent: Path, name: str) -> Path:
 
 
 def named_arrays(models: Mapping[str, Mapping[str, FloatArray]]) -> bytes:
-    """Return safetensors of models by name; a single model's arrays keep their own names."""
+    """Return models by name as safetensors; the arrays of a single model keep their names."""
     prefix = {model: f"{model}." if len(models) > 1 else "" for model in models}
     return save(
         {
@@ -259,7 +259,7 @@ class Journal:
     """``metrics.jsonl`` and ``metrics.csv``; when :meth:`add` returns, the round is on disk."""
 
     def __init__(self, folder: RunFolder, records: Sequence[RoundRecord]) -> None:
-        """Go on after these records; the rest of the files is cut off."""
+        """Continue after these records, and cut off the rest of the files."""
         write_file(folder.metrics_file, b"".join(_line(record) for record in records))
         self._lines = folder.metrics_file.open("ab")
         self._table = folder.table_file.open("w", newline="", encoding="utf-8")
@@ -269,7 +269,7 @@ class Journal:
             self._rows.writerow(_cells(record))
 
     def add(self, record: RoundRecord) -> None:
-        """Write a round down."""
+        """Append a round."""
         self._lines.write(_line(record))
         self._lines.flush()
         os.fsync(self._lines.fileno())

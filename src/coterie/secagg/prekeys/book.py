@@ -19,7 +19,7 @@ from coterie.secagg.terms import Terms
 
 @dataclass(frozen=True)
 class PrekeyBook:
-    """What an invitation shows: who takes part, on which terms, with which keys. Complete graphs only."""
+    """The content of an invitation: the terms, and a prekey of every client. Complete graphs only."""
 
     terms: Terms
     prekeys: tuple[Prekey, ...]
@@ -41,7 +41,7 @@ class PrekeyBook:
 
     @cached_property
     def circles(self) -> tuple[tuple[int, ...], ...]:
-        """The members of each circle, in order; without a circle map everybody is a circle of one."""
+        """The members of each circle, in order; without a circle map every client is a circle of one."""
         members: dict[int, list[int]] = {}
         for client in range(len(self.terms.clients)):
             number = client if self.terms.circles is None else self.terms.circles[client]
@@ -58,11 +58,11 @@ class PrekeyBook:
         return tuple(places)
 
     def others(self, client: int) -> tuple[int, ...]:
-        """Everybody but this client."""
+        """All other clients."""
         return tuple(peer for peer in range(len(self.terms.clients)) if peer != client)
 
     def foreign_circles(self, client: int) -> tuple[int, ...]:
-        """The positions of all circles but this client's own: those it shares a key of."""
+        """The positions of all other circles, for each of which this client shares a key."""
         return tuple(place for place in range(len(self.circles)) if place != self.circle_of[client])
 
     def lost_circles(self, aggregated: Collection[int]) -> tuple[int, ...]:
@@ -72,14 +72,14 @@ class PrekeyBook:
 
     @property
     def threshold(self) -> int:
-        """Shares that open a secret."""
+        """The number of shares that reconstruct a secret."""
         return prekey_threshold(self.terms)
 
     @property
     def direct_floor(self) -> int:
         """The fewest aggregated clients with which a survivor list is opened unsigned: ``2 |A| >= n + M - 1``.
 
-        A server that follows the protocol tells everybody the same, so that against it any number will do.
+        An honest-but-curious server sends the same list to all, so against it any number is enough.
         """
         terms = self.terms
         return -(-(len(terms.clients) + terms.fewest - 1) // 2) if terms.active else terms.fewest
@@ -90,7 +90,7 @@ class PrekeyBook:
 
     @staticmethod
     def read(message: bytes) -> "PrekeyBook":
-        """Return the book that the server proposes; whether to agree to it is for the client to decide."""
+        """Return the book that the server proposes. The client decides whether to accept it."""
         if not is_book(message):
             raise PeerProtocolError(SERVER, "sent bytes that are not a BookInvitation")
         invitation = wire.decode(message, BookInvitation, SERVER, None)
@@ -101,19 +101,19 @@ class PrekeyBook:
 
 
 def is_book(message: bytes) -> bool:
-    """Tell an invitation with a book from all other messages: its tag is 10, in the second byte of a msgpack array."""
+    """Return whether a message is an invitation with a book: its tag is 10, in the second byte of a msgpack array."""
     return message[1:2] == b"\x0a"
 
 
 def is_book_message(message: bytes) -> bool:
-    """Tell what a server sends later in a session with a book: a survivor list, or the signatures on one."""
+    """Return whether a message is a later one of a session with a book: a survivor list, or the signatures on one."""
     return message[1:2] in (b"\x0c", b"\x0e")
 
 
 def prekey_threshold(terms: Terms) -> int:
     """Return the shares that open a secret in two trips.
 
-    Unless the terms say otherwise, that is a quorum against a malicious server and a majority against a curious one.
+    By default, it is a quorum against a malicious server, and a majority against an honest-but-curious one.
     """
     if terms.threshold is not None:
         return terms.threshold

@@ -4,7 +4,7 @@ r"""The client of the two-trip protocol: a state is a value, a step returns the 
                                              \--sign--> Signed --reveal--/      (three, where many are lost)
 
 ``Invited`` lives in memory only. The others can be parked as bytes. **Use each state once**, and have the new state on
-disk before its reply leaves: under one book a client contributes once and fixes one survivor list, ever.
+disk before its reply leaves: under one book a client contributes only once, and answers for only one survivor list.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,7 +70,7 @@ def issue(
 
 
 class Pair(SecretPart, frozen=True):
-    """What this client and one other agreed on: the seed of their mask, and a key for each direction."""
+    """The secrets agreed with another client: the seed of their mask, and a key for each direction."""
 
     seed: bytes
     sending: bytes
@@ -79,7 +79,7 @@ class Pair(SecretPart, frozen=True):
 
 @dataclass(frozen=True, repr=False)
 class Invited:
-    """A book that was checked, and keys agreed with everybody in it; nothing has been sent yet."""
+    """A checked book, and keys agreed with all clients in it; nothing has been sent yet."""
 
     book: PrekeyBook
     me: int
@@ -98,7 +98,7 @@ class Invited:
         prekeys: Sequence[Prekey] = (),
         parallel: Map | None = None,
     ) -> tuple["Contributed", bytes]:
-        """Hide the input under a mask with everybody in the book and one more, and deal out what opens them (trip 1).
+        """Mask the input with a mask for every client in the book and a self mask, and deal shares (trip 1).
 
         All secrets follow from fresh randomness, the prekey's secret, the book and the input itself: a client
         that repeats this from a restored disk, with another input, uses other masks.
@@ -177,7 +177,7 @@ class Considered(NamedTuple):
 
 
 class BookState(State, frozen=True):
-    """What every state knows that can be parked: the book, and which client of it this is."""
+    """The common part of states that can be parked: the book, and the number of this client in it."""
 
     prekeys: tuple[Prekey, ...]
 
@@ -195,14 +195,14 @@ class Contributed(BookState, frozen=True, tag=True):
     own: bytes
 
     def consider(self, message: bytes) -> "Considered":
-        """Read a survivor list and check it, as far as that takes no secrets; sign and reveal nothing."""
+        """Read a survivor list and check it, as far as this needs no secrets; sign and reveal nothing."""
         book = self.book
         survivors = _read_survivors(book, wire.decode(message, SurvivorList, SERVER, book.digest))
         rules.check_survivors(book, self.me, self.mark, survivors)
         return Considered.of(book, survivors)
 
     def answer(self, message: bytes, identity: Identity | None) -> "tuple[Signed | Done, bytes]":
-        """Answer a survivor list: reveal if it comes with envelopes and few are missing, sign it if it does not."""
+        """Answer a survivor list: with envelopes and few clients missing, reveal; without envelopes, sign it."""
         book = self.book
         announced = wire.decode(message, SurvivorList, SERVER, book.digest)
         survivors = _read_survivors(book, announced)
@@ -317,7 +317,7 @@ def _reveal(
     envelopes: Sequence[SealedShares],
     signature: bytes | None,
 ) -> tuple[Done, bytes]:
-    """Reveal, of every aggregated dealer whose envelope opens, the shares that this survivor list calls for."""
+    """Reveal, for every aggregated dealer whose envelope opens, the shares that this survivor list requires."""
     me = state.me
     wire.check_order([envelope.dealer for envelope in envelopes], SERVER)
     if not {envelope.dealer for envelope in envelopes} <= aggregated - {me}:
@@ -329,7 +329,7 @@ def _reveal(
         try:
             shares = unseal(key, envelope.sealed, rules.envelope_context(book.digest, dealer, me, mark))
         except VerificationError:
-            continue  # the round goes on, with no share of this client's to reveal
+            continue  # the round continues; this client has no share to reveal
         if len(shares) == SHARE_BYTES * len(book.circles):
             held[dealer] = shares
     opened = tuple(
@@ -350,7 +350,7 @@ AnyParked = Contributed | Signed | Done
 
 
 def answer(state: AnyParked, message: bytes, identity: Identity | None) -> tuple[AnyParked, bytes]:
-    """Answer the server's message, whichever step it belongs to."""
+    """Answer a message of the server of any step."""
     match state:
         case Contributed():
             return state.answer(message, identity)
@@ -364,7 +364,7 @@ _DECODER: "msgspec.msgpack.Decoder[AnyParked]" = msgspec.msgpack.Decoder(AnyPark
 
 
 def resume(data: bytes) -> AnyParked:
-    """Return the state that :func:`park` stored; damage is found, forgery is not."""
+    """Return the state that :func:`park` stored; damage is detected, forgery is not."""
     return read_state(data, _DECODER)
 
 

@@ -1,4 +1,4 @@
-"""The secrets of a two-trip session, put together from revealed shares, and who is at fault if some are wrong.
+"""The secrets of a two-trip session, reconstructed from revealed shares, and the clients at fault if shares are wrong.
 
 Dealers commit to their secrets, not to single shares. So a secret is checked when it is put together, and other sets
 of shares are tried if it does not fit its mark. A secret that fits does not show that its shares are right: holders can
@@ -51,7 +51,7 @@ class _Opened:
 
 
 def recover_secrets(view: PrekeyView) -> tuple[Secrets, Blame]:
-    """Return all secrets that the survivor list opens, and who dealt or sent shares that do not fit.
+    """Return all secrets that the survivor list opens, and the clients that dealt or sent wrong shares.
 
     Raises :class:`WrongShares` if a secret cannot be put together from the answers, and :class:`ThresholdError` if
     there are too few answers.
@@ -91,7 +91,7 @@ def _revealed(view: PrekeyView) -> tuple[dict[tuple[int, int], Held], set[Disput
 
 
 def _open(view: PrekeyView, client: int, place: int, held: Held, good: Sequence[int]) -> _Opened | None:
-    """Put a secret together from whichever shares make it; None if no set that was tried does."""
+    """Reconstruct a secret from any set of shares that fits its mark; None if no set that was tried does."""
     made = view.contributions[client]
     mark = (made.seed_mark, *made.key_marks)[place]
     for number, holders in enumerate(_candidates(held, view.book.threshold, good)):
@@ -124,7 +124,7 @@ def _candidates(held: Held, threshold: int, good: Sequence[int]) -> Iterator[lis
     if _all_tried(len(holders), threshold):
         yield from map(list, combinations(holders, threshold))
         return
-    rng = np.random.default_rng(0)  # which sets are tried is no secret
+    rng = np.random.default_rng(0)  # the choice of sets need not be secret
     for _ in range(MOST_TRIES):
         yield rng.permutation(holders)[:threshold].tolist()
 
@@ -144,7 +144,7 @@ def _well_formed(held: Held) -> Held:
 
 
 def _all_tried(holders: int, threshold: int) -> bool:
-    """Tell whether every set of shares is tried."""
+    """Return whether every set of shares is tried."""
     return comb(holders, threshold) <= MOST_TRIES
 
 

@@ -78,7 +78,7 @@ class PrekeyServer(BaseServer):
         return PrekeyView(
             self.book,
             MappingProxyType(self._contributions),
-            MappingProxyType(self._sums),
+            self._totals(),
             self._aggregated,
             MappingProxyType(self._signatures),
             frozenset(self._revealers),
@@ -111,16 +111,15 @@ class PrekeyServer(BaseServer):
             raise PeerProtocolError(name, "did not hide exactly the masks it shares with other circles")
         if len(made.key_marks) != len(foreign):
             raise PeerProtocolError(name, "did not commit to one key for each other circle")
-        vector = self.terms.ring.unpack(made.payload, self.terms.length)
         if self.terms.active:
             if made.signature is None:
                 raise VerificationError("a contribution is not signed")
             body = msgspec.msgpack.encode(msgspec.structs.replace(made, signature=None, prekeys=()))
             context = rules.contribution_context(book.digest, client, made.seed_mark, body)
             signing.verify(self.terms.identities[client], made.signature, context)
+        self._add(client, made.payload)
         self.refills[name] = made.prekeys
         self._contributions[client] = msgspec.structs.replace(made, payload=b"", prekeys=())
-        self._add(client, vector)
 
     def _close_contributions(self) -> Outgoing:
         book, terms = self.book, self.terms

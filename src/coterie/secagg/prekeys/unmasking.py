@@ -1,4 +1,4 @@
-"""The end of a two-trip session: what the server holds, and how the masks of the sum come off."""
+"""The end of a two-trip session: the data of the server, and the removal of masks from the sum."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

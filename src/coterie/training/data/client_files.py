@@ -1,4 +1,4 @@
-"""Data in one file per client, npz or CSV, as hospitals, branches or sensors deliver it."""
+"""Data in one file per client, npz or CSV, for example one file per hospital, branch or sensor."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -4,8 +4,8 @@
     south/bank.csv     south/shop.npz     south/labels.csv
     test/bank.csv      test/shop.npz      test/labels.csv       (test examples, if there are any)
 
-Each member keeps its own file. To learn with members on different machines is another matter: here all files are read
-by one process, which simulates them.
+Each member has its own file. One process reads all files and simulates the members; members on different machines are
+not supported here.
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ def read_column_files(folder: Path, target: str, identity: str, *, regression: b
     A member's npz file has its columns as ``x``. A CSV file has a header and numbers; a member has the same columns in
     every group, and a header names no column twice. Targets are in the file ``labels`` of each group (a CSV file with
     one column, or ``y`` of an npz file), or in the column ``target`` of one member. With ``identity``, the column of
-    this name says which row is which: it must be the same in all CSV files of a group, and is no input. Identities are
+    this name identifies the rows: it must be the same in all CSV files of a group, and is not an input. Identities are
     compared as text, since two long numbers may be equal as floats.
     """
     groups = sorted(path for path in folder.iterdir() if path.is_dir())
@@ -92,12 +92,12 @@ def _read_table(path: Path, identity: str) -> tuple[list[str], npt.NDArray[Any]]
 
 
 def _check_identity(identity: str, rows: dict[Path, list[str]]) -> None:
-    """Raise :class:`InputError` unless the rows of all files are about the same things, in the same order."""
+    """Raise :class:`InputError` unless the rows of all files have the same identities, in the same order."""
     first = next(iter(rows), None)
     for path, found in rows.items():
         expected = rows[first] if first else found
         if len(found) != len(expected):
-            continue  # which is reported with the names of the members
+            continue  # a missing column is reported later, with the names of the members
         if different := [row for row, (one, other) in enumerate(zip(found, expected, strict=True)) if one != other]:
             row = different[0]
             raise InputError(

@@ -24,7 +24,7 @@ Inputs may have names: a dictionary of arrays, each with one row for each exampl
 ExampleArrays: TypeAlias = tuple[Inputs, npt.NDArray[Any], InputFields | None]
 
 
-_TRIED = 64  # examples that are read a second time to find out whether they change
+_TRIED = 64  # number of examples that are read twice to find out whether they change
 _SEED = 1
 
 

@@ -77,12 +77,13 @@ def dirichlet(labels: Indices, clients: int, rng: np.random.Generator, alpha: fl
 def sampled(size: int, clients: int, rng: np.random.Generator, examples: int = 20) -> Parts:
     """Let every client draw ``examples`` of ``size`` examples at random, each at most once.
 
-    Clients draw independently of each other, so the parts are *not disjoint*, and an example may be nobody's. There may
-    be more clients than examples: a small data set then stands for a large population in which many are alike.
+    Clients draw independently of each other, so the parts are *not disjoint*, and some examples may belong to no
+    client. There may be more clients than examples: a small data set then simulates a large population with many
+    similar clients.
     """
     if not 1 <= examples <= size:
         raise ConfigError(f"a client draws between 1 and {size} examples, not {examples}")
-    if examples**2 > size:  # drawing again would take too long
+    if examples**2 > size:  # rejection would take too long
         return [np.sort(rng.choice(size, examples, replace=False)) for _ in range(clients)]
     drawn = np.sort(rng.integers(size, size=(clients, examples)), axis=1)
     while (again := np.flatnonzero((np.diff(drawn, axis=1) == 0).any(axis=1))).size:

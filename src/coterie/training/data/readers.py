@@ -26,7 +26,7 @@ from coterie.files import explain
 Bytes = npt.NDArray[np.uint8]
 
 MOST_BYTES = 8 * 10**9
-"""The most that the arrays of an npz file may hold together."""
+"""The largest total size of the arrays of an npz file, in bytes."""
 _IDX_BYTES = b"\x00\x00\x08"  # two zeros, then the code of the only element type used: unsigned bytes
 _PGM_SPACE = rb"(?:\s|#[^\n]*\n)+"
 _PGM_HEADER = re.compile(rb"P5" + 3 * (_PGM_SPACE + rb"(\d{1,6})") + rb"\s")
@@ -152,7 +152,7 @@ def read_columns(path: Path, *, without: str = "") -> tuple[list[str], npt.NDArr
 
 
 def read_texts(path: Path, column: str) -> list[str]:
-    """Return one column of a CSV file with a header as text, as it is written but for blanks around it."""
+    """Return one column of a CSV file with a header as text, unchanged except that surrounding blanks are removed."""
     names = _read_header(path)
     if column not in names:
         _fail(path, f"has no column {column!r}; it has {', '.join(names)}")
@@ -200,7 +200,7 @@ def read_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
 
 
 def _check_members(path: Path, archive: zipfile.ZipFile, names: tuple[str, ...]) -> None:
-    """Check that the arrays are there, that they have the sizes that they announce, and that they fit into memory."""
+    """Check that the arrays exist, that their sizes match their headers, and that they fit into memory."""
     total = 0
     for name in names:
         member = archive.getinfo(f"{name}.npy")

@@ -9,18 +9,7 @@ averaging plus personal models), :class:`Confined` (confined gradient descent), 
 A strategy does not aggregate. A run does that securely; :func:`plain_round` does it in the clear.
 """
 
-from coterie.training.strategies.base import (
-    ServerOptions,
-    Strategy,
-    StrategyState,
-    Weighting,
-    check_shapes,
-    pack,
-    pack_each,
-    plain_round,
-    unpack,
-    weighted_mean,
-)
+from coterie.training.strategies.base import ServerOptions, Strategy, Weighting, plain_round, weighted_mean
 from coterie.training.strategies.baselines import POOLED, LocalOnly, centralised
 from coterie.training.strategies.confined import Confined, LocalComputation
 from coterie.training.strategies.ditto import Ditto
@@ -41,13 +30,8 @@ __all__ = [
     "Scaffold",
     "ServerOptions",
     "Strategy",
-    "StrategyState",
     "Weighting",
     "centralised",
-    "check_shapes",
-    "pack",
-    "pack_each",
     "plain_round",
-    "unpack",
     "weighted_mean",
 ]

@@ -27,15 +27,15 @@ class Scaffold(FedAvg):
 
         c_i⁺ = c_i - c + (x - y) / (K_i η),
 
-    and contributes (y - x) K / K_i, where K is a number of steps that everybody knows: that of a client with the mean
-    number of examples. The server adds the mean of these to x, as :class:`FedAvg` does. From the same mean it computes
-    the mean of c_i⁺ - c_i, and adds it, times the share of all clients that are in the sum, to c. A client keeps c_i⁺
-    only if it is in the sum: so c stays the mean of all c_i. With weights, means and the share are weighted.
+    and contributes (y - x) K / K_i, where K is a public number of steps: that of a client with the mean number of
+    examples. The server adds the mean of these to x, as :class:`FedAvg` does. From the same mean it computes the mean
+    of c_i⁺ - c_i, and adds it, times the share of all clients that are in the sum, to c. A client keeps c_i⁺ only if it
+    is in the sum, so c stays the mean of all c_i. With weights, means and the share are weighted.
 
     The paper sends y - x and c_i⁺ - c_i, and has the same K for all clients: the second is then a multiple of the first
-    plus c, so this is the same algorithm. Where clients take different numbers of steps, the paper's two parts would be
-    two equations about the same updates, with different coefficients, and one secure sum of both gives single clients
-    away. Here all of them count as if they had taken K steps (as in FedNova, Wang et al. 2020).
+    plus c, so this is the same algorithm. If clients take different numbers of steps, the paper's two parts are two
+    equations about the same updates with different coefficients, and a secure sum of both would expose individual
+    clients. Here all clients count as if they had taken K steps (as in FedNova, Wang et al. 2020).
 
     Control variates cover parameters, not statistics.
     """
@@ -50,12 +50,12 @@ class Scaffold(FedAvg):
         self._common: ModelArrays = self._zeros
         """c, the mean of all clients' control variates."""
         self._own: dict[str, ModelArrays] = {}
-        """c_i of the clients that were in a sum; all others have zeros."""
+        """c_i of the clients that were in a sum; it is zero for all others."""
         self._next: dict[str, ModelArrays] = {}
         """c_i⁺ of the clients that trained in this round."""
         mean_examples = sum(indices.size for indices in curriculum.clients.values()) / len(curriculum.clients)
         self._steps = curriculum.work.steps(max(1, round(mean_examples)))
-        """K, the number of steps that all clients count as having taken."""
+        """K, the number of steps that every client counts for."""
 
     @property
     def controls(self) -> Mapping[str, ModelArrays]:
@@ -82,12 +82,12 @@ class Scaffold(FedAvg):
         return [*moved, *result.update[learnt:]]
 
     def _control_change(self, number: int, moved: Sequence[FloatArray]) -> ModelArrays:
-        """Return c_i⁺ - c_i for a model that moved so far in K steps; of the mean of the moves, the mean of them."""
+        """Return c_i⁺ - c_i for a move of the model in K steps; for the mean of moves, the mean of the changes."""
         walked = self._steps * self._curriculum.at(number).learning_rate
         return [-step / walked - common for step, common in zip(moved, self._common, strict=True)]
 
     def retain(self, clients: Collection[str]) -> None:
-        """Forget the new control variates of all clients but these: only they are in the sum of the round."""
+        """Drop the new control variates of all clients except these, which are in the sum of the round."""
         self._next = {client: control for client, control in self._next.items() if client in clients}
 
     def apply(self, number: int, mean: Sequence[FloatArray]) -> None:

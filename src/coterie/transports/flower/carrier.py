@@ -21,7 +21,7 @@ class FlowerCarrier:
 
         Args:
             grid: Flower's own.
-            patience: seconds for which a call is tried again while the SuperLink fails.
+            patience: how many seconds a call is retried while the SuperLink fails.
             grace: seconds for a node that went away to come back.
 
         """
@@ -37,7 +37,7 @@ class FlowerCarrier:
         return set(steadily(self._grid.get_node_ids, self._patience))
 
     def authentication_keys(self) -> Mapping[int, bytes]:
-        """Return the public keys of the SuperNodes; empty ones where they are not authenticated."""
+        """Return the public keys of the SuperNodes; empty keys if they are not authenticated."""
         return {info.node_id: bytes(info.public_key) for info in steadily(self._grid.get_nodes, self._patience)}
 
     def send(self, trip: Trip) -> Iterator[TripReply]:

@@ -1,9 +1,9 @@
 """Checkpoints of a strategy. Flower cannot resume a run: a second ``flwr run`` is a new one, without a history.
 
-After every training, and every evaluation that gave metrics, one file gets the arrays, both configurations as they were
-given and as they are now, all metrics so far, and the arrays and moments that FedAvgM, FedAdagrad, FedAdam and FedYogi
-remember, in Flower's own records. Other attributes of a strategy are not kept. An interrupted run goes on from there; a
-finished one leaves no checkpoint.
+After every training, and every evaluation with metrics, one file is written with Flower's own records: the arrays, both
+configurations (as given and as changed since), all metrics so far, and the arrays and moments of FedAvgM, FedAdagrad,
+FedAdam and FedYogi. Other attributes of a strategy are not stored. An interrupted run continues from there; a finished
+one leaves no checkpoint.
 """
 
 from collections.abc import Callable
@@ -24,14 +24,14 @@ _STATE: dict[type[Strategy], tuple[str, ...]] = {
     FedAvgM: ("current_arrays", "momentum_vector"),
     FedOpt: ("current_arrays", "m_t", "v_t"),
 }
-"""What Flower's strategies remember from round to round; what a subclass adds is not kept."""
+"""The attributes that Flower's strategies keep from round to round. Attributes of subclasses are not stored."""
 
 _RESTORE: dict[str, Callable[[ArrayRecord], object]] = {
     "record": lambda state: state,
     "named": lambda state: {name: array.numpy() for name, array in state.items()},
     "listed": lambda state: [array.numpy() for array in state.values()],
 }
-"""The forms in which strategies keep arrays."""
+"""The types in which strategies keep arrays."""
 
 METRICS = ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp")
 """The kinds of metrics in a result, each by rounds."""
@@ -39,14 +39,14 @@ METRICS = ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_me
 
 @dataclass
 class StrategyProgress:
-    """How far a run has come."""
+    """The progress of a run."""
 
     round: int
     arrays: ArrayRecord
     train_config: ConfigRecord
     evaluate_config: ConfigRecord
     train_given: ConfigRecord
-    """The configuration as the run was given it: what is different now, the strategy changed."""
+    """The original configuration of the run. Entries that differ now were changed by the strategy."""
     evaluate_given: ConfigRecord
     result: Result = field(default_factory=Result)
 
@@ -102,7 +102,7 @@ class StrategyCheckpoint:
                 for kind, restore in _RESTORE.items()
                 if (state := records.array_records.get(f"state.{name}.{kind}")) is not None
             }
-        except Exception as error:  # protobuf, Flower and numpy fail in many ways at what is not theirs
+        except Exception as error:  # protobuf, Flower and numpy raise many kinds of errors for invalid input
             raise ConfigError(f"{self._file.path} is not a checkpoint ({error}); delete it to begin anew") from None
         if _shapes(progress.arrays) != _shapes(like):
             raise ConfigError(

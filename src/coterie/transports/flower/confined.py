@@ -1,6 +1,6 @@
-"""Confined descent in Flower's records: the public models that nodes have to judge travel beside those of the app.
+"""Confined descent in Flower's records: the public models that nodes judge are sent beside the records of the app.
 
-They are part of what a session is about, so all its members get the same; the app's function does not see them.
+The session's content covers them, so all members get the same ones. The app's function does not see them.
 """
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
@@ -25,7 +25,7 @@ def with_displacement(records: RecordDict, shown: Displacement) -> RecordDict:
 
 
 def displacement_in(records: RecordDict) -> Displacement | None:
-    """Read what :func:`with_displacement` added; None if there is nothing of it."""
+    """Read the displacement that :func:`with_displacement` added; None if there is none."""
     header = records.config_records.get(DESCENT)
     if header is None:
         return None

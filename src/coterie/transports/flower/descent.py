@@ -1,4 +1,4 @@
-"""A confined descent over the rounds of a strategy: each shows its model, and what nodes have missed before it."""
+"""A confined descent over the rounds of a strategy: each round sends its model, and earlier ones that nodes missed."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -18,13 +18,13 @@ from coterie.transports.flower.records import configuration_of, model_of, name_o
 
 
 class DescentRounds:
-    """Adds a descent's models to what a round works on, and notes who has judged them."""
+    """Adds a descent's models to the work of a round, and records which clients have judged them."""
 
     def __init__(self, descent: Descent, recipe: ConfinedRecipe) -> None:
         self._descent, self._recipe = descent, recipe
 
     def completed(self, assignment: Assignment, records: RecordDict) -> Assignment:
-        """Return an assignment on these records that gets the models once it is known which clients are there."""
+        """Return an assignment with these records, to which the models are added once the clients are known."""
         return replace(assignment, complete=partial(self._complete, assignment, records))
 
     def _complete(self, assignment: Assignment, records: RecordDict, present: Collection[str]) -> Assignment:
@@ -38,6 +38,6 @@ class DescentRounds:
         return replace(assignment, content=name_of(together), records=together, complete=None)
 
     def note(self, result: RoundResult[Mean], reasons: Mapping[str, str]) -> None:
-        """Note after a round who has judged its models, and who had missed some."""
+        """Record after a round which clients have judged its models, and which had missed some."""
         self._descent.note_judged(result.revealed)
         self._descent.note_behind(client for client, reason in reasons.items() if reason == BEHIND)

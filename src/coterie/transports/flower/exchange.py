@@ -1,14 +1,14 @@
 """One exchange with many nodes: requests go out, replies come back, and every wait has an end.
 
-Flower's own ``send_and_receive`` sleeps three seconds between looks and lets a message live for twelve hours. Here a
-request lives as long as its step. It is sent again if it was lost, or if its node went away and is back; the same
-request has the same answer, so that is safe. Errors that the SuperLink itself makes do not name the node: replies are
+Flower's own ``send_and_receive`` sleeps three seconds between polls, and its messages expire after twelve hours. Here a
+request expires with its step. It is sent again if it was lost, or if its node went away and came back. This is safe,
+because a repeated request gets the same answer. Errors from the SuperLink itself do not name the node, so replies are
 matched by the request that they answer.
 
-A call to the SuperLink may fail although it did its work. A request is then sent again with the same identifier, which
-Flower takes for the same request; where a grid gives it a new one, the node gets two and gives both the same answer.
-Replies that a failed call had already taken never come again, so nodes that were asked by then are asked again after a
-while. The reply to any copy counts, and only one does.
+A call to the SuperLink may fail although it took effect. The request is then sent again with the same identifier, and
+Flower treats it as the same request. If a grid assigns a new identifier, the node gets two requests and gives both the
+same answer. Replies that a failed call had already fetched never come again, so their nodes are asked again after a
+while. The first reply to any copy counts.
 """
 
 import time
@@ -25,13 +25,13 @@ from coterie.transports.flower.records import REFUSED
 
 UNAVAILABLE = 5
 NOBODY = -1
-_SHORTEST, _SHORT, _LONGEST = 0.01, 0.05, 0.5  # seconds between two looks
-_SHARE = 20  # a look that takes no time, as in a simulation, is soon followed by another: looking is 1/20 of the time
-_LOOK_AROUND = 3.0  # seconds between two looks at who is connected
+_SHORTEST, _SHORT, _LONGEST = 0.01, 0.05, 0.5  # seconds between two polls
+_SHARE = 20  # polls take at most 1/20 of the time, so fast ones, as in a simulation, follow each other soon
+_LOOK_AROUND = 3.0  # seconds between two checks of the connected nodes
 _AGAIN = 1.0  # seconds before a request that was lost is sent again
-_PERHAPS_LOST = 3.0  # seconds that a reply has to come after a look that failed, before its node is asked again
+_PERHAPS_LOST = 3.0  # seconds to wait for a reply after a failed poll, before its node is asked again
 _LOST = (3, 4)  # Flower's codes for messages that the SuperLink does not have
-_BRIEF = 30.0  # seconds; a failure at the end of a step that is shorter makes replies late, and does not end the run
+_BRIEF = 30.0  # seconds; a shorter failure at the end of a step makes replies late, but does not end the run
 _ERRORS = {
     0: f"failed for an unknown reason; {LOG}",
     1: f"cannot load its ClientApp: is coterie installed there? {LOG}",
@@ -46,7 +46,7 @@ _NO_REPLY = 2  # a mod or a function raised an exception
 
 @dataclass(frozen=True)
 class Reply:
-    """The result of a request: the records of the reply, or why there are none."""
+    """The result of a request: the records of the reply, or the reason for its absence."""
 
     node: int
     records: RecordDict | None
@@ -61,25 +61,25 @@ class Exchange:
     message_type: str
     group: str
     grace: float = PrivateSettings.grace
-    """Seconds after which a node that went away is given up, so that the others need not wait until time is up."""
+    """Seconds after which an absent node is given up, so that the others need not wait until the end of the step."""
     tries: int = 3
-    """How often a request is sent to a node that fails to answer it."""
+    """How often a request is sent to a node that does not answer."""
     asked: Asked = NOTHING
-    """What the requests ask for, in words."""
+    """The content of the requests in words, for messages."""
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
     def ask(self, requests: Mapping[int, RecordDict], seconds: float) -> Iterator[Reply]:
         """Yield one reply for every node, as they arrive; nodes that are late come at the end.
 
-        A :class:`~coterie.errors.CarrierError` says that the SuperLink failed until the time was up.
+        Raises :class:`~coterie.errors.CarrierError` if the SuperLink failed until the end of the step.
         """
         asking = _Asking(self, requests, self.clock() + seconds)
         outage, pause = Outage(self.clock), 0.0
         while asking.open and (began := self.clock()) < asking.until:
             try:
                 asking.look()
-            except Exception as error:  # an error that will not pass is raised again
+            except Exception as error:  # a permanent error is raised again
                 pause = outage.failed(error, asking.until)
             else:
                 outage.answered()
@@ -95,23 +95,23 @@ class Exchange:
 
 
 class _Asking:
-    """The state of one exchange: who has not answered, what is under way, and who is missing since when."""
+    """The state of one exchange: nodes without an answer, requests under way, and absent nodes with the time."""
 
     def __init__(self, exchange: Exchange, requests: Mapping[int, RecordDict], until: float) -> None:
         self.until = until
         self.open = set(requests)
         self.found: list[Reply] = []
         self._exchange, self._requests = exchange, requests
-        self._due = dict.fromkeys(requests, 0.0)  # when to send it; not there while it is under way
-        self._outbox: dict[int, Message] = {}  # sent in a call that failed, so perhaps not sent
+        self._due = dict.fromkeys(requests, 0.0)  # when to send the request; no entry while it is under way
+        self._outbox: dict[int, Message] = {}  # sent in a failed call, so perhaps not sent
         self._sent: dict[str, int] = {}
-        self._unsure: set[str] = set()  # of those sent, the ones that a failed call was about
+        self._unsure: set[str] = set()  # sent requests that a failed call was about
         self._tried = dict.fromkeys(requests, 0)
         self._missing: dict[int, float] = {}
         self._looked = exchange.clock()
 
     def look(self) -> None:
-        """Send what is due, and note what has come; whatever was found is there also if the link fails half-way."""
+        """Send due requests and collect replies; replies that were found are kept even if the link fails later."""
         grid, now = self._exchange.grid, self._exchange.clock()
         self._push([node for node, at in self._due.items() if at <= now], now)
         for message in self._pull(now) if self._sent else ():
@@ -126,12 +126,12 @@ class _Asking:
                 self._close(Reply(node, None, "went away"))
 
     def take(self) -> list[Reply]:
-        """Return what was found since the last time."""
+        """Return the replies found since the last call."""
         found, self.found = self.found, []
         return found
 
     def _push(self, nodes: list[int], now: float) -> None:
-        """Send requests; those that are not accepted, because their node is not there, stay due."""
+        """Send requests; those that are not accepted, because their node is absent, stay due."""
         if not nodes:
             return
         messages = [self._message(node, now) for node in nodes]
@@ -152,7 +152,7 @@ class _Asking:
                 del self._due[node]
 
     def _message(self, node: int, now: float) -> Message:
-        """Return the request to a node: the same message again, if one may be on its way under the same identifier."""
+        """Return the request to a node: the same message again if a copy with its identifier may be on the way."""
         kept = self._outbox.get(node)
         if kept is not None and kept.metadata.message_id == kept.object_id:
             return kept
@@ -169,7 +169,7 @@ class _Asking:
             raise
 
     def _read(self, node: int, name: str, message: Message, now: float) -> Reply | None:
-        """Return what came, or None if the node is to be asked again."""
+        """Return the reply, or None if the node must be asked again."""
         if message.has_content():
             return Reply(node, message.content)
         if not message.has_error():
@@ -177,8 +177,8 @@ class _Asking:
         code = message.error.code
         if code == REFUSED:
             return Reply(node, None, self._exchange.asked.refusal(message.error.reason))
-        # While a node is away, its SuperLink answers at once. How long that may last is for the grace to say. And a
-        # message that was lost in a call that failed is not the node's fault.
+        # While a node is away, the SuperLink answers at once; ``grace`` limits how long this may last. A message that
+        # was lost in a failed call is not the node's fault.
         self._tried[node] += code != UNAVAILABLE and not (code in _LOST and name in self._unsure)
         if self._tried[node] >= self._exchange.tries:
             return Reply(node, None, self._failure(code))
@@ -186,7 +186,7 @@ class _Asking:
         return None
 
     def _failure(self, code: int) -> str:
-        """Say what one of Flower's own error codes means."""
+        """Return the meaning of one of Flower's own error codes."""
         if code == _NO_REPLY:
             missing = "and there must be a function for this type of message"
             meaning = f"{self._exchange.asked.outside}; {missing}. {LOG.capitalize()}"

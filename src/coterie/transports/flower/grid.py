@@ -1,8 +1,8 @@
-"""A grid in front of Flower's: what a strategy sends to train comes back as one reply, the mean over whole circles.
+"""A grid that wraps Flower's: the training messages of a strategy get one reply, the mean over whole circles.
 
-To a strategy it looks as if a single client had answered, with all examples. Behind it is a round of
-:mod:`coterie.deployment`. The messages that a strategy makes for the nodes it sampled are one template: the circles
-decide who takes part.
+To a strategy it looks as if a single client had answered, with all examples. The reply comes from a round of
+:mod:`coterie.deployment`. The messages that a strategy makes for its sampled nodes serve as a template; the circles
+decide which nodes take part.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +26,7 @@ from coterie.transports.flower.link import steadily
 from coterie.transports.flower.records import model_of, name_of
 
 _ENOUGH_LOOKS = 2  # Flower's strategies count the nodes once and sample them once
-_MOST_SHOWN = 1 << 16  # to a strategy that waits for more nodes than it says; it makes a message for each it samples
+_MOST_SHOWN = 1 << 16  # limit for a strategy that waits for ever more nodes; it makes a message for each one it samples
 _SINGLE = "under a PrivateStrategy messages are sent by send_and_receive only: replies of single nodes stay hidden"
 
 
@@ -46,13 +46,13 @@ class PrivateGrid(Grid):
         """Stand in front of a grid.
 
         Args:
-            grid: Flower's own.
+            grid: Flower's grid.
             aggregator: plays the rounds over it.
-            settings: what is decided once.
-            shown: how many nodes the strategy wants to see before it begins a round.
-            initial_arrays: the model that the app begins with; arrays keep the types that they have in it.
-            number: returns the number of the round that is being played.
-            descent: the confined descent that rounds belong to; none if all nodes train the server's model.
+            settings: the settings of all rounds.
+            shown: the number of nodes that the strategy wants to see before it begins a round.
+            initial_arrays: the initial model of the app; arrays keep their types.
+            number: returns the number of the current round.
+            descent: the confined descent that rounds belong to; None if all nodes train the server's model.
 
         """
         self._grid, self._aggregator, self._settings, self._shown = grid, aggregator, settings, shown
@@ -64,7 +64,7 @@ class PrivateGrid(Grid):
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Why clients are not in the last sum that was tried, by their names."""
+        """Why clients are not in the last attempted sum, by their names."""
         return self._aggregator.reasons
 
     @property
@@ -74,29 +74,29 @@ class PrivateGrid(Grid):
 
     @property
     def traffic(self) -> list[Traffic]:
-        """What each round cost."""
+        """The cost of each round."""
         return self._aggregator.traffic
 
     def set_run(self, run: Run) -> None:
-        """Set the run of the grid behind."""
+        """Set the run of the wrapped grid."""
         self._grid.set_run(run)
 
     @property
     def run(self) -> Run:
-        """The run of the grid behind."""
+        """The run of the wrapped grid."""
         return self._grid.run
 
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
-        """Make a message, as the grid behind does."""
+        """Make a message, as the wrapped grid does."""
         return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
 
     def get_node_ids(self) -> Iterable[int]:
-        """Return as many numbers as the strategy waits for, those of connected nodes first.
+        """Return as many node numbers as the strategy waits for, those of connected nodes first.
 
-        A strategy's sample does not decide who takes part, so there is nothing for it to wait for. A strategy that asks
-        again and again, because there were too few, is shown twice as many each time, up to 65,536.
+        A strategy's sample does not decide which nodes take part, so it need not wait. A strategy that asks again
+        because there were too few gets twice as many each time, up to 65,536.
         """
         nodes = list(steadily(self._grid.get_node_ids, self._settings.deadline))
         self._looks += 1
@@ -110,11 +110,11 @@ class PrivateGrid(Grid):
         return steadily(self._grid.get_nodes, self._settings.deadline)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Refuse: replies to single messages would not be protected."""
+        """Raise an error, because replies to single messages would not be protected."""
         raise LocalProtocolError(_SINGLE)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Refuse, as nothing can have been pushed."""
+        """Raise an error, because no message can have been pushed."""
         raise LocalProtocolError(_SINGLE)
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
@@ -148,7 +148,7 @@ class PrivateGrid(Grid):
         return []
 
     def show(self, arrays: ArrayRecord | None, seconds: float) -> None:
-        """Show nodes the model that a confined descent has come to, as the last training was configured."""
+        """Send nodes the latest model of a confined descent, configured like the last training."""
         if self._descent is None or self._trained is None or arrays is None:
             return
         function, content = self._trained.metadata.message_type, self._trained.content
@@ -195,7 +195,7 @@ def array_types(arrays: ArrayRecord) -> dict[str, np.dtype[Any]]:
 
 
 def with_types(records: RecordDict, types: Mapping[str, np.dtype[Any]]) -> RecordDict:
-    """Return records in which arrays of these names have these types again; a strategy may compute in others."""
+    """Return records with the original types of these arrays, which computations of a strategy may have changed."""
     copy = RecordDict(dict(records.items()))
     for key, arrays in records.array_records.items():
         copy[key] = ArrayRecord({name: _with_type(array, types.get(name)) for name, array in arrays.items()})
@@ -209,7 +209,7 @@ def _with_type(array: Array, kind: np.dtype[Any] | None) -> Array:
 
 
 def _differs(one: Message, other: Message) -> bool:
-    """Tell whether two messages ask for different things; strategies give one and the same content to all."""
+    """Return whether two messages have different content; strategies that work here give all nodes the same object."""
     if one.metadata.message_type != other.metadata.message_type:
         return True
     return one.content is not other.content and one.content.object_id != other.content.object_id

@@ -1,8 +1,8 @@
 """The link to Flower's SuperLink: which of its errors are temporary, and how long to wait before the next try.
 
-A SuperLink whose database is locked for a moment answers with HTTP 500. Flower retries lost connections itself, without
-a limit, but not that. A request or a reply may have got through although the call failed; :mod:`.exchange` handles
-both. This module is about errors of the link, not about those of nodes.
+A SuperLink whose database is locked for a moment answers with HTTP 500. Flower itself retries lost connections without
+a limit, but not this error. A request or a reply may have been delivered although the call failed; :mod:`.exchange`
+handles both. This module handles errors of the link, not errors of nodes.
 """
 
 import random
@@ -26,7 +26,7 @@ _SHORTEST_PAUSE, _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.25, 10.0  # seconds
 
 
 def passes(error: BaseException | None) -> bool:
-    """Tell whether an error of the link may be gone the next time."""
+    """Return whether an error of the link may be temporary."""
     if error is None:
         return False
     status = getattr(getattr(error, "response", None), "status_code", None)
@@ -38,7 +38,7 @@ def passes(error: BaseException | None) -> bool:
 
 
 class Outage:
-    """A stretch of calls that fail one after the other: since when, and how long to wait for the next."""
+    """A series of failed calls: when it began, and how long to wait before the next call."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -48,19 +48,19 @@ class Outage:
 
     @property
     def seconds(self) -> float:
-        """How long ago the link worked for the last time; 0 if the last call was answered."""
+        """The time since the link last worked; 0 if the last call was answered."""
         return 0.0 if self._error is None else self._clock() - self._worked
 
     def answered(self) -> None:
-        """Note that the link works."""
+        """Record that the link works."""
         if self._error is not None:
             LOGGER.info("the SuperLink answers again after %.1f s", self.seconds)
         self._worked, self._pause, self._error = self._clock(), _FIRST_PAUSE, None
 
     def failed(self, error: Exception, until: float) -> float:
-        """Return how many seconds to wait, or raise the error if it will not pass by itself.
+        """Return how many seconds to wait; raise the error if it is permanent.
 
-        Pauses grow, and get shorter again as the end comes near, so that a link which works by then is noticed.
+        Pauses grow, and get shorter again near the end, so that a link that has recovered is noticed in time.
         """
         if not passes(error):
             LOGGER.error("Flower's grid failed, and trying again would not help: %s", _named(error))
@@ -73,7 +73,7 @@ class Outage:
         return min(pause * jitter, max(_SHORTEST_PAUSE, (until - self._clock()) / 2))
 
     def over(self) -> CarrierError:
-        """Return what ends the run when the link has failed for too long."""
+        """Return the error that ends the run after the link has failed for too long."""
         return CarrierError(
             f"the SuperLink has failed for {self.seconds:.0f} s ({_named(self._error)}): look into its log, and start "
             "the run again; it goes on after the last round that had a result"
@@ -86,7 +86,7 @@ def steadily(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
-    """Return what a call that changes nothing returns, tried again for so many seconds while the link fails."""
+    """Make a read-only call, retried for this many seconds while the link fails, and return its result."""
     outage, until = Outage(clock), clock() + seconds
     while True:
         try:
@@ -102,5 +102,5 @@ def steadily(
 
 
 def _named(error: Exception | None) -> str:
-    """Return an error on one line, without the pages that some errors come with."""
+    """Return an error on one line of limited length."""
     return one_line(f"{type(error).__name__}: {error}".partition("\n")[0])[:200]

@@ -1,4 +1,4 @@
-"""The mod of a ClientApp: the app's functions run when a session asks for their result, which leaves masked.
+"""The mod of a ClientApp: it runs the app's functions when a session requests their result, and sends it masked.
 
     app = ClientApp(mods=[private_mod])
 
@@ -23,7 +23,7 @@ class PrivateMod:
     """A Flower mod that answers for this node in sessions of secure aggregation."""
 
     def __init__(self, entropy: NodeEntropy | None = None, rounding: MaskRounding | None = None) -> None:
-        """Make a mod; the two sources of randomness are arguments so that transcripts can be repeated."""
+        """Make a mod; the two sources of randomness are arguments, so that transcripts are reproducible."""
         self._reception = Reception(entropy, rounding)
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:

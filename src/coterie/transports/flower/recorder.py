@@ -1,7 +1,7 @@
-"""A recorder of a strategy's rounds: it numbers them on after an interruption, and keeps what they returned.
+"""A recorder of a strategy's rounds: it continues their numbers after an interruption, and stores their results.
 
-A strategy's ``start`` counts from 1. It gets the number of rounds that are left, and its methods get the number that a
-round has in the whole. What they return is recorded and kept in the checkpoint.
+A strategy's ``start`` counts from 1. It gets the number of remaining rounds, while its methods get the number of a
+round in the whole run. Their results are recorded and stored in the checkpoint.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,15 +22,15 @@ _METHODS = ("configure_train", "aggregate_train", "configure_evaluate", "aggrega
 
 
 def beginning(arrays: ArrayRecord, train: ConfigRecord | None, evaluate: ConfigRecord | None) -> StrategyProgress:
-    """Return the progress of a run that has not begun."""
+    """Return the progress of a new run."""
     train, evaluate = train or ConfigRecord(), evaluate or ConfigRecord()
     return StrategyProgress(0, arrays, train, evaluate, deepcopy(train), deepcopy(evaluate))
 
 
 def reconfigure(kept: StrategyProgress, new: StrategyProgress) -> None:
-    """Give an interrupted run the configurations of the run that continues it, and log what is different.
+    """Update the configurations of an interrupted run with those of the run that continues it, and log differences.
 
-    An entry that the strategy changed from round to round is taken from the checkpoint, whatever the new run says.
+    Entries that the strategy changed from round to round are always taken from the checkpoint.
     """
     differences = []
     for kind in "train", "evaluate":
@@ -50,7 +50,7 @@ def reconfigure(kept: StrategyProgress, new: StrategyProgress) -> None:
 
 
 class Recorder:
-    """Numbers the rounds of a strategy on while it is entered, and keeps a checkpoint of what its methods return.
+    """While it is entered, continues the numbers of a strategy's rounds, and writes a checkpoint of their results.
 
     The strategy's ``start`` calls its own methods, so they are replaced on this one object.
     """
@@ -61,7 +61,7 @@ class Recorder:
         self._own: dict[str, Callable[..., Any]] = {name: getattr(strategy, name) for name in _METHODS}
         self._sent = progress.train_config
         self.number = self._offset
-        """The round that is being played, counted over interruptions."""
+        """The current round, counted over interruptions."""
 
     def __enter__(self) -> None:
         vars(self._strategy).update({name: getattr(self, name) for name in _METHODS})
@@ -73,7 +73,7 @@ class Recorder:
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Configure the training of a round of the whole."""
+        """Configure the training of a round, with its number in the whole run."""
         self._sent = config
         self.number = server_round + self._offset
         messages: Iterable[Message] = self._own["configure_train"](self.number, arrays, config, grid)
@@ -97,21 +97,21 @@ class Recorder:
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Configure the evaluation of a round of the whole."""
+        """Configure the evaluation of a round, with its number in the whole run."""
         self._progress.evaluate_config = config
         self.number = server_round + self._offset
         messages: Iterable[Message] = self._own["configure_evaluate"](self.number, arrays, config, grid)
         return messages
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Aggregate the evaluation of a round of the whole."""
+        """Aggregate the evaluation of a round, with its number in the whole run."""
         number = server_round + self._offset
         metrics: MetricRecord | None = self._own["aggregate_evaluate"](number, replies)
         self._note(self._progress.result.evaluate_metrics_clientapp, number, metrics)
         return metrics
 
     def counting(self, evaluate_fn: EvaluateFunction | None) -> EvaluateFunction | None:
-        """Return the evaluation on the server with rounds numbered on."""
+        """Return the server's evaluation function, with continued round numbers."""
         if evaluate_fn is None:
             return None
 
@@ -124,7 +124,7 @@ class Recorder:
         return evaluate
 
     def catch_up(self, grid: Grid, timeout: float) -> None:
-        """Let nodes evaluate the round after which a run was interrupted, if that is missing.
+        """Let nodes evaluate the last round before an interruption, if its evaluation is missing.
 
         Evaluation on the server needs no such step: ``start`` evaluates the model it begins with.
         """
@@ -145,5 +145,5 @@ class Recorder:
     def _note(self, metrics: dict[int, MetricRecord], number: int, found: MetricRecord | None) -> None:
         if found is not None:
             metrics[number] = found
-            if 0 < number == self._progress.round:  # a round without a result is in no checkpoint
+            if 0 < number == self._progress.round:  # a round without a result is not in the checkpoint
                 self._checkpoint.save(self._progress, self._strategy)

@@ -1,8 +1,8 @@
-"""Flower's records: Coterie's own beside those of the app, and models in them as arrays by name.
+"""Flower's records: Coterie's records beside those of the app, and models as arrays by name.
 
-A request carries two records of Coterie beside those of the app: ``coterie`` says what the request is,
-``coterie-payload`` has the protocol's message. Bytes travel as an array of uint8, which Flower cuts into chunks and
-sends once, however many nodes it goes to; as a value of a ``ConfigRecord`` they take about three times as long.
+A request has two records of Coterie beside those of the app: ``coterie`` describes the request, ``coterie-payload``
+contains the protocol's message. Bytes are sent as an array of uint8, which Flower cuts into chunks and uploads only
+once for any number of nodes. As a value of a ``ConfigRecord`` they would take about three times as long.
 """
 
 import io
@@ -27,16 +27,16 @@ _NUMPY = "numpy.ndarray"
 _VERSION_1 = np.lib.format.magic(1, 0)
 
 REFUSED = 6
-"""Flower's code for a mod that would not go on."""
+"""Flower's error code for a mod that raised an error."""
 FIRST = "private_mod comes first, as in ClientApp(mods=[private_mod, ...])"
-"""Where Coterie has to be in an app."""
+"""Where Coterie must be in an app."""
 
 DESCENT = "coterie-descent"
-"""The record that says where the models of a confined descent are in their chain."""
+"""The record with the position of a confined descent's models in their chain."""
 MISSED = "coterie-missed-"
-"""The beginning of the names of records with models that some nodes have missed."""
+"""The prefix of the names of records with models that some nodes have missed."""
 ALTERED = "altered"
-"""In a node's reply to a hello: the request arrived with records that the server did not send."""
+"""In a node's reply to a hello: the request contained records that the server did not send."""
 
 
 def packed(payload: bytes, header: Mapping[str, ConfigRecordValues], app: RecordDict | None = None) -> RecordDict:
@@ -78,7 +78,7 @@ def payload_of(records: RecordDict, sender: str) -> bytes:
         return b""
     try:
         array = view_of(found[_BYTES])
-    except Exception:  # numpy accepts archives and headers of any size, and fails at them in as many ways
+    except Exception:  # numpy accepts archives and headers of any size, and raises many kinds of errors
         raise PeerProtocolError(sender, "sent a payload that cannot be read") from None
     if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.ndim != 1:
         raise PeerProtocolError(sender, f"sent a payload that is not bytes; a mod may have changed it: {FIRST}")
@@ -103,12 +103,12 @@ def _twin(array: Array) -> Array:
 
 
 def without_ours(records: RecordDict) -> RecordDict:
-    """Return the records that a session is about: those of the app, and the models of a descent."""
+    """Return the records that a session covers: those of the app, and the models of a descent."""
     return RecordDict({key: record for key, record in records.items() if key not in (HEADER, PAYLOAD)})
 
 
 def app_records(records: RecordDict) -> RecordDict:
-    """Return the records of the app alone."""
+    """Return only the records of the app."""
     ours = (HEADER, PAYLOAD, DESCENT)
     return RecordDict(
         {key: record for key, record in records.items() if key not in ours and not key.startswith(MISSED)}
@@ -116,7 +116,7 @@ def app_records(records: RecordDict) -> RecordDict:
 
 
 class RecordArrays(Mapping[str, NDArray[Any]]):
-    """The arrays of a record by name, to be read and not changed; they share the memory of the record if they can."""
+    """The arrays of a record by name, read-only. They share the memory of the record if possible."""
 
     def __init__(self, record: ArrayRecord) -> None:
         self._record = record
@@ -126,7 +126,7 @@ class RecordArrays(Mapping[str, NDArray[Any]]):
         if (known := self._views.get(name)) is not None:
             return known
         found = view_of(self._record[name])
-        if not found.flags.owndata:  # a copy would stay in memory
+        if not found.flags.owndata:  # a cached copy would stay in memory
             self._views[name] = found
         return found
 
@@ -141,9 +141,9 @@ class RecordArrays(Mapping[str, NDArray[Any]]):
 
 
 def view_of(array: Array) -> NDArray[Any]:
-    """Return an array without a copy of its entries, as a model may be as large as all else that a node has in memory.
+    """Return an array without copying its entries, because a model may be as large as the rest of a node's memory.
 
-    What is not in numpy's plain format is left to Flower, with its errors.
+    Arrays that are not in numpy's plain format are left to Flower, with its errors.
     """
     data = array.data
     try:
@@ -167,23 +167,23 @@ def _read_start(start: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def model_of(records: RecordDict) -> Arrays:
-    """Return the model in records of an app; an :class:`InputError` unless there is exactly one."""
+    """Return the model in records of an app; :class:`InputError` unless there is exactly one."""
     return RecordArrays(_single(records.array_records, "ArrayRecord"))
 
 
 def configuration_of(
     run_config: Mapping[str, object], received: RecordDict, varying: Collection[str]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield all that configures a function of an app, by name, except for keys that may vary.
+    """Yield the whole configuration of a function of an app, by name, except keys that may vary.
 
-    That is the run's configuration; the one in the message with the order of its keys; names, kinds and order of the
-    records; and names, order, shapes and types of the arrays, which decide on ranges and on how an app computes. (The
-    run's configuration is a map for Flower, which has no order.)
+    It consists of the run's configuration; the one in the message with the order of its keys; names, kinds and order of
+    the records; and names, order, shapes and types of the arrays, which affect ranges and the app's computation. (For
+    Flower, the run's configuration is a map without an order.)
     """
     for key, value in run_config.items():
         if key not in varying:
             yield f"{key!r} of the run", repr(value).encode()
-    for place, (record, found) in enumerate(received.items()):  # an app may take the first record there is
+    for place, (record, found) in enumerate(received.items()):  # an app may use the first record
         yield f"record {record!r}", repr((place, type(found).__name__)).encode()
     records: dict[str, ConfigRecord | MetricRecord] = {**received.config_records, **received.metric_records}
     for record, entries in records.items():

@@ -31,7 +31,7 @@ from coterie.transports.flower.records import (
 )
 
 _answering = ContextVar("answering", default=False)
-"""Whether a mod around this one is answering a message."""
+"""Whether another instance of this mod is already answering the message."""
 
 
 class FlowerRequest(NodeRequest):
@@ -88,11 +88,11 @@ class FlowerRequest(NodeRequest):
     def _reply(self, model: Arrays | None) -> RecordDict:
         message = self._message
         ours = message.content
-        message.content = _copied(self._app, model)  # an app may change what it is given, and reply with that
+        message.content = _copied(self._app, model)  # an app may change its input, and reply with it
         token = _answering.set(True)
         try:
             reply = self._call_next(message, self._context)
-        except Exception as error:  # Flower would send its text to the server, and it may quote data
+        except Exception as error:  # Flower would send the text of the error to the server, and it may quote data
             LOGGER.warning("the app's function failed:\n%s", traced(error))
             raise TrainingError("the app's function failed") from None
         finally:
@@ -143,7 +143,7 @@ class FlowerDelivery(Delivery[Message]):
         return self._call_next(self._message, self._context)
 
     def reply(self, payload: bytes) -> Message:
-        """Return a message with an answer; one to a hello says whether something changed the request."""
+        """Return a message with an answer; in the answer to a hello, also whether something changed the request."""
         altered = self._header.get("kind") == HELLO and bool(without_ours(self._message.content))
         said: dict[str, ConfigRecordValues] = {ALTERED: True} if altered else {}
         return Message(packed(payload, said), reply_to=self._message)
@@ -162,13 +162,13 @@ class FlowerDelivery(Delivery[Message]):
 
 
 def _copied(received: RecordDict, model: Arrays | None) -> RecordDict:
-    """Return records that can be changed without changing those that were received; the arrays' bytes are shared.
+    """Return a copy of records that can be changed without changing the received ones; the arrays' bytes are shared.
 
     A model takes the place of the one that was received.
     """
     records = RecordDict({key: record.copy() for key, record in received.items()})
     if model is not None:
-        if len(received.array_records) != 1:  # the app might work on another one
+        if len(received.array_records) != 1:  # otherwise the app might work on another model
             raise PeerProtocolError(SERVER, f"sent {len(received.array_records)} models in one request, not 1")
         (key,) = received.array_records
         records[key] = ArrayRecord({name: Array(array) for name, array in model.items()})

@@ -1,10 +1,10 @@
-"""A private strategy: an ordinary one, in front of a grid that shows it means and nothing else.
+"""A private strategy: an ordinary strategy whose grid shows it only means.
 
     strategy = PrivateStrategy(FedAvg(...), privacy=2)
     result = strategy.start(grid=grid, initial_arrays=arrays, num_rounds=10)
 
-A strategy that needs no more than a weighted mean runs as it is, with its own ``start`` and its own state. One that
-looks at single replies is refused when it is wrapped, before anything is sent.
+A strategy that needs only a weighted mean runs unchanged, with its own ``start`` and its own state. A strategy that
+uses individual replies is refused when it is wrapped, before anything is sent.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ from coterie.transports.flower.records import FIRST, RecordArrays
 join_log(logging.getLogger("flwr"))
 
 _NEED_THE_MEAN = (flower.FedAvg, flower.FedAvgM, flower.FedAdagrad, flower.FedAdam, flower.FedYogi)
-"""Strategies whose ``aggregate_train`` uses the weighted mean of the replies and nothing else."""
+"""Strategies whose ``aggregate_train`` uses only the weighted mean of the replies."""
 
 _REASONS: dict[type[flower.Strategy], str] = {
     flower.MultiKrum: "it compares single updates with each other",
@@ -99,15 +99,15 @@ class PrivateStrategy(flower.Strategy):
         own_aggregation: bool = False,
         observer: Observer | None = None,
     ) -> None:
-        """Wrap a strategy, which may be any that needs only the weighted mean of all replies.
+        """Wrap any strategy that needs only the weighted mean of all replies.
 
-        With ``resume``, a run of this app that was interrupted goes on; that is refused while another run of the app is
-        alive. Without it, a run beside another keeps no checkpoint. The other arguments are the fields of
+        With ``resume``, an interrupted run of this app continues; this is refused while another run of the app is
+        alive. Without it, a run that runs beside another writes no checkpoint. The other arguments are the fields of
         :class:`~coterie.deployment.settings.PrivateSettings`, which explains each one and has the defaults; ``clips``
         and both metrics are mappings here.
 
-        ``own_aggregation`` accepts a strategy with an ``aggregate_train`` of its own. It gets one reply, the mean over
-        all clients, so it may log or save what it gets; a computation over single replies would be wrong. ``observer``
+        ``own_aggregation`` accepts a strategy with its own ``aggregate_train``. This method gets one reply, the mean
+        over all clients. It may log or save it, but a computation over individual replies would be wrong. ``observer``
         is called with a :class:`~coterie.deployment.events.StepEvent` after each step and a
         :class:`~coterie.deployment.events.RoundEvent` after each round, for monitoring.
         """
@@ -137,7 +137,7 @@ class PrivateStrategy(flower.Strategy):
             confined=confined,
         )
         self.grid: PrivateGrid | None = None
-        """What stood between the strategy and Flower's grid in the last :meth:`start`: results and traffic."""
+        """The grid of the last :meth:`start`, with results and traffic."""
 
     def start(
         self,
@@ -150,9 +150,9 @@ class PrivateStrategy(flower.Strategy):
         evaluate_fn: EvaluateFunction | None = None,
         **more: Any,  # noqa: ANN401 - a strategy's own start may take more than Flower's
     ) -> flower.Result:
-        """Run the strategy's own ``start``; an interrupted run of the same app goes on where it was.
+        """Run the strategy's own ``start``; an interrupted run of the same app continues.
 
-        With no rounds at all nodes are enrolled and nothing is trained: the roster can be looked at before any node
+        With 0 rounds, nodes are enrolled and nothing is trained, so that the roster can be checked before any node
         trusts it.
         """
         home, strategy = server_home(), self.strategy
@@ -207,7 +207,7 @@ class PrivateStrategy(flower.Strategy):
             return recorder.whole(result)
 
     def _descend(self, file: CheckpointFile, arrays: ArrayRecord, *, resume: bool) -> Descent | None:
-        """Go on with the confined descent of an interrupted run, or begin one; None if models are not confined."""
+        """Continue the confined descent of an interrupted run, or begin one; None if models are not confined."""
         if self._settings.confined is None:
             return None
         check_confinable(RecordArrays(arrays), tuple(pattern for pattern, _ in STATISTICS))
@@ -221,7 +221,7 @@ class PrivateStrategy(flower.Strategy):
         return enrol(carrier, home, self._settings, Asked(place=FIRST), _wanted(self.strategy))
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the wrapped strategy has
-        """Return what only the wrapped strategy has."""
+        """Return an attribute of the wrapped strategy."""
         if name.startswith("_") or "strategy" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.strategy, name)
@@ -229,20 +229,20 @@ class PrivateStrategy(flower.Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Leave it to the strategy, under a grid that protects replies."""
+        """Call the method of the strategy, with a grid that protects replies."""
         self._check_outermost(grid)
         return self.strategy.configure_train(server_round, arrays, config, grid)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Leave it to the strategy."""
+        """Call the method of the strategy."""
         return self.strategy.aggregate_train(server_round, replies)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Leave it to the strategy, under a grid that protects replies."""
+        """Call the method of the strategy, with a grid that protects replies."""
         self._check_outermost(grid)
         return self.strategy.configure_evaluate(server_round, arrays, config, grid)
 
@@ -255,23 +255,23 @@ class PrivateStrategy(flower.Strategy):
             )
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Leave it to the strategy."""
+        """Call the method of the strategy."""
         return self.strategy.aggregate_evaluate(server_round, replies)
 
     def summary(self) -> None:
-        """Leave it to the strategy."""
+        """Call the method of the strategy."""
         self.strategy.summary()
 
 
 def _only_enrolled(roster: Roster, arrays: ArrayRecord) -> flower.Result:
-    """Say which roster there is now, and return the model as it came."""
+    """Log the current roster, and return the model unchanged."""
     LOGGER.info("no round is asked for, so nodes are enrolled and nothing is trained")
     LOGGER.info("nodes can be pinned to roster version %s: digest %s", roster.version, roster.digest.hex())
     return flower.Result(arrays=arrays)
 
 
 def _check_strategy(strategy: object, *, own_aggregation: bool) -> None:
-    """Refuse what cannot run under secure aggregation, with one line that says why."""
+    """Refuse a strategy that cannot run under secure aggregation, with the reason in one line."""
     name = type(strategy).__name__
     if isinstance(strategy, type):
         raise ConfigError(
@@ -304,13 +304,13 @@ def _check_strategy(strategy: object, *, own_aggregation: bool) -> None:
 
 
 def _wanted(strategy: flower.Strategy) -> int:
-    """Return how many nodes a strategy wants to see."""
+    """Return the number of nodes that a strategy wants to see."""
     names = ("min_available_nodes", "min_train_nodes", "min_evaluate_nodes")
     return max(int(getattr(strategy, name, 0)) for name in names)
 
 
 def _slug(grid: Grid) -> str:
-    """Return a name for the files of a run's app, readable and no other app's."""
+    """Return a readable and unique name for the files of a run's app."""
     app = getattr(grid.run, "fab_id", "") or ""
     readable = re.sub(r"[^A-Za-z0-9.-]+", "-", app)[:64] or "app"
     return f"{readable}-{hashlib.sha256(app.encode()).hexdigest()[:16]}"

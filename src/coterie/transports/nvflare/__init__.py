@@ -1,16 +1,17 @@
-"""NVFlare as a carrier of rounds: a job becomes private by another recipe, and its training script stays as it is.
+"""NVFlare as a carrier of rounds: another recipe makes a job private, and its training script does not change.
 
     recipe = PrivateFedAvgRecipe(..., private={"privacy": 2})    # in place of FedAvgRecipe
 
-The server gets one weighted mean a round, over whole circles of clients; its controller takes it for the result of a
-single client. :mod:`coterie.deployment` plays the rounds. This package translates: :mod:`~.controller` and
+The server gets one weighted mean a round, over whole circles of clients; to its controller it looks like the result of
+a single client. :mod:`coterie.deployment` plays the rounds. This package adapts NVFlare: :mod:`~.controller` and
 :mod:`~.carrier` send messages as tasks, :mod:`~.executor` and :mod:`~.request` receive them on a site,
-:mod:`~.messages` is what travels, :mod:`~.recipe` describes the job. Start with :mod:`~.controller` for the server and
-:mod:`~.executor` for a site. NVFlare is imported when one of the names below is first used.
+:mod:`~.messages` defines the messages, :mod:`~.recipe` describes the job. Start with :mod:`~.controller` for the server
+and :mod:`~.executor` for a site. NVFlare is imported when one of the names below is first used.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from coterie.lazy_names import lazy_getattr
 
 __all__ = ["PrivateExecutor", "PrivateFedAvg", "PrivateFedAvgRecipe", "PrivateRounds", "PrivateRunner"]
 
@@ -19,16 +20,13 @@ if TYPE_CHECKING:
     from coterie.transports.nvflare.executor import PrivateExecutor
     from coterie.transports.nvflare.recipe import PrivateFedAvgRecipe, PrivateRunner
 else:
-    _HOMES = {
-        "PrivateExecutor": f"{__name__}.executor",
-        "PrivateFedAvg": f"{__name__}.controller",
-        "PrivateRounds": f"{__name__}.controller",
-        "PrivateFedAvgRecipe": f"{__name__}.recipe",
-        "PrivateRunner": f"{__name__}.recipe",
-    }
-
-    def __getattr__(name: str) -> object:
-        """Import one half or the other, when it is first used."""
-        if name in _HOMES:
-            return getattr(import_module(_HOMES[name]), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = lazy_getattr(
+        __name__,
+        {
+            "PrivateExecutor": f"{__name__}.executor",
+            "PrivateFedAvg": f"{__name__}.controller",
+            "PrivateRounds": f"{__name__}.controller",
+            "PrivateFedAvgRecipe": f"{__name__}.recipe",
+            "PrivateRunner": f"{__name__}.recipe",
+        },
+    )

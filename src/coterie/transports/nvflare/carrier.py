@@ -1,8 +1,8 @@
-"""NVFlare's tasks as a carrier of trips: every node of a trip gets a task of its own, because messages differ.
+"""NVFlare's tasks as a carrier of trips: every node of a trip gets its own task, because messages differ.
 
-A client of NVFlare asks its server for tasks. It gets the same task again until the server has a result of it, for
-example when it was restarted meanwhile. The same request has the same answer, so that is safe. A result that comes
-after the end of a step is dropped by NVFlare, because its task is gone.
+A client of NVFlare asks its server for tasks. It gets the same task again until the server has its result, for example
+after a restart. This is safe, because a repeated request gets the same answer. NVFlare drops a result that comes after
+the end of a step, because its task is gone.
 """
 
 import queue
@@ -17,30 +17,30 @@ from coterie.reports.words import one_line
 from coterie.transports.nvflare.messages import Answer, NodeMessage, decode, encode, node_number
 
 PLACE = "PrivateExecutor is around the app's executor and has all tasks, and no filter changes Coterie's task"
-"""Where Coterie has to be in an app."""
+"""Where Coterie must be in an app."""
 
 
 class Result(Protocol):
-    """Takes the result of a task: Coterie's bytes in it, and NVFlare's return code, empty if all is well."""
+    """Receives the result of a task: Coterie's bytes in it, and NVFlare's return code, which is empty on success."""
 
     def __call__(self, data: object, code: str) -> None:
-        """Take a result."""
+        """Receive a result."""
         ...
 
 
 class Tasks(Protocol):
-    """What a carrier needs of a controller of NVFlare."""
+    """The methods of an NVFlare controller that a carrier needs."""
 
     def sites(self) -> Collection[str]:
         """Return the names of the clients that take part in the job."""
         ...
 
     def is_gone(self, site: str) -> bool:
-        """Tell whether NVFlare takes a client for disconnected."""
+        """Return whether NVFlare considers a client disconnected."""
         ...
 
     def is_aborted(self) -> bool:
-        """Tell whether the job is to end now."""
+        """Return whether the job is being aborted."""
         ...
 
     def assign(self, site: str, data: bytes, seconds: float, result: Result) -> Callable[[], None]:
@@ -55,20 +55,20 @@ class NvflareCarrier:
         """Send to the clients of a job.
 
         Args:
-            tasks: how they are given tasks.
-            run: a number that no other run has.
-            look: seconds between two looks at who is gone.
+            tasks: assigns tasks to clients.
+            run: a unique number of the run.
+            look: seconds between two checks for disconnected clients.
 
         """
         self._tasks, self._run, self._look = tasks, run, look
 
     @property
     def run(self) -> int:
-        """The number of this run. NVFlare's own does not do: its simulator calls every job by the same name."""
+        """The number of this run. NVFlare's identifier is not unique: its simulator gives every job the same name."""
         return self._run
 
     def connected(self) -> Collection[int]:
-        """Return the numbers of the clients that are there."""
+        """Return the numbers of the connected clients."""
         return {node_number(site) for site in self._tasks.sites() if not self._tasks.is_gone(site)}
 
     def authentication_keys(self) -> Mapping[int, bytes]:
@@ -94,7 +94,7 @@ class NvflareCarrier:
                 assigned[node] = self._tasks.assign(sites[node], data, trip.seconds, take)
             while assigned:
                 left = max(0.0, until - time.monotonic())
-                try:  # a result that came in time counts, also if it is looked at later
+                try:  # a result that came in time counts, even if it is read later
                     node, result, code = arrived.get(block=left > 0, timeout=min(self._look, left))
                 except queue.Empty:
                     if self._tasks.is_aborted():

@@ -1,10 +1,10 @@
-"""Private rounds for a controller of NVFlare: it gets the mean of whole circles, and takes it for one client's result.
+"""Private rounds for a controller of NVFlare: it gets the mean over whole circles, as if it were one client's result.
 
     PrivateFedAvg(num_clients=6, num_rounds=5, private={"privacy": 2})
 
-:class:`PrivateRounds` goes in front of any controller that needs no more than the mean: one that sends a model with
-``send_model`` or ``send_model_and_wait``, as those of ``ModelController`` do. The server keeps its history (ledger and
-rosters) in ``COTERIE_HOME``, a setting of its operator.
+:class:`PrivateRounds` is a mixin for any controller that needs only the mean and sends a model with ``send_model`` or
+``send_model_and_wait``, like those derived from ``ModelController``. The server keeps its history (ledger and rosters)
+in ``COTERIE_HOME``, a setting of its operator.
 """
 
 import math
@@ -42,11 +42,11 @@ from coterie.transports.nvflare.names import FUNCTIONS, LOG, WEIGHT
 join_log(LOG)
 
 _RESULT_META = ("nr_aggregated", "current_round", "props", "client_name", AppConstants.METRICS_AGGREGATION_INFO)
-"""What NVFlare writes about one round into the meta of the next round's model. Nodes do not get it."""
+"""Entries about one round that NVFlare writes into the meta of the next round's model. Nodes do not get them."""
 
 
 class PrivateRounds(ModelController):
-    """Sends models by sessions of secure aggregation; goes before the controller's own class among its bases."""
+    """Sends models by sessions of secure aggregation; put it before the controller's own class among the bases."""
 
     def __init__(
         self,
@@ -55,15 +55,15 @@ class PrivateRounds(ModelController):
         train_timeout: float = 3600.0,
         **kwargs: Any,  # noqa: ANN401 - whatever the controller behind takes
     ) -> None:
-        """Take the settings of a private deployment beside those of the controller behind.
+        """Take the settings of a private deployment in addition to those of the controller.
 
         Args:
-            *args: for the controller behind.
+            *args: for the controller.
             private: settings of :class:`~coterie.deployment.settings.PrivateSettings` by their names, as JSON has them:
                 ``{"privacy": 2, "train_metrics": {"loss": [0, 5]}}``. Results are weighted by their number of steps, so
-                ``most_examples`` is the most steps that a client counts for.
-            train_timeout: seconds for training, where the controller behind gives none.
-            **kwargs: for the controller behind.
+                ``most_examples`` is the largest number of steps that a client counts for.
+            train_timeout: seconds for training, if the controller gives no timeout.
+            **kwargs: for the controller.
 
         """
         super().__init__(*args, **kwargs)
@@ -81,7 +81,7 @@ class PrivateRounds(ModelController):
         keep_installed(job)
 
     def run(self) -> None:
-        """Run the controller behind, over clients that were asked who they are."""
+        """Let all clients introduce themselves, then run the controller."""
         home, settings = server_home(), self._settings
         with Ledger.open(home / "ledger.sqlite") as ledger:
             carrier = NvflareCarrier(_ControllerTasks(self), secrets.randbits(63))
@@ -102,9 +102,9 @@ class PrivateRounds(ModelController):
         blocking: bool = True,
         callback: Callable[[FLModel], object] | None = None,
     ) -> list[FLModel] | None:
-        """Return one result, the mean over whole circles; one that does not change the model if there is no mean.
+        """Return one result, the mean over whole circles; without a mean, a result that does not change the model.
 
-        How many clients answer, and for how long the others are waited for, is decided by the protocol.
+        The protocol decides how many clients must answer and how long to wait for the others.
         """
         result = self._result(data, task_name, targets, timeout)
         if callback is not None:
@@ -120,7 +120,7 @@ class PrivateRounds(ModelController):
         timeout: int = 0,
         callback: Callable[[FLModel], object] | None = None,
     ) -> None:
-        """Call a function with the mean over whole circles; this returns after it."""
+        """Call a function with the mean over whole circles, then return."""
         self.broadcast_model(data, task_name, targets, timeout=timeout, blocking=False, callback=callback)
 
     def send_model_and_wait(
@@ -142,7 +142,7 @@ class PrivateRounds(ModelController):
         result: Shareable,
         fl_ctx: FLContext,
     ) -> None:
-        """Drop a result that came after its step."""
+        """Drop a result that came after the end of its step."""
         LOGGER.info("%s answered too late", client.name)
 
     def _result(self, data: FLModel, task_name: str, targets: list[Any] | None, timeout: float) -> FLModel:
@@ -173,7 +173,7 @@ class PrivateRounds(ModelController):
         return self._model(data, arrays, mean)
 
     def _typed(self, data: FLModel) -> Arrays:
-        """Return the arrays of a model in the types that they had in the first one."""
+        """Return the arrays of a model in the types of the first model."""
         found = data.params
         if (
             not isinstance(found, dict)
@@ -186,7 +186,7 @@ class PrivateRounds(ModelController):
 
     @staticmethod
     def _model(data: FLModel, arrays: Arrays, mean: Mean | None) -> FLModel:
-        """Return a mean as NVFlare's result; the model as it was if there is no mean."""
+        """Return a mean as NVFlare's result; without a mean, the unchanged model."""
         params: Mapping[str, NDArray[Any]] = arrays if mean is None or not mean.arrays else mean.arrays
         metrics = None if mean is None else {name: value for name, value in mean.metrics.items() if name != WEIGHT}
         return FLModel(
@@ -200,7 +200,7 @@ class PrivateRounds(ModelController):
 
 
 class _ControllerTasks:
-    """The tasks of a controller, as a carrier needs them."""
+    """The tasks of a controller, with the interface of a carrier."""
 
     def __init__(self, controller: PrivateRounds) -> None:
         self._controller = controller
@@ -219,7 +219,7 @@ class _ControllerTasks:
             reply = client_task.result
             code = reply.get_return_code()
             result(reply.get(KEY), "" if code == ReturnCode.OK else str(code))
-            client_task.result = None  # NVFlare would keep it until the task is cleaned up
+            client_task.result = None  # otherwise NVFlare keeps it until the task is cleaned up
 
         controller = self._controller
         task = Task(TASK, Shareable({KEY: data}), timeout=math.ceil(seconds), result_received_cb=received)

@@ -1,10 +1,10 @@
-"""An executor around the one of an app: the app runs when a session asks for its result, which leaves masked.
+"""An executor that wraps the executor of an app. The app runs when a session requests its result, which is sent masked.
 
     PrivateExecutor(ClientAPIExecutor(execution_mode="in_process", task_script_path="client.py"))
 
-It has to get all tasks of the app. Coterie's own have one name (:data:`~.messages.TASK`); all others are refused,
+It must get all tasks of the app. Coterie's own tasks have one name (:data:`~.messages.TASK`); all others are refused,
 except for evaluations that the operator allows (:mod:`coterie.deployment.reception`). The node's settings are in its
-folder, ``$COTERIE_HOME/nodes/SITE``. Nothing in a job can change them.
+folder, ``$COTERIE_HOME/nodes/SITE``. No job can change them.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ from coterie.deployment.replies import lacking
 from coterie.errors import ConfigError, TrainingError, regarding
 from coterie.transports.nvflare.files import stop_bytecode
 from coterie.transports.nvflare.filters import CODES as _CODES
-from coterie.transports.nvflare.job_config import read_app
+from coterie.transports.nvflare.job_config import check_executors, read_app
 from coterie.transports.nvflare.jobs import keep_installed
 from coterie.transports.nvflare.messages import KEY, Work
 from coterie.transports.nvflare.names import LOG, TASKS, WEIGHT
@@ -43,12 +43,12 @@ _OUT, _IN = "out", "in"
 
 
 class PrivateExecutor(Executor):
-    """Answers for this node in sessions of secure aggregation, with an app's executor behind it."""
+    """Answers for this node in sessions of secure aggregation; wraps an app's executor."""
 
     def __init__(self, executor: Executor) -> None:
         """Wrap the executor of an app, which trains on the task ``train`` and evaluates on ``validate``.
 
-        NVFlare tells it all events, as it builds both from the job's configuration.
+        NVFlare sends both all events, because it builds both from the job's configuration.
         """
         super().__init__()
         if not isinstance(executor, Executor) or isinstance(executor, PrivateExecutor):
@@ -60,11 +60,11 @@ class PrivateExecutor(Executor):
         self._kept: set[str] = set()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Read the app before it starts, and keep federated events here.
+        """Read the app before it starts, and do not forward federated events.
 
-        An app may write to its folder when it runs. Federated events have metrics of this site, and NVFlare sends them
-        to the server beside the tasks. Its own sender comes after the components of a job, and sends nothing that
-        came in.
+        The app is read first because it may write to its folder when it runs. Federated events contain metrics of this
+        site, which NVFlare would send to the server outside of tasks. Its own sender comes after the components of a
+        job, and does not forward received events.
         """
         if event_type == EventType.ABOUT_TO_START_RUN:
             self._look_at_app(fl_ctx)
@@ -93,7 +93,7 @@ class PrivateExecutor(Executor):
         return reply
 
     def requires_materialized_task_result(self, _task_name: str) -> bool:
-        """Tell an executor with a process of its own that its result is used here, and not sent as it is."""
+        """Tell an executor with its own process that its result is used here instead of being sent."""
         return True
 
     def add_to_fed_job(self, job: Any, ctx: Any, **more: Any) -> None:  # noqa: ANN401 - NVFlare has no types
@@ -103,7 +103,7 @@ class PrivateExecutor(Executor):
         keep_installed(job)
 
     def _read_app(self, fl_ctx: FLContext) -> SiteApp:
-        """Return the app of this job, as it came to this site; an app that cannot be compared is refused for good."""
+        """Return the app of this job as this site received it. One that cannot be compared is refused permanently."""
         found = self._site_app or self._look_at_app(fl_ctx)
         if isinstance(found, ConfigError):
             with regarding(Reason.SETTINGS):
@@ -111,10 +111,12 @@ class PrivateExecutor(Executor):
         return found
 
     def _look_at_app(self, fl_ctx: FLContext) -> SiteApp | ConfigError:
-        """Read the app of this job, or find out why it is refused."""
+        """Read the app of this job, or return the reason for its refusal."""
         workspace, job = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT), fl_ctx.get_job_id()
         try:
-            self._site_app = read_app(Path(workspace.get_app_dir(job)), Path(workspace.get_app_config_dir(job)))
+            found = read_app(Path(workspace.get_app_dir(job)), Path(workspace.get_app_config_dir(job)))
+            check_executors(found, PrivateExecutor)
+            self._site_app = found
         except ConfigError as error:
             self._site_app = error
         return self._site_app
@@ -127,7 +129,7 @@ class PrivateExecutor(Executor):
         try:
             reply = self.executor.execute(task, given, fl_ctx, abort_signal)
             result = FLModelUtils.from_shareable(reply) if reply.get_return_code() == ReturnCode.OK else None
-        except Exception as error:  # its text may quote data
+        except Exception as error:  # the text of the error may quote data
             LOGGER.warning("the app's executor failed:\n%s", traced(error))
             raise TrainingError("the app's executor failed") from None
         if result is None:
@@ -136,7 +138,7 @@ class PrivateExecutor(Executor):
 
 
 def metrics_of(reply: Shareable) -> Shareable:
-    """Return the metrics of a plain evaluation alone: many scripts train in every task, and send a model with them."""
+    """Return only the metrics of a plain evaluation: many scripts train in every task and also return a model."""
     code = reply.get_return_code()
     if code != ReturnCode.OK:
         return make_reply(code if code in _CODES else ReturnCode.EXECUTION_EXCEPTION)
@@ -146,7 +148,7 @@ def metrics_of(reply: Shareable) -> Shareable:
 
 
 def read_result(result: FLModel, work: Work, *, trains: bool) -> AppReply:
-    """Return the model and the metrics of an app's result; a difference is added to the model it is about."""
+    """Return the model and the metrics of an app's result; a difference is added to the received model."""
     found: Mapping[str, Any] = result.params or {}
     if trains and (not isinstance(found, dict) or not all(isinstance(value, np.ndarray) for value in found.values())):
         raise lacking(Reason.RECORDS, "the app must return numpy arrays by name: set server_expected_format to numpy")
@@ -162,5 +164,5 @@ def read_result(result: FLModel, work: Work, *, trains: bool) -> AppReply:
 
 
 def _moved(before: NDArray[Any] | None, change: NDArray[Any]) -> NDArray[Any]:
-    """Return an array moved by a change; a change that does not fit is returned as it is, and found out later."""
+    """Return an array plus a change. A change that does not fit is returned unchanged, and detected later."""
     return change if before is None or before.shape != change.shape else np.asarray(before + change)

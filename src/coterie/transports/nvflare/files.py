@@ -1,4 +1,4 @@
-"""The files of an app in its folder on a site, which members of a session compare."""
+"""The files of an app in its folder on a site. Members of a session compare them."""
 
 import hashlib
 import os
@@ -15,11 +15,11 @@ _SETTING = "PYTHONDONTWRITEBYTECODE"
 def digest_files(folder: Path, config: Path) -> dict[str, str]:
     """Return digests of all files in an app's folder by their paths, except for its configuration.
 
-    The configuration is compared as NVFlare parses it, because NVFlare rewrites that file on a site.
+    The configuration is compared separately, in parsed form, because NVFlare rewrites that file on a site.
 
-    An app with bytecode is refused. Python may run bytecode in place of the source beside it, and does not have to
-    compare the two. Digests of it would not help: bytecode that Python wrote itself has the times and paths of its
-    site, so honest sites would differ, and nothing tells it from bytecode that came with the job.
+    An app with bytecode is refused. Python may run bytecode in place of the source beside it without comparing the two.
+    Digests of bytecode would not help: bytecode that Python wrote itself contains times and paths of its site, so
+    honest sites would differ, and it cannot be distinguished from bytecode that came with the job.
     """
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     for path in paths:
@@ -35,7 +35,7 @@ def digest_files(folder: Path, config: Path) -> dict[str, str]:
 def stop_bytecode() -> None:
     """Stop this process, and those that it starts, from writing bytecode of an app into its folder.
 
-    A process that is started again in the same job would find it there and refuse the app.
+    Otherwise a process that is restarted in the same job would find it there and refuse the app.
     """
     sys.dont_write_bytecode = True
     os.environ[_SETTING] = "1"

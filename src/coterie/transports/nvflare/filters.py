@@ -1,4 +1,4 @@
-"""A filter for the policy of a site, which its operator sets and no job can change.
+"""A filter for the policy of a site. Its operator sets it, and no job can change it.
 
 In ``local/privacy.json`` of the site::
 
@@ -6,9 +6,9 @@ In ``local/privacy.json`` of the site::
      "scopes": [{"name": "coterie",
                  "task_result_filters": [{"path": "coterie.transports.nvflare.filters.PrivateResults"}]}]}
 
-A job whose executor is not a :class:`~.executor.PrivateExecutor` then sends nothing. That is worth something only if
-jobs may not bring code of their own (NVFlare's right ``byoc``), and if no class that starts scripts or commands is
-allowed (``class_allow_list``): code can send what it wants in any form.
+A job whose executor is not a :class:`~.executor.PrivateExecutor` then sends nothing. This protects only if jobs may not
+bring their own code (NVFlare's right ``byoc``), and if no class that starts scripts or commands is allowed
+(``class_allow_list``), because code can send data in any form.
 """
 
 from nvflare.apis.filter import ContentBlockedException, Filter
@@ -20,13 +20,13 @@ from coterie.errors import PeerProtocolError
 from coterie.transports.nvflare.messages import KEY, Answer, decode
 
 CODES = frozenset(value for name, value in vars(ReturnCode).items() if name.isupper())
-"""The return codes of NVFlare; another text may quote data."""
+"""The return codes of NVFlare; any other text may quote data."""
 
 
 class PrivateResults(Filter):
-    """Blocks every result of a task that is not an answer of Coterie, or an error without content.
+    """Blocks every task result except answers of Coterie and errors without content.
 
-    It sees results of tasks. It does not see events, by which NVFlare sends metrics too.
+    It sees only results of tasks. It does not see events, by which NVFlare sends metrics too.
     """
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:

@@ -1,8 +1,8 @@
-"""The client's configuration of a job, as it came to a site, and what a site refuses in it.
+"""The client's configuration of a job as a site received it, and the entries that a site refuses.
 
-Members of a session compare the text of the configuration and the files of the app. That is worth something only if the
-text means the same on every site, and if all that it names is compared. So a site refuses references that NVFlare
-resolves there, and paths that lead out of the app's folder into other folders of NVFlare.
+Members of a session compare the text of the configuration and the files of the app. This protects only if the text has
+the same meaning on every site, and if everything that it names is compared too. So a site refuses references that
+NVFlare resolves locally, and paths that lead out of the app's folder into other folders of NVFlare.
 """
 
 import copy
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import SystemVarName
 from nvflare.app_common.logging.job_log_streamer import JobLogStreamer
 from nvflare.app_common.logging.site_log_streamer import SiteLogStreamer
@@ -53,7 +54,9 @@ def read_app(folder: Path, config: Path) -> SiteApp:
     loaded = ConfigFactory.load_config(_CONFIG, search_dirs=[str(config)])
     if loaded is None:
         raise ConfigError(f"{config} has no {_CONFIG}: the app of this job cannot be read")
-    if Path(loaded.get_location()).suffix != ".json":  # HOCON may include an address, and be another text each time
+    if (
+        Path(loaded.get_location()).suffix != ".json"
+    ):  # HOCON may include an address, whose content may change each time
         raise ConfigError(f"{loaded.get_location()} is not {_CONFIG}: write the client's part of the job in JSON")
     described = _as_json(loaded.to_dict())
     _leave_out_streamer(described)
@@ -63,8 +66,20 @@ def read_app(folder: Path, config: Path) -> SiteApp:
     return SiteApp(described, digest_files(folder, Path(loaded.get_location())))
 
 
+def check_executors(app: SiteApp, private: type[Executor]) -> None:
+    """Refuse an app with an executor that is not ``private``: NVFlare would give it tasks, and send what it answers."""
+    executors = app.config.get("executors")
+    for entry in executors if isinstance(executors, list) else ():
+        table = entry.get("executor") if isinstance(entry, dict) else None
+        if isinstance(table, dict) and not issubclass(_class_of(table), private):
+            raise ConfigError(
+                f"{_CONFIG} has an executor beside {private.__name__}, whose results would leave as they are: let "
+                f"{private.__name__} have all tasks"
+            )
+
+
 def _as_json(config: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration as a JSON document, which it has to be: in YAML, 1 and "1" are two keys."""
+    """Return a configuration as a JSON document. It must be JSON, because in YAML 1 and "1" are two keys."""
     try:
         described: dict[str, Any] = json.loads(json.dumps(config))
     except (TypeError, ValueError):
@@ -75,9 +90,9 @@ def _as_json(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _leave_out_streamer(described: dict[str, Any]) -> None:
-    """Remove the sender of the error log that NVFlare adds on sites that allow it, which is no part of the app.
+    """Remove the sender of the error log, which NVFlare adds on sites that allow it. It is not part of the app.
 
-    Only the very entry that NVFlare adds is left out: what is left out is not compared.
+    Only exactly the entry that NVFlare adds is removed, because removed entries are not compared.
     """
     components = described.setdefault("components", [])
     if isinstance(components, list) and components and _is_added(components[-1]):
@@ -86,7 +101,7 @@ def _leave_out_streamer(described: dict[str, Any]) -> None:
 
 
 def _is_added(component: object) -> bool:
-    """Tell whether a component is the one that NVFlare adds to jobs, to send the error log."""
+    """Return whether a component is the sender of the error log that NVFlare adds to jobs."""
     args = component.get("args") if isinstance(component, dict) else None
     if not isinstance(args, dict) or component != {**_STREAMER, "args": args}:
         return False
@@ -95,10 +110,10 @@ def _is_added(component: object) -> bool:
 
 
 def _check_references(described: dict[str, Any]) -> None:
-    """Refuse a configuration that NVFlare does not use as it is written.
+    """Refuse a configuration that NVFlare would change before use.
 
     NVFlare replaces references to values of the site, to its environment and to other entries of the configuration,
-    again and again. Its own resolver finds out what it would replace. Whether it replaces a reference into a value,
+    repeatedly. Its own resolver is used to find what it would replace. Whether it replaces a reference into a value,
     such as ``{SITE_NAME[5]}``, depends on that value, so texts with such references are refused by the name in them.
     """
     known = _SYSTEM | described.keys()
@@ -110,7 +125,7 @@ def _check_references(described: dict[str, Any]) -> None:
     resolved = copy.deepcopy(plain)
     try:
         resolve_var_refs(JsonScanner(resolved), {**copy.deepcopy(described), **dict.fromkeys(_SYSTEM, "of this site")})
-    except Exception:  # NVFlare fails in many ways, and fails here where the job would
+    except Exception:  # NVFlare raises many kinds of errors, here as in the job itself
         raise ConfigError(f"{_CONFIG} has references that NVFlare cannot resolve") from None
     if resolved != plain:
         raise _replaced(min(set(flattened(plain)) - set(flattened(resolved)))[1].decode())
@@ -127,7 +142,7 @@ def _variables(template: str) -> Iterator[str]:
     """Yield the names of the variables in a text that Python may format, also those inside of formats."""
     try:
         fields = [(name, more) for _, name, more, _ in string.Formatter().parse(template) if name is not None]
-    except ValueError:  # it is no template, and stays as it is
+    except ValueError:  # it is not a template, and is not replaced
         return
     for name, more in fields:
         yield re.split(r"[.\[]", name, maxsplit=1)[0]
@@ -152,10 +167,10 @@ def _check_components(described: dict[str, Any]) -> None:
 
 
 def _class_of(table: dict[str, Any]) -> type:
-    """Return the class that a table names, by the path or the name that NVFlare would build it from.
+    """Return the class that a table of the configuration names, by path or by name as in NVFlare.
 
-    NVFlare has built the components of the job when the app is read, so the modules of their classes are loaded. What
-    is not loaded was not built.
+    NVFlare has built the components of the job before the app is read, so the modules of their classes are loaded. A
+    class that is not loaded was not built.
     """
     try:
         path = get_class_path_from_config(table, resolve_name=ModuleScanner([], []).get_module_name)
@@ -184,16 +199,16 @@ def _check_paths(described: dict[str, Any], folder: Path) -> None:
 
 
 def _leaves(piece: str, folder: Path) -> bool:
-    """Tell whether a word of the configuration is a path into NVFlare's workspace outside of an app's folder.
+    """Return whether a word of the configuration is a path into NVFlare's workspace outside of an app's folder.
 
-    A relative path without ``..`` counts if there is such a file: most words are no paths. The server writes to folders
-    of jobs, and not to those of the operator.
+    A relative path without ``..`` counts only if there is such a file, because most words are not paths. The server
+    writes to folders of jobs, and not to those of the operator.
     """
     path, inside = Path(os.path.expanduser(piece)), (folder, folder / "custom")
     if piece in ("", ".") or "\0" in piece or path.parts[:1] in (("local",), ("startup",)):
         return False
     certain = path.is_absolute() or ".." in path.parts
-    workspace = folder.parent.parent  # of the site, which has JOB/APP
+    workspace = folder.parent.parent  # of the site, which contains JOB/APP
     for base in (*inside, Path.cwd()):
         found = (base / path).resolve()
         if found.is_relative_to(workspace) and not found.is_relative_to(folder) and (certain or os.path.exists(found)):

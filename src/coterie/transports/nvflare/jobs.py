@@ -6,7 +6,7 @@ _PACKAGE = "coterie"
 
 
 def keep_installed(job: Any) -> None:  # noqa: ANN401 - NVFlare has no types
-    """Leave Coterie out of a job. Every site has it installed, and one that comes with a job would take its place."""
+    """Leave Coterie out of a job. Every site has it installed, and a copy in the job would replace it."""
     packages = list(job.job.app_packages)
     if _PACKAGE not in packages:
         job.set_app_packages([*packages, _PACKAGE])

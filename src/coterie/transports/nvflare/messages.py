@@ -1,7 +1,8 @@
-"""Coterie's messages over NVFlare, as bytes: what a task asks of a node, what a node answers, and what an app works on.
+"""Coterie's messages over NVFlare, as bytes: requests to a node, answers of a node, and the work of an app.
 
-NVFlare sends dictionaries of many kinds of objects. Coterie puts one value into them, bytes of a type that is declared
-here. So both sides name what an app works on by a digest of the same bytes, and a filter cannot change one entry of it.
+NVFlare sends dictionaries of many kinds of objects. Coterie puts one value into them: the bytes of a type that is
+declared here. So both sides identify the work of an app by a digest of the same bytes, and a filter cannot change a
+single entry of it.
 """
 
 import hashlib
@@ -18,13 +19,13 @@ from coterie.secagg.messages import SERVER
 S = TypeVar("S", bound=msgspec.Struct)
 
 TASK = "coterie"
-"""The name of Coterie's tasks in NVFlare, whatever the app's own task is."""
+"""The name of Coterie's tasks in NVFlare, for every task of the app."""
 KEY = "coterie"
 """The key of Coterie's bytes in a task's data and in its result."""
 
 
 class NodeMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the server asks of a node."""
+    """A request of the server to a node."""
 
     kind: str
     run: int
@@ -32,10 +33,10 @@ class NodeMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     group: str
     created_at: float
     seconds: float
-    """When it was made, and how long the server waits, by the server's clock."""
+    """The creation time, and how long the server waits, by the server's clock."""
     payload: bytes = b""
     work: bytes = b""
-    """A :class:`Work`; empty in steps that do not need the app."""
+    """An encoded :class:`Work`; empty in steps that do not need the app."""
     about: str = ""
     notice: str = ""
     prekeys: bool = False
@@ -48,7 +49,7 @@ class NodeMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a node answers: a payload, or a word of :class:`~coterie.deployment.reasons.Reason`."""
+    """The answer of a node: a payload, or a word of :class:`~coterie.deployment.reasons.Reason`."""
 
     payload: bytes = b""
     refusal: str | None = None
@@ -58,7 +59,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Rounds(NamedTuple):
-    """The numbers of rounds in an ``FLModel``, each None if NVFlare has none."""
+    """The numbers of rounds in an ``FLModel``; each is None if NVFlare has none."""
 
     start: int | None = None
     current: int | None = None
@@ -66,7 +67,7 @@ class Rounds(NamedTuple):
 
 
 class Work(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What an app works on: the content of an ``FLModel``."""
+    """The work of an app: the content of an ``FLModel``."""
 
     model: bytes
     """The arrays, as :func:`~coterie.deployment.array_bytes.pack_arrays` makes them."""
@@ -105,7 +106,7 @@ def encode(message: NodeMessage | Answer) -> bytes:
 
 
 def decode(data: object, kind: type[S], sender: str) -> S:
-    """Read a message of this type; a :class:`PeerProtocolError` blames its sender."""
+    """Read a message of this type; :class:`PeerProtocolError`, which blames the sender, if it cannot be read."""
     try:
         if not isinstance(data, bytes):
             raise ValueError("not bytes")
@@ -115,12 +116,12 @@ def decode(data: object, kind: type[S], sender: str) -> S:
 
 
 def name_of(work: bytes) -> bytes:
-    """Return the name of what an app works on: equal names, equal work."""
+    """Return a digest of an app's work; equal digests mean equal work."""
     return hashlib.sha256(work).digest()
 
 
 def node_number(site: str) -> int:
-    """Return the number of a site. NVFlare has names only, and both sides compute the number from the name."""
+    """Return the number of a site. NVFlare has only names, so both sides compute the number from the name."""
     return int.from_bytes(hashlib.sha256(site.encode()).digest()[:8]) >> 1
 
 

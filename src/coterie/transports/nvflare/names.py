@@ -1,4 +1,4 @@
-"""Names that NVFlare and Coterie have for the same things."""
+"""NVFlare's and Coterie's names of the same things."""
 
 import logging
 

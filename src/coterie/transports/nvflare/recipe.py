@@ -1,9 +1,9 @@
-"""A recipe of NVFlare for a private job: the same arguments, and ``private`` with the settings of Coterie.
+"""A recipe of NVFlare for a private job: NVFlare's arguments, and ``private`` with the settings of Coterie.
 
     recipe = PrivateFedAvgRecipe(model=..., train_script="client.py", min_clients=6, private={"privacy": 2})
     recipe.execute(SimEnv(num_clients=6))
 
-The training script stays as it is.
+The training script does not change.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class PrivateRunner:
 
 
 class _Wrapping:
-    """A job that wraps executors as they are added."""
+    """A job that wraps every executor that is added."""
 
     def __init__(self, job: Any) -> None:  # noqa: ANN401 - NVFlare has no types
         self._job = job
@@ -56,8 +56,8 @@ class PrivateFedAvgRecipe(FedAvgRecipe):
     ) -> None:
         """Take the arguments of ``FedAvgRecipe`` and of :class:`~.controller.PrivateRounds`.
 
-        ``interval`` is the number of seconds between two questions of a client for its next task. NVFlare's own default
-        is 2, and a private round has a task more.
+        ``interval`` is the number of seconds between two requests of a client for its next task. NVFlare's default is
+        2; a private round has one task more.
         """
         self._private, self._train_timeout = dict(private or {}), train_timeout
         super().__init__(**recipe)

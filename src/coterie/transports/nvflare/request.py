@@ -28,21 +28,21 @@ from coterie.transports.nvflare.messages import (
 from coterie.transports.nvflare.names import FUNCTIONS, TASKS
 
 App: TypeAlias = Callable[[str, Arrays, Work], AppReply]
-"""Runs a function of the app on a model; the work says what else the app is given."""
+"""Runs a function of the app on a model; the work contains its further inputs."""
 
 
 @dataclass(frozen=True)
 class SiteApp:
-    """The app of a job as it came to this site: members of a session check that all of them have the same."""
+    """The app of a job as this site received it. Members of a session check that all have the same."""
 
     config: Mapping[str, Any]
-    """Its configuration, which a node's first contribution fixes."""
+    """Its configuration, which is permanent after a node's first contribution."""
     files: Mapping[str, str]
     """Digests of its other files, code among them, by their paths. They may change from job to job."""
 
     @property
     def digest(self) -> bytes:
-        """A digest of all of it."""
+        """A digest of the whole app."""
         return run_config_digest({"config": sorted(flattened(dict(self.config))), "files": sorted(self.files.items())})
 
 
@@ -50,10 +50,10 @@ class NvflareRequest(NodeRequest):
     """A step of a session in a task, with the app's executor behind it."""
 
     def __init__(self, message: NodeMessage, site_app: SiteApp, app: App) -> None:
-        """Take in a step of a session.
+        """Prepare the answer to a step of a session.
 
-        A function must be one that Coterie has a task for. First use fixes the configuration of each function apart,
-        so a server that could name one task in many ways would get sums of contributions made in many ways.
+        A function must be one that Coterie has a task for. First use fixes the configuration of each function
+        separately, so a server that could give one task many names would get sums of contributions made in many ways.
         """
         if message.function not in TASKS:
             with regarding(Reason.FORM):
@@ -84,7 +84,7 @@ class NvflareRequest(NodeRequest):
     def configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
         """Yield what configures the app's function.
 
-        That is the app's configuration; the entries of ``FLModel.meta`` with their order, except for keys that may
+        It consists of the app's configuration; the entries of ``FLModel.meta`` with their order, except keys that may
         vary; and names, order, shapes and types of the arrays.
         """
         yield from flattened(dict(self._site_app.config), "app")
@@ -95,7 +95,7 @@ class NvflareRequest(NodeRequest):
             yield f"array {name!r}", repr((place, array.shape, array.dtype.str)).encode()
 
     def run_app(self, model: Arrays | None = None) -> AppReply:
-        """Run the app's executor on copies, because an app may change what it is given."""
+        """Run the app's executor on copies, because an app may change its input."""
         given = self._arrays if model is None else model
         return self._app(self.task.function, {name: np.array(array) for name, array in given.items()}, self._work)
 
@@ -116,16 +116,16 @@ class TaskDelivery(Delivery[bytes]):
 
         Args:
             task: its name.
-            data: what is under Coterie's key in its data.
+            data: the value under Coterie's key in its data.
             site: the name of this site.
-            site_app: reads the app as it came with the job.
+            site_app: reads the app of the job.
             app: runs the app's executor.
 
         """
         self._task, self._data, self._site, self._site_app, self._app = task, data, site, site_app, app
         self.function = FUNCTIONS.get(task, task)
         self.passed = False
-        """Whether the app is to answer the task itself, unprotected."""
+        """Whether the app should answer the task itself, unprotected."""
 
     def kind(self) -> str | None:
         """Return what the message says; None if the task is one of the app's own."""
@@ -153,7 +153,7 @@ class TaskDelivery(Delivery[bytes]):
         return NvflareRequest(self._message, self._site_app(), self._app)
 
     def pass_on(self) -> bytes:
-        """Note that the app is to answer."""
+        """Record that the app should answer."""
         self.passed = True
         return b""
 

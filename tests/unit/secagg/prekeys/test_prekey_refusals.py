@@ -223,7 +223,7 @@ def test_the_server_rejects_contributions_that_do_not_fit() -> None:
         ({"envelopes": (made.envelopes[0][:-1], *made.envelopes[1:])}, "exactly the others"),
         ({"pads": made.pads[:-1]}, "masks it shares"),
         ({"key_marks": made.key_marks[1:]}, "commit to one key"),
-        ({"payload": made.payload[:-1]}, ""),
+        ({"payload": made.payload[:-1]}, "does not verify"),
         ({"signature": None}, "not signed"),
         ({"seed_mark": bytes(16)}, "does not verify"),
         ({"sender": 1}, "another client"),
@@ -238,6 +238,19 @@ def test_the_server_rejects_contributions_that_do_not_fit() -> None:
     stranger = cast.server.receive("stranger", reply)
     assert stranger is not None
     assert "not in the terms" in stranger.reason
+
+
+@pytest.mark.parametrize("circles", [None, (0, 0, 1, 1, 2, 2)])
+def test_a_vector_that_is_not_well_packed_leaves_nothing_at_the_server(circles: tuple[int, ...] | None) -> None:
+    cast = PrekeyCast(make_terms(6, circles=circles))
+    reply = cast.contribute(ME)
+    made = messages.decode(reply, MaskedContribution, "test", None)
+    for payload, reason in ((made.payload[:-1], "bytes"), (made.payload[:-1] + b"\xff", "padding")):
+        rejected = cast.server.receive(ME, change(reply, MaskedContribution, payload=payload))
+        assert rejected is not None
+        assert reason in rejected.reason
+    assert (cast.server.survivors, cast.server.refills, cast.server.view().sums) == ((), {}, {})
+    assert cast.server.receive(ME, reply) is None
 
 
 def test_fresh_prekeys_travel_with_contributions() -> None:

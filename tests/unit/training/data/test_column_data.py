@@ -63,7 +63,7 @@ GOOD = group(5, bank=2, shop=3)
         (({**GOOD[0], "shop": [["a"] * 3] * 5}, GOOD[1]), "not arrays of numbers"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_one_line(odd: Any, said: str) -> None:  # noqa: ANN401
+def test_inputs_that_do_not_fit_are_refused_in_one_line(odd: Any, said: str) -> None:  # noqa: ANN401
     with pytest.raises(InputError) as caught:
         from_clients({"north": GOOD, "south": odd}, name="own")
     assert said in str(caught.value)

@@ -300,7 +300,7 @@ def test_hugging_face_columns_become_arrays() -> None:
         ([], None, "equally shaped"),
     ],
 )
-def test_what_is_no_data_set_is_refused(pairs: list[Any], classes: int | None, wrong: str) -> None:
+def test_unknown_data_sets_are_refused(pairs: list[Any], classes: int | None, wrong: str) -> None:
     with pytest.raises(InputError, match=wrong):
         from_torch(pairs, pairs, classes=classes)
 

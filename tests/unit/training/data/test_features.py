@@ -36,7 +36,7 @@ def write(path: Path, **arrays: object) -> Path:
 
 
 @given(st.integers(1, 8), st.integers(1, 5), st.integers(1, 4), st.booleans())
-def test_what_was_saved_is_read(rows: int, columns: int, tests: int, labels: bool) -> None:
+def test_saved_arrays_are_read(rows: int, columns: int, tests: int, labels: bool) -> None:
     rng = np.random.default_rng(rows)
     arrays: dict[str, Any] = {"train_x": rng.normal(size=(rows, columns)), "test_x": rng.normal(size=(tests, columns))}
     for part, count in (("train_y", rows), ("test_y", tests)):

@@ -42,7 +42,7 @@ def named_arrays(draw: st.DrawFn) -> dict[str, np.ndarray]:
 
 
 @given(named_arrays())
-def test_what_is_packed_is_taken_apart_bit_for_bit(given_arrays: dict[str, np.ndarray]) -> None:
+def test_packed_rows_are_unpacked_bit_for_bit(given_arrays: dict[str, np.ndarray]) -> None:
     read = read_fields(given_arrays, "mine")
     fields = InputFields.of(read)
     packed = fields.pack(read)
@@ -82,7 +82,7 @@ def test_named_inputs_come_as_arrays_or_in_pairs() -> None:
         ([{"ids": [1], "labels": 0}], "an example is a dictionary with the keys ids, labels; give pairs instead"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_used_is_refused_with_what_to_do(source: Any, wrong: str) -> None:  # noqa: ANN401
+def test_unusable_inputs_are_refused_with_advice(source: Any, wrong: str) -> None:  # noqa: ANN401
     with pytest.raises(InputError, match=wrong):
         read_source(source, "mine")
 

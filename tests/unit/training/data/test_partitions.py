@@ -175,7 +175,7 @@ def test_sampled_examples_are_equally_likely() -> None:
             sampled(50, 2, generator(1), examples)
 
 
-def test_what_cannot_be_divided_is_refused() -> None:
+def test_impossible_partitions_are_refused() -> None:
     labels, rng = np.repeat(np.arange(3), 2), generator()
     divisions: tuple[Callable[[int], Parts], ...] = (
         lambda n: iid(6, n, rng),

@@ -105,7 +105,7 @@ def first_label(content: bytes) -> bytes:
         (HOURLY, lambda c: re.sub(rb",\d+\.\d", b",5.0", c), "the same value"),
     ],
 )
-def test_a_damaged_file_is_named_with_what_is_wrong(
+def test_a_damaged_file_is_named_with_its_fault(
     file: tuple[str, str], change: Change, wrong: str, folder: Path
 ) -> None:
     name, place = file
@@ -132,7 +132,7 @@ class Payload:
         return os.mkdir, (str(self.marker),)
 
 
-def test_a_pickle_runs_nothing(tmp_path: Path) -> None:
+def test_a_pickle_executes_no_code(tmp_path: Path) -> None:
     path, marker = tmp_path / "batch", tmp_path / "marker"
     path.write_bytes(pickle.dumps({b"data": Payload(marker), b"labels": []}))
     with pytest.raises(InputError, match=r"it names \w+\.mkdir"):
@@ -157,7 +157,7 @@ def test_a_pickle_changes_nothing(tmp_path: Path) -> None:
         b"\x80\x02K\x01.",
     ],
 )
-def test_what_is_not_bytes_stays_out(content: bytes) -> None:
+def test_values_that_are_not_bytes_are_refused(content: bytes) -> None:
     value = readers._InertUnpickler(io.BytesIO(content), encoding="bytes").load()
     assert readers._bytes(value) is None
     assert readers._array(value) is None

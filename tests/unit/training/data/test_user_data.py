@@ -87,12 +87,12 @@ class Restless(TorchDataset[Any]):
         (Restless(), r"example 0 changes whenever it is read.*list\(data_set\)"),
     ],
 )
-def test_what_a_run_cannot_keep_is_refused(source: Any, wrong: str) -> None:  # noqa: ANN401
+def test_loader_features_that_a_run_cannot_keep_are_refused(source: Any, wrong: str) -> None:  # noqa: ANN401
     with pytest.raises(InputError, match=wrong):
         read_source(source, "mine")
 
 
-def test_what_a_loader_does_otherwise_is_said() -> None:
+def test_differences_from_the_loader_are_reported() -> None:
     loader = DataLoader(TENSORS, batch_size=4, sampler=[5, 0, 3], drop_last=True)
     data = from_torch(loader)
     assert np.array_equal(data.train_x, X[[0, 3, 5]])
@@ -137,7 +137,7 @@ def test_signed_whole_numbers_stay_whole(given: str, kept: str) -> None:
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=6))
-def test_clients_hold_what_they_brought(sizes: list[int]) -> None:
+def test_clients_keep_their_own_examples(sizes: list[int]) -> None:
     rng = np.random.default_rng(0)
     brought = {f"c{number}": (rng.random((size, 3)), rng.integers(0, 9, size)) for number, size in enumerate(sizes)}
     data = from_clients(brought, (rng.random((2, 3)), np.array([0, 9])))
@@ -257,14 +257,14 @@ def test_columns_in_another_order_are_refused(tmp_path: Path) -> None:
         (tmp_path / f"{name}.csv").unlink()
 
 
-def test_labels_below_zero_are_told_with_their_client(tmp_path: Path) -> None:
+def test_labels_below_zero_are_reported_with_their_client(tmp_path: Path) -> None:
     (tmp_path / "ann.csv").write_text("age,ill\n50,0\n60,1\n")
     (tmp_path / "bob.csv").write_text("age,ill\n50,-1\n60,1\n")
     with pytest.raises(InputError, match="client-files, bob: labels are whole numbers from 0 on, not -1"):
         load("client-files", tmp_path)
 
 
-def test_npz_files_run_nothing(tmp_path: Path) -> None:
+def test_npz_files_execute_no_code(tmp_path: Path) -> None:
     np.savez(tmp_path / "ann.npz", x=np.array([print], object), y=Y)
     with pytest.raises(InputError, match="cannot be read"):
         load("client-files", tmp_path)

@@ -136,7 +136,7 @@ def test_a_worker_that_dies_is_an_error_and_not_a_wait_for_ever() -> None:
             trainer.start(tasks_for(problem, [10]))
 
 
-def test_closing_ends_what_is_running_and_leaves_no_process() -> None:
+def test_closing_cancels_running_tasks_and_leaves_no_process() -> None:
     problem = small_problem()
     before = set(multiprocessing.active_children())
     with make_trainer(problem, 2) as trainer:
@@ -158,7 +158,7 @@ def test_torch_data_sets_and_read_only_arrays_reach_the_workers() -> None:
         assert same(trainer.result("c0").update, task.work(problem, task, lambda: False).update)
 
 
-def test_what_cannot_be_sent_is_trained_here_and_says_so() -> None:
+def test_models_that_cannot_be_sent_are_trained_here_with_a_warning() -> None:
     local = replace(small_problem(), loss=lambda outputs, targets: cross_entropy(outputs, targets))
     for problem, reason in ((local, "lambda"), (replace(local, loss=Undeliverable()), "no number")):
         with pytest.warns(RuntimeWarning, match=f"{reason}.*one by one in this process") as caught:
@@ -189,7 +189,7 @@ def test_an_interrupted_start_leaves_no_process(monkeypatch: pytest.MonkeyPatch)
     assert set(multiprocessing.active_children()) <= before
 
 
-def test_work_that_is_given_up_is_no_failure() -> None:
+def test_cancelled_work_is_not_a_failure() -> None:
     problem = small_problem()
     with pytest.raises(Cancelled):
         workers._run_tasks(problem, tasks_for(problem, [10]), lambda: True)
@@ -328,7 +328,7 @@ def test_ctrl_c_ends_a_program_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_script_without_guard_is_told_what_to_do(tmp_path: Path) -> None:
+def test_a_script_without_guard_gets_advice(tmp_path: Path) -> None:
     with run(tmp_path, "main()\n") as parent:
         _, errors = parent.communicate(timeout=120)
         assert parent.returncode == 1

@@ -112,7 +112,7 @@ def dropout_net() -> nn.Module:
     return nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.5), nn.Linear(8, 3))
 
 
-def test_what_cannot_be_vectorised_is_refused() -> None:
+def test_models_that_cannot_be_vectorised_are_refused() -> None:
     problem = small_problem()
     tasks = tasks_for(problem, [10, 10])
     other_work = [tasks[0], replace(tasks[1], work=LocalSGD(0.2))]
@@ -129,7 +129,7 @@ def test_what_cannot_be_vectorised_is_refused() -> None:
             train_together(wrong, tasks_for(wrong, [10, 10]))
 
 
-def test_training_together_stops_when_it_is_told_to() -> None:
+def test_training_together_stops_on_request() -> None:
     problem = small_problem()
     with pytest.raises(Cancelled):
         train_together(problem, tasks_for(problem, [10, 10]), lambda: True)
@@ -154,7 +154,7 @@ def test_the_faster_way_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
         assert choice.vectorised_seconds == pytest.approx(0.008 * together)
 
 
-def test_processes_are_chosen_where_nothing_can_be_gained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_are_chosen_if_vectorising_cannot_gain(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = small_problem()
     tasks = tasks_for(problem, [10, 10])
     assert choose_executor(problem, tasks_for(problem, [5], WaitUntilStopped()), 2).executor == "processes"

@@ -86,7 +86,7 @@ def test_models_stay_as_far_apart_as_they_were_drawn_while_nobody_refuses() -> N
 
 
 @pytest.mark.parametrize("check", [IncreaseCheck(), HistoryCheck(2)])
-def test_a_restored_one_goes_on_bit_for_bit(check: LossCheck) -> None:
+def test_a_restored_state_continues_bit_for_bit(check: LossCheck) -> None:
     problem = small_problem()
     whole, begun, resumed = (begin(problem, check, alpha=4.0) for _ in range(3))
     play(problem, whole, range(1, 9))
@@ -101,7 +101,7 @@ def test_a_restored_one_goes_on_bit_for_bit(check: LossCheck) -> None:
         assert same(model, resumed.models()[name])
 
 
-def test_a_step_that_harms_everybody_is_refused_by_everybody_and_still_displaces() -> None:
+def test_a_step_that_all_participants_refuse_still_changes_the_displacement() -> None:
     problem = small_problem()
     strategy = begin(problem, alpha=0.1)
     before = strategy.models()
@@ -142,7 +142,7 @@ def test_contributions_are_clipped_and_keep_their_type() -> None:
         strategy.apply(1, contribution[1:])
 
 
-def test_what_cannot_be_confined_is_refused() -> None:
+def test_models_that_cannot_be_confined_are_refused() -> None:
     with pytest.raises(ConfigError, match="must not have statistics"):
         begin(Problem(BatchNormNet(), blobs()))
     problem = small_problem()

@@ -71,7 +71,7 @@ def test_one_step_against_its_formula() -> None:
         np.testing.assert_allclose(update, -0.1 * (gradient.numpy() + 0.7 * (v - w)), atol=1e-14)
 
 
-def test_a_restored_one_goes_on_bit_for_bit() -> None:
+def test_a_restored_state_continues_bit_for_bit() -> None:
     problem = small_problem()
     whole, begun, resumed = (Ditto(problem.model, curriculum(), 0.3, momentum=0.5) for _ in range(3))
     play(problem, whole, range(1, 5))
@@ -109,7 +109,7 @@ def test_states_of_earlier_versions_hold_the_models_of_all_clients() -> None:
         other.restore({name: array for name, array in old.items() if not name.startswith("own.c1.")})
 
 
-def test_nobody_is_called_like_the_common_model() -> None:
+def test_no_client_may_have_the_name_of_the_common_model() -> None:
     problem = small_problem()
     clients = {"global": np.arange(5), "other": np.arange(5, 10)}
     with pytest.raises(ConfigError, match="cannot be called global"):

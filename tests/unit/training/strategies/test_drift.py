@@ -210,7 +210,7 @@ def test_with_weights_the_common_control_stays_the_weighted_mean() -> None:
 
 
 @pytest.mark.parametrize("kind", [Scaffold, lambda model, given: FedProx(model, given, 0.3)])
-def test_a_restored_one_goes_on_bit_for_bit(kind: type[Scaffold]) -> None:
+def test_a_restored_state_continues_bit_for_bit(kind: type[Scaffold]) -> None:
     problem = small_problem()
     whole, begun, resumed = (kind(problem.model, curriculum()) for _ in range(3))
     play(problem, whole, range(1, 5), ["c0", "c1"])
@@ -254,7 +254,7 @@ def test_a_contribution_is_one_multiple_of_the_update(sizes: list[int], epochs: 
         play(problem, controlled, range(number, number + 1))
 
 
-def test_what_cannot_work_is_refused() -> None:
+def test_settings_that_cannot_work_are_refused() -> None:
     problem = small_problem()
     with pytest.raises(ConfigError, match="momentum"):
         Scaffold(problem.model, replace(curriculum(), work=LocalSGD(0.1, momentum=0.5)))

@@ -159,7 +159,7 @@ def strategies(problem: Problem) -> dict[str, Callable[[], Strategy]]:
 
 
 @pytest.mark.parametrize("name", ["averaging", "centralised", "local only"])
-def test_a_restored_strategy_goes_on_bit_for_bit(name: str) -> None:
+def test_a_restored_strategy_continues_bit_for_bit(name: str) -> None:
     problem = small_problem()
     build_strategy, trainer = strategies(problem)[name], InProcess(problem)
     whole, begun, resumed = build_strategy(), build_strategy(), build_strategy()

@@ -1,6 +1,5 @@
 """Weights that nodes announce before the roster is founded give its scale: small nodes keep precision."""
 
-import logging
 import math
 from pathlib import Path
 from typing import Any
@@ -31,13 +30,6 @@ from coterie.errors import ConfigError, PeerProtocolError
 from coterie.transports.flower import PrivateStrategy, private_mod
 
 LENGTH = 2_000
-
-
-@pytest.fixture(autouse=True)
-def log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
-    caplog.set_level(logging.INFO, "flwr")
-    return caplog
 
 
 def moving() -> ClientApp:

@@ -1,6 +1,5 @@
 """What a node contributes is fixed when it first takes part: weight, configuration, arrays and their ranges."""
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,6 @@ from coterie.errors import ConfigError, PeerProtocolError
 from coterie.transports.flower import PrivateStrategy, private_mod
 
 VALUES = st.integers(-5, 5) | st.floats(allow_nan=False) | st.text(max_size=3) | st.booleans()
-
-
-@pytest.fixture(autouse=True)
-def log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
-    caplog.set_level(logging.INFO, "flwr")
-    return caplog
 
 
 def play(

@@ -14,7 +14,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.task_identity import TaskIdentity
-from tests.support.flower import FakeGrid, FakeNode, initial_arrays, make_app, make_grid, reply_of
+from tests.support.flower import Answer, FakeGrid, FakeNode, initial_arrays, make_app, make_grid, reply_of
 from tests.support.interpreter import printed_by
 
 from coterie.crypto import signing
@@ -34,9 +34,6 @@ from coterie.secagg.prekeys.book import is_book_message
 from coterie.transports.flower import PrivateStrategy, private_mod
 from coterie.transports.flower.mod import PrivateMod
 from coterie.transports.flower.records import header_of, model_of, packed, payload_of, without_ours
-
-Answer = Callable[[Message], Message]
-
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["papers", "two-trips"])
 

@@ -1,7 +1,6 @@
 """What a node's operator says of rosters counts at every invitation, whenever it was said."""
 
 import hashlib
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -48,18 +47,10 @@ def trusted(number: int) -> Roster | None:
         return file.of(node.client).roster
 
 
-def flower_log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
-    caplog.set_level(logging.INFO, "flwr")
-
-
-def test_a_run_of_no_rounds_enrols_and_trains_nothing(
-    home: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    flower_log(caplog, monkeypatch)
+def test_a_run_of_no_rounds_enrols_and_trains_nothing(home: Path, log: pytest.LogCaptureFixture) -> None:
     assert play(grid_of(4), rounds=0) == []
     (roster,) = versions(home)
-    assert f"roster version 0: digest {roster.digest.hex()}" in caplog.text
+    assert f"roster version 0: digest {roster.digest.hex()}" in log.text
     assert [trusted(number) for number in range(4)] == [None] * 4
     assert not (home / "server" / "ledger.sqlite").exists()
     assert play(grid_of(4, roster=roster.digest.hex())) == [4]
@@ -67,14 +58,13 @@ def test_a_run_of_no_rounds_enrols_and_trains_nothing(
 
 
 def test_a_run_of_no_rounds_says_the_digest_also_if_nothing_changed_and_keeps_a_checkpoint(
-    home: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    home: Path, log: pytest.LogCaptureFixture
 ) -> None:
     play(grid_of(4), rounds=0)
     checkpoint = home / "server" / f"app-{hashlib.sha256().hexdigest()[:16]}.checkpoint"
     checkpoint.write_bytes(b"of a run that was interrupted")
-    flower_log(caplog, monkeypatch)
     play(grid_of(4), rounds=0)
-    assert versions(home)[-1].digest.hex() in caplog.text
+    assert versions(home)[-1].digest.hex() in log.text
     assert len(versions(home)) == 1
     assert checkpoint.exists()
 
@@ -84,13 +74,10 @@ def test_another_roster_than_the_pinned_one_is_never_trusted() -> None:
     assert [trusted(number) for number in range(4)] == [None] * 4
 
 
-def test_a_pin_that_is_set_later_counts(
-    home: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pin_that_is_set_later_counts(home: Path, log: pytest.LogCaptureFixture) -> None:
     assert play(grid_of(4)) == [4]
-    flower_log(caplog, monkeypatch)
     assert play(grid_of(4, roster=ELSE)) == [0]
-    assert "does not come from the one this node is pinned to, 00000000..." in caplog.text
+    assert "does not come from the one this node is pinned to, 00000000..." in log.text
     assert play(grid_of(4, roster=versions(home)[0].digest.hex())) == [4]
 
 
@@ -118,13 +105,10 @@ def test_a_pin_to_a_version_from_before_the_first_trusted_one_can_be_set_later(h
     assert play(grid_of(6, roster=versions(home)[0].digest.hex()), rounds=2) == [6, 6]
 
 
-def test_a_pin_that_is_no_digest_is_a_mistake_of_the_operator(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pin_that_is_no_digest_is_a_mistake_of_the_operator(log: pytest.LogCaptureFixture) -> None:
     assert play(grid_of(4)) == [4]
-    flower_log(caplog, monkeypatch)
     assert play(grid_of(4, roster="abc")) == [0]
-    assert "coterie-roster: a roster's digest has 64 hexadecimal digits" in caplog.text
+    assert "coterie-roster: a roster's digest has 64 hexadecimal digits" in log.text
 
 
 @pytest.fixture

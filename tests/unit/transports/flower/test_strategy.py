@@ -60,7 +60,7 @@ def test_a_strategy_that_needs_more_is_refused_by_name_before_anything_is_sent(
         PrivateStrategy(kind)
 
 
-def test_metrics_of_ones_own_are_told_that_they_see_one_record(caplog: pytest.LogCaptureFixture) -> None:
+def test_metrics_functions_of_the_user_cause_a_note_that_they_see_one_record(caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger("flwr").propagate = True
     PrivateStrategy(FedAvg(train_metrics_aggr_fn=lambda _records, _key: MetricRecord()))
     assert "sees one record" in caplog.text
@@ -107,7 +107,7 @@ def test_evaluation_is_off_unless_its_metrics_are_declared() -> None:
     assert {message.metadata.message_type for message in grid.sent} == {"train"}
 
 
-def test_evaluation_by_a_session_of_its_own_gives_the_mean() -> None:
+def test_evaluation_in_a_separate_session_gives_the_mean() -> None:
     result = PrivateStrategy(FedAvg(), evaluate_metrics={"accuracy": (0, 1)}).start(private_grid(), initial_arrays(), 1)
     assert result.evaluate_metrics_clientapp[1]["accuracy"] == pytest.approx(0.15, abs=1e-3)
 

@@ -1,7 +1,6 @@
 """Rounds on Flower in two trips: nodes that leave, prekeys that run out, restored and copied folders, crashes."""
 
 import contextlib
-import logging
 import shutil
 import sqlite3
 import time
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 from flwr.app import Message
 from flwr.serverapp.strategy import FedAvg
-from tests.support.flower import FakeGrid, initial_arrays, make_app, make_grid
+from tests.support.flower import Answer, FakeGrid, initial_arrays, make_app, make_grid
 from tests.support.flower_strategies import QUIET
 
 from coterie.cohorts.database_file import DatabaseFile
@@ -33,18 +32,10 @@ from coterie.secagg.prekeys.messages import PREKEYS, SHARE_BYTES, OpenedShares
 from coterie.transports.flower import PrivateStrategy, private_mod
 from coterie.transports.flower.records import header_of, packed, payload_of
 
-Answer = Callable[[Message], Message]
 CONTRIBUTE, SURVIVORS, PROOF = 10, 12, 14
 """The tags of what a server sends in a session of two trips, and in the third."""
 NODE = 100
 NAME = "partition-0"
-
-
-@pytest.fixture(autouse=True)
-def log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
-    caplog.set_level(logging.INFO, "flwr")
-    return caplog
 
 
 def tag_of(message: Message) -> int:
@@ -175,7 +166,7 @@ def test_a_node_that_reveals_wrong_shares_does_not_spoil_the_sum_and_is_named(lo
     assert f"`coterie roster retire {NAME}`" in log.text
 
 
-def test_the_log_advises_to_retire_nobody_while_nothing_is_proven(log: pytest.LogCaptureFixture) -> None:
+def test_the_log_advises_no_retirement_without_proof(log: pytest.LogCaptureFixture) -> None:
     """A wrong share of one dealer is a dispute between two nodes."""
     events: list[StepEvent | RoundEvent] = []
     delivery = lying(NODE, about=slice(-1, None))

@@ -1,0 +1,160 @@
+"""Lost rounds on sparse graphs: one model for all that lost the same rounds, and claims about what is lost."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from tests.support.reports import check_report_again
+
+from coterie.attacks.federation import Federation, Matrix
+from coterie.errors import ConfigError
+from coterie.reports.findings import Judgement
+from coterie.reproduce import checkpoints
+from coterie.reproduce.declarations import FULL, declared, read_declaration
+from coterie.reproduce.experiment import Job, JobContext, Record
+from coterie.reproduce.lost_rounds import Deal, GraphScheme, LostRounds
+from coterie.reproduce.runner import Run
+from coterie.training.flatten import ModelArrays
+from coterie.training.local import LocalSGD
+
+EXPERIMENT = LostRounds(
+    data="digits",
+    model="mlp",
+    clients=20,
+    rounds=8,
+    every=2,
+    epochs=1,
+    batch_size=10,
+    learning_rate=0.1,
+    momentum=0.5,
+    dropout=0.1,
+    tables=(Deal(name="IID"), Deal(name="non-IID", shards=2, learnt=30.0)),
+    schemes=(
+        GraphScheme(name="SA", connection=1.0, threshold=11),
+        GraphScheme(name="dense", connection=0.95, threshold=9),
+        GraphScheme(name="sparse", connection=0.7, threshold=11),
+        GraphScheme(name="bare", connection=0.1, threshold=11),
+    ),
+)
+IID, NON_IID = EXPERIMENT.jobs(1)
+
+
+def context(folder: Path, most: int = 10**6) -> JobContext:
+    """A job that is stopped when it has asked ``most`` times."""
+    asked = iter(range(most))
+    return JobContext(folder, None, lambda: next(asked, None) is None)
+
+
+def test_a_scheme_that_loses_no_round_has_the_model_of_the_complete_graph(tmp_path: Path) -> None:
+    record = EXPERIMENT.measure(IID, 0, context(tmp_path))
+    assert record is not None
+    assert record["SA"]["lost"] == record["dense"]["lost"] == []
+    assert record["dense"]["accuracy"] == record["SA"]["accuracy"]
+    assert 0 < len(record["sparse"]["lost"]) < 8
+    assert record["sparse"]["accuracy"] != record["SA"]["accuracy"]
+    assert record["bare"]["lost"] == [1, 2, 3, 4, 5, 6, 7, 8]
+    federation = EXPERIMENT.deal(IID, 0, None)
+    start = federation.score(federation.start).accuracy
+    assert record["bare"]["accuracy"] == [[number, start] for number in (2, 4, 6, 8)]
+
+
+def test_models_are_trained_once_and_are_those_of_each_scheme_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone: Record = {}
+    for scheme in EXPERIMENT.schemes:
+        single = msgspec.structs.replace(EXPERIMENT, schemes=(scheme,))
+        found = single.measure(IID, 0, context(tmp_path / scheme.name))
+        assert found is not None
+        alone |= found
+    trained: list[int] = []
+    updates = Federation.updates
+
+    def counted(
+        self: Federation, state: ModelArrays, number: int, work: LocalSGD, clients: Iterable[int] | None = None
+    ) -> Matrix:
+        trained.append(number)
+        return updates(self, state, number, work, clients)
+
+    monkeypatch.setattr(Federation, "updates", counted)
+    together = EXPERIMENT.measure(IID, 0, context(tmp_path / "together"))
+    assert together == alone
+    successes = 8 - len(alone["sparse"]["lost"])
+    first = alone["sparse"]["lost"][0]
+    assert len(trained) == 8 + successes - (first - 1)  # until it loses a round, it shares the model of SA
+
+
+def test_an_interrupted_job_continues_where_it_stopped_and_ends_alike(tmp_path: Path) -> None:
+    whole = EXPERIMENT.measure(NON_IID, 0, context(tmp_path / "whole"))
+    assert EXPERIMENT.measure(NON_IID, 0, context(tmp_path, 3)) is None
+    assert checkpoints.rounds_played(checkpoints.path_of(tmp_path, NON_IID)) == 4
+    assert EXPERIMENT.progress(NON_IID, tmp_path) == 0.5
+    assert EXPERIMENT.measure(NON_IID, 0, context(tmp_path)) == whole
+
+
+def test_clients_whose_models_overflow_do_not_spoil_the_sum(tmp_path: Path) -> None:
+    wild = msgspec.structs.replace(EXPERIMENT, learning_rate=1e30, rounds=2, schemes=EXPERIMENT.schemes[:1])
+    federation = wild.deal(IID, 0, None)
+    assert not np.isfinite(federation.updates(federation.start, 1, LocalSGD(1e30), [0])).all()
+    models = wild.play("IID", federation, 1, {"all": federation.start}, {"SA": {"accuracy": [], "lost": []}})
+    assert all(np.isfinite(array).all() for array in models["all"])
+
+
+def test_tables_have_graphs_of_their_own(tmp_path: Path) -> None:
+    one, other = (EXPERIMENT.measure(job, 0, context(tmp_path)) for job in (IID, NON_IID))
+    assert one is not None
+    assert other is not None
+    assert one["sparse"]["lost"] != other["sparse"]["lost"]
+
+
+def line(accuracy: float, lost: int = 0) -> Record:
+    return {"accuracy": [[8, accuracy]], "lost": list(range(1, lost + 1))}
+
+
+def judged(*trials: Record, rounds: int = 200) -> dict[str, str]:
+    two = msgspec.structs.replace(EXPERIMENT, schemes=EXPERIMENT.schemes[:2], rounds=rounds)
+    findings = two.findings({Job("training", "non-IID", number): trial for number, trial in enumerate(trials)})
+    return {claim["claim"]: claim["judgement"] for claim in findings.numbers["claims"]}
+
+
+def test_claims_are_judged_by_the_numbers() -> None:
+    few, learns, same = (
+        "dense: at most 1% of the rounds are lost",
+        "non-IID, SA: something is learnt, an accuracy above 30%",
+        "non-IID, dense: the accuracy is that of SA, within 2 points",
+    )
+    good = judged(*({"SA": line(0.5 + place), "dense": line(0.5 + place)} for place in (0.0, 0.01, 0.02)))
+    assert good == {few: Judgement.HOLDS, learns: Judgement.HOLDS, same: Judgement.BY_CONSTRUCTION}
+    lossy = judged(*({"SA": line(0.2 + place), "dense": line(0.1 - place, 90)} for place in (0.0, 0.01, 0.02)))
+    assert lossy == {few: Judgement.FAILS, learns: Judgement.FAILS, same: Judgement.FAILS}
+    short = judged(*({"SA": line(0.5), "dense": line(0.5)} for _ in range(2)), rounds=20)
+    assert short[few] == short[learns] == Judgement.OPEN
+
+
+def test_models_that_differ_though_no_round_was_lost_show_a_fault() -> None:
+    found = judged(*({"SA": line(0.5), "dense": line(0.5 + place)} for place in (0.0, 0.01, 0.02)))
+    assert found["non-IID, dense: the accuracy is that of SA, within 2 points"] == Judgement.FAILS
+
+
+def test_a_report_can_be_told_again(tmp_path: Path) -> None:
+    shipped = read_declaration(declared()["ccesa-lenet"])
+    settings = msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(EXPERIMENT, rounds=2)))
+    settings = {key: value for key, value in settings.items() if key not in ("notes", "efforts", "elsewhere")}
+    size = msgspec.structs.replace(shipped.sizes[FULL], settings={})
+    declaration = msgspec.structs.replace(shipped, settings=settings, sizes={FULL: size})
+    run = Run("small", declaration, tmp_path, trials=2)
+    run.work()
+    run.write_report()
+    assert (tmp_path / "accuracy.png").stat().st_size > 0
+    check_report_again(run)
+
+
+def test_the_declaration_has_the_papers_clients_and_graphs() -> None:
+    full = read_declaration(declared()["ccesa-lenet"]).experiment(FULL)
+    assert isinstance(full, LostRounds)
+    assert (full.clients, full.dropout, full.epochs, full.momentum) == (1000, 0.1, 3, 0.5)
+    assert {(one.connection, one.threshold) for one in full.schemes} >= {(0.3106, 198), (0.25, 167)}
+    with pytest.raises(ConfigError, match="at most 20"):
+        msgspec.structs.replace(EXPERIMENT, schemes=(GraphScheme(name="high", connection=1.0, threshold=21),)).check()

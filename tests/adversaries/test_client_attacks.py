@@ -120,11 +120,12 @@ def test_late_input_falsifies_the_sum_if_the_step_stays_open() -> None:
 # --- A client that reveals garbage.
 
 
-def garbage(cast: Cast, revelation: bytes, kind: str) -> bytes:
+def garbage(cast: Cast, revelation: bytes, kind: str, liar: int = 0) -> bytes:
+    """Change another symbol of a share for each liar, so that errors do not cancel when a secret is computed."""
     opened = messages.decode(revelation, messages.Revelation, "test", cast.terms.digest)
     entries = getattr(opened, kind)
     assert entries
-    mauled = tuple(msgspec.structs.replace(entry, share=flip(entry.share)) for entry in entries)
+    mauled = tuple(msgspec.structs.replace(entry, share=flip(entry.share, 16 * liar)) for entry in entries)
     return messages.encode(msgspec.structs.replace(opened, **{kind: mauled}))
 
 
@@ -157,7 +158,10 @@ def test_wrong_shares_are_corrected_until_too_few_right_ones_are_left(liars: set
     cast = Cast(make_terms(7)).play_until(Step.REVEAL, {Step.MASK: ["client-06"]})
     villains = {cast.terms.clients[liar] for liar in liars}
     cast.deliver(
-        {name: garbage(cast, reply, kind) if name in villains else reply for name, reply in cast.replies().items()}
+        {
+            name: garbage(cast, reply, kind, number) if name in villains else reply
+            for number, (name, reply) in enumerate(cast.replies().items())
+        }
     )
     if len(liars) > 2:
         with pytest.raises(ThresholdError, match="too few shares"):

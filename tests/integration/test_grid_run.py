@@ -123,7 +123,7 @@ def test_sums_in_the_clear_are_reported_as_such(tmp_path: Path) -> None:
 def test_two_members_hide_nothing_from_each_other(tmp_path: Path) -> None:
     play(tmp_path / "run", *SMALL, "confined.grid.members=2", "rounds=1")
     page = " ".join((tmp_path / "run" / "report.html").read_text().split())
-    assert "Of two members, each finds the other" in page
+    assert "With two members, each computes the other" in page
     assert "hid each part" not in page
 
 

@@ -310,7 +310,7 @@ def test_tokens(tmp_path: Path, executor: str) -> None:
 
 @pytest.mark.parametrize(("train_set", "clients"), [(None, 8), ((np.ones((9, 3)), np.zeros(9, int)), {})])
 def test_examples_come_in_one_way(tmp_path: Path, train_set: Any, clients: Any) -> None:  # noqa: ANN401
-    with pytest.raises(ConfigError, match="either a train_set, to be divided, or the examples of each client"):
+    with pytest.raises(ConfigError, match="either a train_set, which is divided, or the examples of each client"):
         train(linear, train_set, clients=clients, out=tmp_path / "run")
 
 
@@ -388,7 +388,7 @@ def test_an_epsilon_is_solved_for_and_kept_when_a_run_is_resumed(tmp_path: Path)
 
 
 def test_an_epsilon_is_given_once(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="give epsilon in one of them"):
+    with pytest.raises(ConfigError, match="give only one of the two"):
         go(tmp_path / "run", epsilon=8, settings={"noise.epsilon": 4})
     with pytest.raises(ConfigError, match="epsilon is a number above 0"):
         go(tmp_path / "run", epsilon=0)

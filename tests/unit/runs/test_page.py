@@ -46,7 +46,7 @@ def test_numbers_add_up() -> None:
 @pytest.mark.parametrize(
     ("settings", "fields", "said"),
     [
-        ({}, {}, "T = 2 promised for any number of rounds, T = 2 so far: whatever the server computes"),
+        ({}, {}, "T = 2 promised for any number of rounds, T = 2 so far: every combination"),
         ({}, {"strong_privacy": 6}, "T = 2 promised for any number of rounds, T = 6 so far"),
         ({}, {"exposed": 3}, "3 of 12 clients are exposed"),
         ({"cohort__policy": "random"}, {"strong_privacy": 1}, "no T promised, T = 1 so far: no client is exposed yet"),

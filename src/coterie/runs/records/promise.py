@@ -116,8 +116,8 @@ class Promise:
         said = ""
         if self.sparse:
             said += (
-                ". On a sparse graph this is but for the probability of failure that coterie plan prints, "
-                f"2^-{PRIVACY_BITS:g} at most in a round, if who drops out does not depend on the graph"
+                ". On a sparse graph this can fail, with the probability that coterie plan prints: at most "
+                f"2^-{PRIVACY_BITS:g} in a round, if who drops out does not depend on the graph"
             )
         if self.active:
             said += (

@@ -50,8 +50,8 @@ def test_names_are_escaped_and_shortened_and_lists_are_cut() -> None:
 def test_all_options_are_on_the_sheet() -> None:
     """Without them nobody can repeat the audit."""
     history = Participation.from_matrix([[1, 1], [1, 0]])
-    options = {"--client-column": "edge_device_id", "--where": ["status=accepted"], "--colluders": ["dev-001,dev-002"]}
-    options |= {"--forecast": True, "--what-if": "circles=4"}
+    options: dict[str, object] = {"--client-column": "edge_device_id", "--where": ["status=accepted"]}
+    options |= {"--colluders": ["dev-001,dev-002"], "--forecast": True, "--what-if": "circles=4"}
     page = summary_page(audit(history), history, "events.csv", None, Answers(), options)
     assert "--what-if circles=4" in page
 

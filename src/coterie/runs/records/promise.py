@@ -131,9 +131,10 @@ class Promise:
             )
         if self.varying:
             said += (
-                ". What the sums say about a group together is not bounded: here clients count differently in each "
-                "round, and for simple models that has been enough to compute the data of both members of a circle "
-                "(docs/security/threat-model.md). Noise bounds it, and a constant learning rate removes this cause"
+                ". What the sums say about a group together is not bounded. In this run the members of a circle have "
+                "different weights from round to round. For simple models that has been enough to compute the data of "
+                "both members of a circle of two (docs/security/threat-model.md). Noise is a bound; fedavg or fedprox "
+                "with a constant learning rate removes this cause"
             )
         return said
 

@@ -51,6 +51,7 @@ slow: $(VENV)/.rivals ## The checks that take minutes; simulations on Flower amo
 
 docs: $(VENV)/.dev ## Build the documentation site in build/docs; a warning is an error
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
+	@echo "The site is in build/docs/index.html"
 
 bench: $(VENV)/.rivals ## Measure speed against the machine's limits and against Flower and pfl
 	$(BIN)/pytest -m bench tests/speed $(ARGS)

@@ -152,7 +152,7 @@ def test_the_summary_prints_on_one_sheet(page: "Page", tmp_path: Path, paper: tu
     report = audit(log, weak_budget_seconds=0)
     answers = Questions(tuple(names[:2]), 3, forecast=True, circles=4).answer(log, report)
     source = "participation-of-the-whole-year-with-a-long-name.csv"
-    text = summary_page(report, log, source, Requirement(3), answers, {"--where": ["status=aggregated"] * 5})
+    text = summary_page(report, log, source, Requirement(3), answers, {"--where": ["status=aggregated"] * 20})
     (tmp_path / "summary.html").write_text(text, encoding="utf-8")
     page.call("Page.navigate", url=(tmp_path / "summary.html").as_uri())
     page.wait_for("document.readyState === 'complete' && document.title.startsWith('Privacy audit')")

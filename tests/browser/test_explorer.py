@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -314,6 +315,21 @@ def test_nothing_is_wider_than_the_page_or_asked_for_elsewhere(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert all(url.startswith((explorer.url, "data:")) for url in page.requests)
     assert page.complaints == []
+
+
+def test_the_player_has_room_for_the_largest_number_of_a_round(page: "Page", explorer: ExplorerServer) -> None:
+    """On a phone, and with "Pause" on the button, which is the longer word."""
+    show(page, explorer.url, "leak", width=375)
+    page.evaluate("document.querySelector('.transport input').value = 20")
+    page.evaluate("document.querySelector('.transport input').dispatchEvent(new Event('input', { bubbles: true }))")
+    page.wait_for("document.querySelector('.counter').textContent === '20 of 20'")
+    row = "[...document.querySelectorAll('.transport > :not(.track, .news)')]"
+    for name in ("Play", "Pause"):
+        page.evaluate(f"document.querySelector('.play').lastChild.textContent = '{name}'")
+        sides = page.evaluate(f"{row}.map((one) => one.getBoundingClientRect()).map((box) => [box.left, box.right])")
+        assert all(right <= left for (_, right), (left, _) in pairwise(sorted(sides))), name
+        assert page.evaluate(f"{row}.every((one) => one.scrollWidth <= one.clientWidth + 1)"), name
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 @pytest.mark.parametrize("view", VIEWS)

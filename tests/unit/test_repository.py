@@ -83,9 +83,10 @@ def test_each_check_and_the_tests_decide_whether_a_change_passes(failing: str, t
 
 
 def test_a_warning_ends_the_build_of_the_site() -> None:
-    (only,) = commands("docs")
-    assert "--fail-on-warning" in only
-    assert only.endswith(" docs build/docs")
+    build, place = commands("docs")
+    assert "--fail-on-warning" in build
+    assert build.endswith(" docs build/docs")
+    assert "build/docs/index.html" in place
     assert "build/" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
 
 

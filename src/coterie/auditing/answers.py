@@ -34,7 +34,7 @@ class Questions:
             raise ConfigError("colluders are either names or, once, a number of any clients, as in “any 5”")
         circles = _WHAT_IF.fullmatch(what_if.strip()) if what_if else None
         if what_if and not circles:
-            raise ConfigError(f"what-if has the form circles=4, not {what_if}")
+            raise ConfigError(f"what-if is written as circles=4, not {what_if}")
         return cls(
             colluders=() if anyone else tuple(colluders),
             any_colluders=int(anyone[0][1]) if anyone else 0,
@@ -99,7 +99,7 @@ class Answers:
                 "by_collusion": self.named.by_collusion,
             }
         if self.anyone:
-            found["any_colluders"] = asdict(self.anyone)
+            found["any_colluders"] = {"members": self.anyone.members, "isolate": self.anyone.isolate}
         if self.forecast:
             found["forecast"] = {**asdict(self.forecast), "model": self.forecast.model()}
         if self.circles:

@@ -43,9 +43,9 @@ class NamedColluders:
         if not self.exposed:
             return f"With {them}, every other client still hides among {self.strong_privacy:,} or more."
         named = ", ".join(whose(found.client) for found in self.exposed[:_NAMED])
-        more = ", ..." if len(self.exposed) > _NAMED else ""
+        more = ", ..." if len(self.exposed) > _NAMED else "."
         clients = count(len(self.exposed), "other client is", "other clients are")
-        return f"With {them}, {clients} exposed ({self.by_collusion:,} by the collusion alone): {named}{more}."
+        return f"With {them}, {clients} exposed ({self.by_collusion:,} by the collusion alone): {named}{more}"
 
 
 def find_clients(given: Sequence[str], clients: Collection[str]) -> tuple[str, ...]:
@@ -81,9 +81,13 @@ class AnyColluders:
     members: int
     isolate: bool | None
     """None if the time for weak T was too short to decide it."""
+    alone: bool = False
+    """Whether the server can compute the update of a client without any help."""
 
     def words(self) -> str:
         """Return the result as text."""
+        if self.alone:
+            return "The server needs no colluders: it alone can compute the update of an exposed client."
         one = self.members == 1
         group = "one client" if one else f"some group of {count(self.members, 'client')}"
         none = "No client" if one else f"No group of {count(self.members, 'client')}"
@@ -105,5 +109,5 @@ def judge_any(report: AuditReport, members: int) -> AnyColluders:
     if most is None or least is None:
         return AnyColluders(members, isolate=False)
     if most <= members + 1:
-        return AnyColluders(members, isolate=True)
+        return AnyColluders(members, isolate=True, alone=bool(report.exposed))
     return AnyColluders(members, isolate=False if least > members + 1 and report.complete else None)

@@ -69,6 +69,10 @@ class Forecast:
 
     def words(self) -> str:
         """Return the forecast as text."""
+        if self.first.since is not None and self.last.since is not None:
+            first, last = printable(self.first.since), printable(self.last.since)
+            when = f"in round {first}" if first == last else f"the first in round {first}, the last in round {last}"
+            return f"Nothing is left to forecast: every client that took part is exposed already, {when}."
         return f"{self._sentence('The first exposure', self.first)} {self._sentence('The last exposure', self.last)}"
 
     def model(self) -> str:

@@ -17,6 +17,7 @@ from coterie.reports.words import Level, count, printable
 
 _NAMED = 6  # exposed clients that are named
 _NAME = 28  # characters of a name
+_EVIDENCE = 300  # characters of the options, which are needed to repeat the audit: three lines
 
 _HEADLINES = {
     Level.DANGER: "The server can compute what single participants contributed",
@@ -96,7 +97,7 @@ def summary_page(
         requirement=requirement and requirement.words(report),
         answers=answers.words(),
         evidence=[
-            (name, printable(words, 100))
+            (name, printable(words, _EVIDENCE))
             for name, words in evidence_words(gather_evidence(participation, source, options))
         ],
     )

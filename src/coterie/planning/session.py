@@ -101,7 +101,8 @@ class Plan:
         sum_only = "The server learns the sum of the clients that are aggregated, and nothing else about them"
         whoever = ", even if it makes clients drop out" if self.active else ""
         sparse = not is_complete(self.guarantee.topology, self.clients)
-        chance = ", but for the probability above" if sparse else ""
+        may_fail = sparse and self.guarantee.privacy_failure_log2 > -math.inf
+        chance = ", but for the probability above" if may_fail else ""
         return f"{sum_only}{whoever}{chance}. {self._over_rounds}"
 
     def _repr_html_(self) -> str:

@@ -57,8 +57,8 @@ def verdict(plan: DeploymentPlan) -> str:
         )
     others = f"at least {count(choice.honest - 1, 'other honest client')}"
     return (
-        f"No combination of the sums of all rounds has the update of an honest client without those "
-        f"of {others}{_chance(plan.session.guarantee.privacy_failure_log2)}. No number of rounds changes "
+        f"Whatever the server computes from the sums of all rounds, the update of an honest client stays mixed with "
+        f"those of {others}{_chance(plan.session.guarantee.privacy_failure_log2)}. No number of rounds changes "
         "that, as long as the assumptions below hold."
     )
 

@@ -1,5 +1,6 @@
 """Colluders, forecasts and circles: answers that are compared with what is known in other ways."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 
@@ -96,6 +97,13 @@ def test_colluders_are_told_in_words() -> None:
         ("Any colluders", "One client together with the server could compute another client's update.")
     ]
     assert not Questions.parse(["any:1"]).answer(log, report).holds(1)
+    alone = Questions.parse(["any 2"]).answer(*examined([[1, 1], [1, 0]]))
+    assert alone.words() == [
+        ("Any colluders", "The server needs no colluders: it alone can compute the update of an exposed client.")
+    ]
+    assert alone.as_dict() == {"any_colluders": {"members": 2, "isolate": True}}
+    (_, crowd), *_ = Questions.parse(["1"]).answer(*examined(np.eye(8, dtype=np.uint8))).words()
+    assert crowd.endswith("client 6, ...")
     assert "still hides among 2 or more" in NamedColluders(("a",), 2, (), 0).words()
     assert "nothing to learn" in NamedColluders(("a",), None, (), 0).words()
 
@@ -106,7 +114,7 @@ def test_colluders_must_be_clients_of_the_log() -> None:
         find_clients(["anne"], ["ann", "bob"])
     with pytest.raises(ConfigError, match="either names or, once"):
         Questions.parse(["any 5", "ann"])
-    with pytest.raises(ConfigError, match="what-if has the form circles=4"):
+    with pytest.raises(ConfigError, match="what-if is written as circles=4"):
         Questions.parse(what_if="circle=4")
 
 
@@ -141,7 +149,10 @@ def test_a_forecast_is_ordered_and_reproducible(matrix: list[list[int]], seed: i
 def test_what_has_happened_is_not_forecast() -> None:
     found = foresee([[1, 1, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0]])
     assert (found.first.since, found.last.since) == (3, 3)
-    assert found.words() == "The first exposure was in round 3. The last exposure was in round 3."
+    alike = "Nothing is left to forecast: every client that took part is exposed already, in round 3."
+    assert found.words() == alike
+    apart = replace(found, last=replace(found.last, since=4)).words()
+    assert apart.endswith("is exposed already, the first in round 3, the last in round 4.")
 
 
 def test_circles_that_stay_whole_are_expected_to_stay_whole() -> None:

@@ -47,6 +47,15 @@ def test_names_are_escaped_and_shortened_and_lists_are_cut() -> None:
     assert "x" * 60 not in page
 
 
+def test_all_options_are_on_the_sheet() -> None:
+    """Without them nobody can repeat the audit."""
+    history = Participation.from_matrix([[1, 1], [1, 0]])
+    options: dict[str, object] = {"--client-column": "edge_device_id", "--where": ["status=accepted"]}
+    options |= {"--colluders": ["dev-001,dev-002"], "--forecast": True, "--what-if": "circles=4"}
+    page = summary_page(audit(history), history, "events.csv", None, Answers(), options)
+    assert "--what-if circles=4" in page
+
+
 def test_a_log_with_lines_that_could_not_be_read_is_not_called_safe() -> None:
     log = Participation.from_matrix([[1, 1, 0, 0], [0, 0, 1, 1]])
     assert "Nobody can be singled out</h1>" in summary_page(audit(log), log, "log", None, Answers(), {})

@@ -189,6 +189,15 @@ def test_a_sparse_graph_that_is_asked_for_has_the_weaker_promise(topology: str) 
     assert calm.guarantee.topology != Complete()
     assert calm.holds
     assert "Weaker" not in calm.promise
+    assert "but for the probability above" in calm.promise
+
+
+def test_a_leak_that_cannot_happen_has_no_probability() -> None:
+    """Without colluders, and with so many clients in each sum, the plan prints no probability to refer to."""
+    plan = recommend(60, 0.02, topology="harary", privacy=2)
+    assert plan.guarantee.topology != Complete()
+    assert plan.guarantee.privacy_failure_log2 == -math.inf
+    assert "but for" not in plan.promise
 
 
 @pytest.mark.parametrize("active", [False, True])

@@ -41,6 +41,7 @@ from coterie.runs.report.notebook import run_html
 from coterie.runs.report.observers import Observer, ObserverGroup, RunStart
 from coterie.runs.report.page import run_page
 from coterie.runs.report.trackers import make_trackers
+from coterie.runs.report.words import headline_of, in_words
 from coterie.runs.settings.changes import check_changes, check_fingerprints
 from coterie.runs.settings.config import RunConfig, with_schedule_length
 from coterie.runs.settings.toml import parse_config, to_toml
@@ -56,7 +57,7 @@ class RunResult:
     """The result of a run, besides its folder."""
 
     folder: Path
-    summary: Summary
+    summary: Summary = field(repr=False)
     records: tuple[RoundRecord, ...] = field(repr=False)
     models: dict[str, Module] = field(repr=False)
     """The trained models: one for all, ``global``, or one for each client."""
@@ -75,6 +76,10 @@ class RunResult:
     def privacy(self) -> int:
         """T: whatever the server computes from all sums combines at least this many clients; 1 promises nothing."""
         return self.summary.promised
+
+    def __str__(self) -> str:
+        words = [*in_words(self.summary), ("Report", f"{self.folder}/report.html")]
+        return "\n".join([f"{headline_of(self.summary)}.", *(f"{topic}: {text}" for topic, text in words)])
 
     def _repr_html_(self) -> str:
         return run_html(self.summary, self.records, self.folder)

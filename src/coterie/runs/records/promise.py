@@ -116,8 +116,8 @@ class Promise:
         said = ""
         if self.sparse:
             said += (
-                ". On a sparse graph this is but for the probability of failure that coterie plan prints, "
-                f"2^-{PRIVACY_BITS:g} at most in a round, if who drops out does not depend on the graph"
+                ". On a sparse graph this can fail, with the probability that coterie plan prints: at most "
+                f"2^-{PRIVACY_BITS:g} in a round, if who drops out does not depend on the graph"
             )
         if self.active:
             said += (
@@ -131,9 +131,10 @@ class Promise:
             )
         if self.varying:
             said += (
-                ". What the sums say about a group together is not bounded: here clients count differently in each "
-                "round, and for simple models that has been enough to compute the data of both members of a circle "
-                "(docs/security/threat-model.md). Noise bounds it, and a constant learning rate removes this cause"
+                ". What the sums say about a group together is not bounded. In this run the members of a circle have "
+                "different weights from round to round. For simple models that has been enough to compute the data of "
+                "both members of a circle of two (docs/security/threat-model.md). Noise is a bound; fedavg or fedprox "
+                "with a constant learning rate removes this cause"
             )
         return said
 

@@ -1,5 +1,6 @@
 """Observers of a run: objects that are called during the run, and that may end it."""
 
+import inspect
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -131,9 +132,17 @@ class Warner(Observer):
         """Warn about the notes on the settings."""
         self._clipping = ClippingWatch(start.config.aggregation.clip, start.records)
         for note in start.notes:
-            warnings.warn(note, UserWarning, stacklevel=2)
+            _warn(note)
 
     def after_round(self, record: RoundRecord) -> None:
         """Warn if many entries are clipped."""
         if warning := self._clipping.check(record):
-            warnings.warn(warning, UserWarning, stacklevel=2)
+            _warn(warning)
+
+
+def _warn(text: str) -> None:
+    """Warn about the line outside Coterie that began the run, which is the one that the user can change."""
+    frame, level = inspect.currentframe(), 1
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] == "coterie":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, UserWarning, stacklevel=level)

@@ -169,6 +169,14 @@ def _test(test: Examples, name: str) -> ReadExamples | None:
     return None if test is None else read_source(test, f"{name}, test set")
 
 
+def _refuse_infinite(one: ReadExamples, who: str) -> None:
+    for what, values in (("inputs", one.x), ("targets", one.y)):
+        if values.dtype.kind == "f" and (bad := int(np.count_nonzero(~np.isfinite(values)))):
+            raise InputError(
+                f"{who}: {what} must be finite numbers, but {bad:,} of {values.size:,} values are NaN or infinite"
+            )
+
+
 def _dataset(
     name: str,
     read: Mapping[str, ReadExamples],
@@ -179,6 +187,9 @@ def _dataset(
     one_hot: bool,
 ) -> Dataset:
     parts = list(read.values())
+    given = {**read, **({"test set": test} if test else {})}
+    for client, one in given.items():
+        _refuse_infinite(one, f"{name}, {client}" if client else name)
     if test and test.fields != parts[0].fields:
         raise InputError(f"{name}: training and test examples have different named inputs, or in other shapes")
     train_x, train_y = (_joined([one.x for one in parts]), _joined([one.y for one in parts]))
@@ -209,7 +220,7 @@ def _dataset(
         columns = [y.reshape(len(y), math.prod(y.shape[1:])).astype(np.float32) for y in (train_y, test_y)]
         return Dataset(name, train_x, columns[0], test_x, columns[1], None, notes=tuple(notes), **kept)
     _refuse_other_labels(name, train_y, test_y)
-    for client, one in {**read, **({"test set": test} if test else {})}.items():
+    for client, one in given.items():
         if (least := one.y.min(initial=0)) < 0:
             who = f"{name}, {client}" if client else name
             raise InputError(f"{who}: labels are whole numbers from 0 on, not {least}; number them anew")

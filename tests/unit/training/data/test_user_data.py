@@ -136,6 +136,18 @@ def test_signed_whole_numbers_stay_whole(given: str, kept: str) -> None:
     assert pairs.dtype == kept
 
 
+def test_the_client_whose_numbers_are_not_finite_is_named() -> None:
+    x, y = np.ones((4, 3)), np.linspace(0, 1, 4)
+    bad_x, bad_y = x.copy(), y.copy()
+    bad_x[2, 1], bad_y[0] = np.nan, np.inf
+    with pytest.raises(InputError, match="custom, bob: inputs must be finite numbers, but 1 of 12 values"):
+        from_clients({"ann": (x, y), "bob": (bad_x, y)})
+    with pytest.raises(InputError, match="custom, bob: targets must be finite numbers, but 1 of 4 values"):
+        from_clients({"ann": (x, y), "bob": (x, bad_y)})
+    with pytest.raises(InputError, match="custom, test set: inputs must be finite numbers"):
+        from_clients({"ann": (x, y)}, (bad_x, y))
+
+
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=6))
 def test_clients_keep_their_own_examples(sizes: list[int]) -> None:
     rng = np.random.default_rng(0)

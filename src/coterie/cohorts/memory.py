@@ -37,7 +37,7 @@ from coterie.errors import ConfigError, PeerProtocolError
 _SERVER = "server"
 _MOST_RECENT = 4
 LARGE_REPLY = 1 << 16
-"""A reply of at least this many bytes is stored in a separate file."""
+"""A reply of more bytes than this is stored in a separate file."""
 _TABLES = {
     "rosters": "(digest BLOB PRIMARY KEY, body BLOB NOT NULL)",
     "clients": "(name TEXT PRIMARY KEY, identity BLOB NOT NULL, roster BLOB)",

@@ -405,7 +405,7 @@ class ClientMemory:
             return prekey_tables.last_answer(connection, self.client.name, book)
 
     def reply_to(self, answered: Answered) -> bytes | None:
-        """Return the reply to the last answered message of a book; None if it was not stored."""
+        """Return the reply to the last answered message of a book; None if it is not stored."""
         if answered.reply is None and answered.state is not None and self._replies:  # a large reply
             return self._replies.read(answered.message)
         return answered.reply

@@ -56,7 +56,7 @@ class AggregationResult(Generic[V]):
     clipped: int
     """The number of entries, over all clients, that lay outside the clipping range."""
     error_bound: float
-    """The largest distance between this mean and the exact mean of the clipped inputs, in any entry."""
+    """An upper bound, for every entry, on the distance between this mean and the exact mean of the clipped inputs."""
     report: SessionReport
     """What the session cost, and which clients refused to continue."""
 
@@ -96,8 +96,8 @@ def aggregate(
         clip: entries are clipped to ``[-clip, clip]``.
         weights: a whole number for each client; the mean is weighted, and no client's weight is disclosed. A call is
             one session and remembers nothing. If you sum the same clients again, give them the same weights, ``clip``
-            and ``precision``. If the weights change, two sums over one circle are two different equations, from which
-            the server can compute its members' inputs.
+            and ``precision``. If the weights change, sums over one circle are different equations, and enough of them
+            determine its members' inputs.
         precision: bits for each entry; the ring is made large enough that no sum overflows.
         topology: which clients exchange shares with each other; by default chosen for the expected ``dropout``.
         threshold: the number of shares that reconstruct a client's secret; by default a majority, or what the chosen
@@ -107,7 +107,7 @@ def aggregate(
         colluders: clients that may collude with a server that lies; needed with a sparse ``topology`` of your own.
         identities: signing keys; with them, clients assume that the server may be malicious.
         dropout: the probability that a client drops out, from which the topology is chosen. On a sparse topology, a sum
-            of far fewer clients than expected is refused.
+            of fewer clients than are likely to be left is refused.
         faults: dropouts and other faults to simulate in this session.
         workers: threads to use; one for each core by default.
         seed: makes the *rounding* of entries reproducible; masks always come from the operating system.
@@ -224,8 +224,8 @@ def train(
             ``clients.csv``, and personal models are evaluated on the test examples of their client. Without them, the
             setting ``clients.holdout`` holds back a share of each client's examples for that.
         cohort: K, the number of clients that take part in a round; by default 8, or all if there are fewer.
-        privacy: T; whatever the server computes from the sums of all rounds combines at least this many clients. T is
-            larger if larger circles fill the cohort better and no client is ever missing.
+        privacy: T; every combination of the sums of any number of rounds is about at least this many clients together.
+            T is larger if larger circles fill the cohort better and no client is ever missing.
         rounds: the number of rounds.
         epsilon: the differential privacy of each client over all rounds, at the delta of the setting ``noise.delta``.
             Every client adds noise; the smallest amount that suffices is computed before the first round. The noise is
@@ -345,8 +345,7 @@ def audit(
             of its database), the folder of a run, a matrix of 0 and 1, or a
             :class:`~coterie.cohorts.participation.Participation`, such as
             :func:`~coterie.auditing.logs.read_log` returns, which has options for logs of other systems.
-        collusion: also report the T that is left if this share of a group, or this number of members, colludes with the
-            server.
+        collusion: also report the T that is left if this number of members of a group colludes with the server.
         weak_seconds: time limit for the exact weak T, which may take minutes; after it, proven bounds are reported.
 
     A log with lines that cannot be read is refused, because they may change the verdict. ``read_log`` returns the rest,

@@ -4,10 +4,11 @@ How it works:
 
 1. :meth:`Federation.deal` deals a data set to clients, once. All random choices follow from the federation's seed.
 2. :func:`make_selections` returns the ways to choose cohorts, by the policies of :mod:`coterie.cohorts`.
-3. :func:`play_round` plays one round of any strategy of :mod:`coterie.training.strategies` in the clear and returns an
-:class:`ObservedRound`: the model before, the clients in the sum, the mean, the model after. :meth:`Federation.play`
-yields such rounds one after another, and :func:`play_cohorts` plays one round of many federations at once. 4.
-:meth:`Observations.of` collects everything that a server can store in a window of rounds.
+3. :func:`play_round` plays one round of any strategy of :mod:`coterie.training.strategies` in the clear and returns
+    an :class:`ObservedRound`: the model before, the clients in the sum, the mean, the model after.
+    :meth:`Federation.play` yields such rounds one after another, and :func:`play_cohorts` plays one round of many
+    federations at once.
+4. :meth:`Observations.of` collects everything that a server can store in a window of rounds.
 
 Sums are computed in the clear because these attacks use only the sum of a round.
 :func:`coterie.attacks.session.play_session` plays the real protocol over the same updates, and checks that it reveals

@@ -76,7 +76,7 @@ def collude(participation: Participation, names: Collection[str], exposed: Colle
 
 @dataclass(frozen=True)
 class AnyColluders:
-    """Whether any ``members`` clients together with the server can isolate another client."""
+    """Whether some group of ``members`` clients, together with the server, can isolate another client."""
 
     members: int
     isolate: bool | None

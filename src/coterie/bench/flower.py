@@ -31,7 +31,7 @@ class SecureCosts:
     steps: dict[str, float]
     """The seconds of each of a round's trips."""
     carried: dict[str, float]
-    """The seconds of trips that only carry the same number of bytes."""
+    """The seconds of each trip of a program that only carries the same number of bytes."""
     messages: float
     """To each client in a round."""
     downloaded: float
@@ -41,7 +41,7 @@ class SecureCosts:
     cryptography: float
     """The least time for keys, signatures and masks of a round, on all cores."""
     storage: float
-    """The time to write its answers to disk, with one process for each worker."""
+    """The time to write its answers to disk, as many at a time as there are processes."""
 
     @property
     def trips(self) -> int:

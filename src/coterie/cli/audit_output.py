@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from coterie.auditing.logs.runs import Run
     from coterie.auditing.verdict import Requirement
 
-_CHEAP_SECONDS, _WEAK_SECONDS = 2.0, 60.0  # time for weak T: if nothing requires it, and if --require does
+_CHEAP_SECONDS, _WEAK_SECONDS = 2.0, 60.0  # time for weak T: if it is not required, and if it is (--weak)
 _TELL_SECONDS = 10.0  # seconds between two lines of progress, without a terminal
 _LISTED = 100  # unreadable lines in the JSON
 

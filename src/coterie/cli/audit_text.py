@@ -24,7 +24,7 @@ from coterie.auditing.verdict import (
 from coterie.reports.words import printable
 
 _LISTED = 10  # exposed clients
-_DIGITS = 100_000  # witnesses computed by default; longer ones are only counted here anyway
+_DIGITS = 100_000  # digits of the witnesses computed by default; longer ones are only counted here anyway
 _GROUPS = 5  # groups too small for the requirement, and names shown of each
 
 

@@ -75,7 +75,7 @@ def _show(costs: "FlowerCosts") -> None:
 
 
 def _verdict(costs: "FlowerCosts", protocol: str) -> str:
-    """Return whether protection costs no more than its trips, and if it does, whether this machine allows less."""
+    """Return whether protection costs no more than its trips and, if it costs more, whether it could cost less here."""
     secure, overhead = costs.protocols[protocol], costs.overhead(protocol)
     if overhead <= secure.carrying:
         return "Protection adds no more than its trips cost."

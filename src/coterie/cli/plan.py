@@ -32,7 +32,8 @@ def plan(
     threat_model: Annotated[
         Path | None,
         typer.Option(
-            help="Write a page for people who are not engineers: who may attack, what holds and what not, and why.",
+            help="Write a page for people who are not engineers: who may attack, what holds, what does not, and on "
+            "which assumptions.",
             rich_help_panel=DEPLOYMENT,
         ),
     ] = None,

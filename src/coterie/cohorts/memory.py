@@ -37,7 +37,7 @@ from coterie.errors import ConfigError, PeerProtocolError
 _SERVER = "server"
 _MOST_RECENT = 4
 LARGE_REPLY = 1 << 16
-"""A reply of at least this many bytes is stored in a separate file."""
+"""A reply of more bytes than this is stored in a separate file."""
 _TABLES = {
     "rosters": "(digest BLOB PRIMARY KEY, body BLOB NOT NULL)",
     "clients": "(name TEXT PRIMARY KEY, identity BLOB NOT NULL, roster BLOB)",
@@ -405,7 +405,7 @@ class ClientMemory:
             return prekey_tables.last_answer(connection, self.client.name, book)
 
     def reply_to(self, answered: Answered) -> bytes | None:
-        """Return the reply to the last answered message of a book; None if it was not stored."""
+        """Return the reply to the last answered message of a book; None if it is not stored."""
         if answered.reply is None and answered.state is not None and self._replies:  # a large reply
             return self._replies.read(answered.message)
         return answered.reply

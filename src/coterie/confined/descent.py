@@ -9,9 +9,9 @@ that a participant took, if it refused any. Offsets are computed again when need
 steps. Computed as a difference, it would lose precision when poison, which all refuse, lets u grow without bound.)
 Algorithm 1 of the paper updates every model separately and gives the same numbers.
 
-Sums of gradients are sent. Anyone can compute u from them, and **anchor + u is itself a usable model**: on MNIST it
-classifies better than the participants' own. :attr:`ConfinedDescent.public_model` is that model, to be evaluated beside
-them. Distances between models never shrink: while no participant refuses, w^l - w^j keeps its initial value.
+Sums of gradients are sent. Everyone who sees them can compute u, and **anchor + u is itself a usable model**: on MNIST
+it classifies better than the participants' own. :attr:`ConfinedDescent.public_model` is that model, to be evaluated
+beside them. Distances between models never shrink: while no participant refuses, w^l - w^j keeps its initial value.
 
 A participant may be late: then the gradient that it contributes is one of an older iterate (CGD, eq. (12)), at most
 ``late`` iterations old. A network may cut a participant off: then it does not receive the steps. Sums are stored, so it
@@ -184,9 +184,7 @@ class ConfinedDescent:
         if first := [name for name in refused if name not in self._taken]:
             zeros = [np.zeros_like(array) for array in self.offsets.anchor]  # in the anchor's type, which is smaller
             self._taken |= dict.fromkeys(first, _sum_like(zeros, self.displacement))
-        sums: dict[
-            int, tuple[Parameters, Parameters]
-        ] = {}  # participants with equal decisions before and now share arrays
+        sums: dict[int, tuple[Parameters, Parameters]] = {}  # before and after; equal decisions share arrays
         for name in self.participants:
             if verdicts[name]:
                 self.freshness.took(name, self.iteration)

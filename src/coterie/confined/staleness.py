@@ -65,7 +65,7 @@ class LateGradients:
         """The number of gradients that became older than the bound and were discarded."""
 
     def hold(self, participant: str, iteration: int) -> bool:
-        """Record that a participant's gradient missed its sum; return whether it is new, not held already."""
+        """Record that a participant's gradient missed its sum; return False if the participant holds an older one."""
         if participant in self.since:
             return False
         self.since[participant] = iteration

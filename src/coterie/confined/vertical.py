@@ -7,9 +7,9 @@ power of two, and the sum of the rounded parts is exact.
 **What the sum hides, and what it does not.** The sharing hides each part from the other members and from the carrier of
 the messages. The members see the sum z, for every example and in every iteration, and the errors that go back. In a
 group of two, each member computes the other's part by subtracting its own. Sums of several iterations reveal more: the
-weights of all members move by public steps, so the difference of two sums is X times a known matrix. A member that sees
-z about (columns / hidden units) times can solve for the columns of all members. So members of a group must trust each
-other with their data. The sum hides it from everyone else.
+weights of all members move by public steps, so the difference of two sums is X times a known matrix. Anyone who sees z
+often enough, about (columns / hidden units) times, can solve for the columns of all members. So members of a group must
+trust each other with their data. The sum hides it from everyone else.
 """
 
 import math

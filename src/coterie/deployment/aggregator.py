@@ -242,7 +242,7 @@ class Aggregator:
         return [len(circle) for circle in roster.active if roster.names[circle[0]] in chosen]
 
     def _shape(self, clients: int, largest: int) -> SessionShape:
-        """Return the number of colluders that a session withstands; None for the default of its terms."""
+        """Return the shape of a session, with its number of colluders if this is not the default of its terms."""
         if (given := self._settings.colluders) is not None:
             return SessionShape(colluders=given)
         whole, rest = divmod(clients, largest)

@@ -80,7 +80,7 @@ class OwnModel(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     start: bytes
     """The private numbers, in float64; the node's own model is ``moved`` plus these."""
     judging: bytes = b""
-    """Identifies the node and the configuration of its function. A model with another identity is ignored."""
+    """Identifies the node and the configuration of its function. A model with another value here is ignored."""
 
     def __repr__(self) -> str:
         return f"<OwnModel after {self.judged} models>"
@@ -369,7 +369,7 @@ def _read(file: CheckpointFile) -> OwnModel | None:
 
 
 def _check_models(models: Sequence[Arrays], confinement: Confinement) -> None:
-    """Refuse public models with invalid entries, or that do not fit each other."""
+    """Refuse public models that no node can use, or that do not fit each other."""
     for model in models:
         try:
             check_confinable(model, tuple(pattern for pattern, _ in STATISTICS))

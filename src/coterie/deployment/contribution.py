@@ -155,14 +155,12 @@ class NodeContribution:
             )
 
     def _scaled(self, received: Arrays) -> Scaled:
-        """Run the app's function. The server learns what is missing in the reply; all other failures have one word."""
+        """Run the app's function. The server learns what the reply's structure lacks; other failures have one word."""
         try:
             return self._form.scale(received, self._reply(received))
         except CoterieError:
             raise
-        except (
-            Exception
-        ) as error:  # the type of the error may depend on values, so it gets the same word as any other failure
+        except Exception as error:  # its type may depend on values, so it gets the same word as any other failure
             LOGGER.warning("the app's reply cannot be encoded:\n%s", traced(error))
             raise TrainingError("the app's reply cannot be encoded") from None
 

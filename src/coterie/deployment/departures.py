@@ -49,7 +49,7 @@ class SessionOutlook:
 
     @property
     def departures(self) -> int:
-        """The number of nodes that may leave, in the worst case; if one more leaves, the round may fail."""
+        """The number of nodes that may leave, whichever they are and whenever; one more may end the round."""
         clients, terms = self.clients, self._terms()
         needed = max(terms.threshold_for(clients), terms.quorum if terms.active else 0)
         # In the worst case each of them is in a different circle, and these circles are the largest.

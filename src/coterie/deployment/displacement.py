@@ -2,7 +2,7 @@
 
 A node's own model is its private start plus the moves that it accepted. A move is the difference of two consecutive
 public models, and a node's decision depends on its data. If a server could send a model to one node only, it could lead
-that node's model away from the others', and single it out from their sum. So models form a chain:
+that node's model away from the others', and so learn their sum without it. So models form a chain:
 
     link(k) = H(link(k - 1), model k),        link(-1) = the descent's random name
 

@@ -57,7 +57,7 @@ class Assignment:
 
     function: str
     content: bytes
-    """A digest of all records that the app will see; equal digests mean equal records."""
+    """A name of all records that the app will see; equal names mean equal records."""
     arrays: Arrays
     """The model; empty for a function that returns none."""
     round: int | None = None
@@ -67,7 +67,7 @@ class Assignment:
     records: object = None
     """The engine's own representation, which the carrier sends with the request to contribute."""
     complete: "Callable[[Collection[str]], Assignment] | None" = None
-    """Makes the assignment of a round once the selected clients are known; None if this assignment is complete."""
+    """Makes the assignment of a round once the connected clients are known; None if this assignment is complete."""
 
 
 @dataclass(frozen=True)

@@ -45,11 +45,11 @@ from coterie.secagg.server import Aggregate
 _KINDS = "fiu"  # floats, signed and unsigned integers
 _ONE_PART = 16.0  # times clip; a range up to this loses at most four bits, and is sent in one part
 _PIECE = 1 << 14  # entries processed at a time, so that temporaries stay in the cache and no copy of a model is made
-_FINEST = 2.0**-43  # largest precision of a range at full weight; dither needs the ten further bits of float64
+_FINEST = 2.0**-43  # finest step, as a share of a range at full weight; dither needs the ten further bits of float64
 
 
 _ROUNDING_VARIANCE = 1.5**2 + 0.25
-"""The largest error of one client's integer: dither of deviation 1.5, and random rounding."""
+"""The largest variance of one client's integer: dither of deviation 1.5, and random rounding."""
 
 
 class Mean(NamedTuple):
@@ -84,7 +84,7 @@ class Form:
 
     recipe: RosterRecipe
     clients: int
-    """The largest number of clients in a sum; it determines only the bits of a ring element."""
+    """The largest number of clients in a sum; it determines only the number of bits of a ring element."""
     arrays: bool = True
     """Whether there is a model in the replies; evaluation has none."""
 
@@ -223,7 +223,7 @@ class _Scale(NamedTuple):
     Let a sum of n clients be known to within 8 n of the steps before, and q finer steps make one of these. In finer
     steps it is known to within 8 n (q + 1), as each client rounds once more. With q <= Q / 8 - 2 that is less than n Q,
     and so less than half of the ring: one number of the right residue is near enough (see :class:`Quantizer` for Q, and
-    for the 8). The remaining uncertainty, 8 n steps, is more than the error of float64, because no step is finer than
+    for the 8). The margin that is left, 8 n steps, is larger than the error of float64, because no step is finer than
     2^-43 of the range.
     """
 
@@ -265,7 +265,7 @@ class _Part(NamedTuple):
             yield np.clip(moved, -reach, reach, out=moved)
 
     def clipped_share(self, now: NDArray[Any]) -> float:
-        """Return the share of clipped entries; :class:`InputError` if shape or kind differ from the received array."""
+        """Return the share of clipped entries; :class:`InputError` for another shape, or if entries are no numbers."""
         if now.shape != self.base.shape or now.dtype.kind not in _KINDS:
             raise InputError(f"array {self.name!r} came back as {now.dtype} of shape {now.shape}")
         inside, lost = 0, False

@@ -54,7 +54,7 @@ class PrekeySupply:
         return store
 
     def _lacking(self, stock: PrekeyStock) -> list[str]:
-        """Return the available clients that have no fresh prekey (one that was in no invitation yet)."""
+        """Return clients that could be invited and have no fresh prekey (one that was in no invitation yet)."""
         roster = self._enrolment.roster
         there = np.flatnonzero(self._enrolment.available()).tolist()
         placed = {number for circle in roster.active for number in circle}

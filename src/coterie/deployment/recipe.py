@@ -97,7 +97,7 @@ class RosterRecipe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     def quantizer(self, clients: int) -> Quantizer:
         """Return the quantizer of numbers from -1 to 1; a :class:`ConfigError` if there is none.
 
-        The number of clients changes only the bits of an element.
+        The number of clients changes only the number of bits of an element.
         """
         return Quantizer(1.0, self.precision, clients, self.most_weight, min_weight=0, dither=True)
 

@@ -257,9 +257,7 @@ def plan_population(
     if not 0 <= privacy_bits < math.inf:
         raise ConfigError(f"privacy_bits is a finite number of bits, at least 0, not {privacy_bits}")
     if privacy is not None:
-        circles_per_round(
-            circle_sizes(population, privacy), cohort
-        )  # raises an error with the reason if T does not fit
+        circles_per_round(circle_sizes(population, privacy), cohort)  # refuses a T that does not fit, with the reason
     # As in the plan of a session: the other half of the target is for its graph.
     colluders = count_colluders(cohort, population, collusion, active=active, privacy_bits=privacy_bits + 1)
     if active:

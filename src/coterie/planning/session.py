@@ -219,9 +219,7 @@ def recommend(
 
     best, model = min(candidates, key=lambda found: price(found[0]).client_bytes)
     too_few = law.more_missing(model.missing)
-    if (
-        sessions * clients > everybody and not by_rule
-    ):  # some sessions have one client less, and the same number missing
+    if sessions * clients > everybody and not by_rule:  # some sessions have one client less, and as many missing
         minimum = max(model.minimum - 1, search.complete.minimum)
         smaller = replace(model, clients=clients - 1, collusion=colluders.number / (clients - 1), minimum=minimum)
         best = _worse(best, assess(smaller, best.topology, best.threshold))

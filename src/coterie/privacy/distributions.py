@@ -39,7 +39,7 @@ class Distribution(LogConcave, Protocol):
     integer_orders: ClassVar[bool]
     """Whether :meth:`bound` is for divergences of integer order alone."""
     theorem: ClassVar[str]
-    """The assumption of the bound, in words."""
+    """The theorem that the bound is from, in words."""
 
     def __init__(self, variance: float) -> None: ...
 

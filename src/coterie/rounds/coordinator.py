@@ -62,8 +62,7 @@ class SessionShape:
     topology: Topology = field(default_factory=Complete)
     threshold: int | None = None
     colluders: int | None = None
-    """The number of clients that may collude with an active server; None is the default of "
-    ":class:`~coterie.secagg.Terms`."""
+    """The clients that may collude with an active server; None is the default of :class:`~coterie.secagg.Terms`."""
     minimum: int = 2
     """The fewest clients in a sum that graph and threshold were planned for."""
     protocol: SessionProtocol = SessionProtocol.PAPERS
@@ -81,8 +80,7 @@ class SessionSettings:
     bits: int
     length: int
     shape: Callable[[int], SessionShape] = complete
-    """Called with the number of clients of every session, because a shape that is safe for one size may not be for "
-    "another."""
+    """Called with the number of clients of every session: a shape that is safe for one size may not be for another."""
     minimum: int = 2
     mode: ThreatMode = ThreatMode.HONEST_BUT_CURIOUS
     promised: int | None = None
@@ -143,7 +141,7 @@ class Coordinator(Generic[D]):
         """Select the clients of round ``number``; with too few, the round is over and recorded as skipped.
 
         ``rng`` drives the selection only, which is public; secrets come from the operating system. ``content`` is a
-        digest of what clients work on. The terms contain it, so the server cannot give one client something else. With
+        digest of what clients work on. The terms contain it, so no client can be given something else. With
         ``resuming``, the round may already be recorded by a server that crashed during it; if the round then goes
         differently, :class:`~coterie.errors.LedgerConflict` is raised. In either case the session is new and has new
         secrets.

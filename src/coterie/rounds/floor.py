@@ -35,9 +35,11 @@ class Floor:
     minimum: int = 2
     """The fewest clients that may be aggregated."""
     colluders: int = 0
-    """The number of all clients that may collude with the server. A malicious server chooses whom it invites, so all "
-    "of them may be in one session. Every sum must have two more clients, otherwise it could reveal one client's
-    input."""
+    """The largest number of clients in the whole population that may collude with the server.
+
+    A malicious server chooses whom it invites, so all of them may be in one session. Every sum must have two more
+    clients, otherwise it could reveal one client's input.
+    """
     threshold: int = 2
     """The smallest threshold that is accepted: the number of shares that reconstruct a secret."""
     sparse_bits: float | None = None
@@ -45,8 +47,9 @@ class Floor:
 
     A number accepts a sparse graph if its privacy fails with probability ``2 ** -sparse_bits`` at most. The client
     computes this probability itself, for its ``colluders`` and for the smallest sum that the terms allow. 0 accepts
-    every graph. The terms must state the threshold, unless ``threshold`` is 1. A malicious server that knows a sparse
-    graph can still choose which clients drop out, and learn partial sums, for which T does not hold.
+    every graph. The terms must state the threshold, unless ``sparse_bits`` is 0 and ``threshold`` is 1. A malicious
+    server that knows a sparse graph can still choose which clients drop out, and learn partial sums, for which T does
+    not hold.
     """
     dropout: float | None = None
     """On a sparse graph, the probability that a client drops out of a session, independently of the others.

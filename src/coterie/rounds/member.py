@@ -5,7 +5,7 @@
 
 It follows the protocol that an invitation names. It calls ``contribute`` for its input only when the input must be
 masked. If a new process is started for every message, :meth:`Member.park` returns the state to store between messages;
-in two trips the memory stores it. The memory is on disk before a reply is returned.
+in two trips the memory stores it. What the memory records is on disk before a reply is returned.
 
 For sessions in two trips, the server needs prekeys first: send it what :meth:`Member.offer` returns.
 """
@@ -126,7 +126,7 @@ class Member:
     def offer(self, *, renew: bool = False) -> bytes:
         """Return all unused prekeys for the server, after making as many as are missing.
 
-        Prekeys that other clients would soon refuse because of their age are replaced by new ones.
+        Prekeys that other clients would soon refuse because of their age are erased and replaced by new ones.
 
         With ``renew``, all earlier prekeys and the states of all sessions are erased. Use it after the client's disk
         was restored from a backup or copied: a prekey on it may have been used since the backup, or a session answered.

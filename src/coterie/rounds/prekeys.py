@@ -28,8 +28,7 @@ from coterie.secagg.terms import Terms
 MOST_OFFERED = 4 * PREKEYS
 """The largest number of prekeys that a server accepts from one client."""
 OLDEST_DAYS = 60.0
-"""The largest age of a prekey in a book. Clients replace their prekeys earlier, and refuse a book only at a larger "
-"age."""
+"""The largest age of a prekey in a book. Clients replace theirs earlier, and refuse a book only at a larger age."""
 EARLY_DAYS = 1.0
 """How far a client's clock may be ahead of the server's."""
 

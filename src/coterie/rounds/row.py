@@ -50,7 +50,7 @@ class LedgerRow:
         self._ledger.complete(self.number, resuming=self._resuming)
 
     def abort(self, error: CoterieError) -> tuple[Outcome, tuple[str, ...]]:
-        """Record that the round failed; return its outcome, and the clients whose sum may have been revealed."""
+        """Record the failure; return the outcome, and the clients whose sum may have been revealed, now or earlier."""
         self._ledger.abort(self.number, str(error), resuming=self._resuming)
         row = self._ledger.revealed(self.number)
         return (Outcome.ABORTED_AFTER_REVEAL if row else Outcome.ABORTED_BEFORE_REVEAL), row

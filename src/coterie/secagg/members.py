@@ -41,7 +41,7 @@ class Members(Set[int]):
         return np.unpackbits(np.frombuffer(self.bits, np.uint8), count=self.size, bitorder="little").view(np.bool_)
 
     def among(self, clients: Iterable[int]) -> frozenset[int]:
-        """Return those of some clients that are in the set. The time is proportional to the number of these clients."""
+        """Return those of the given clients that are in the set; the time is proportional to their number."""
         return frozenset(client for client in clients if client in self)
 
     def covers(self, other: "Members") -> bool:

@@ -6,8 +6,8 @@ of lambda N(0, 1) around zeros. The methods differ in which model each participa
 
 - FedAvg: all participants start from the same model and take every step, so they always have the same model, as if each
   downloaded it in every round. A round is one step on one full batch: averaging models is then averaging gradients.
-  (The baseline in the code of the paper applies a step only to the selected participants, and the others never download
-  the model.)
+  (The baseline in the code of the paper applies a step only to the selected participants, and no participant ever
+  downloads the model.)
 - Ditto: the same, and every honest participant also trains a personal model, which is pulled to the common one.
 - Confined descent: every participant has its own model with its own start, and sees sums; ``confined-checked`` adds
   the loss check. Every participant chooses its own lambda, so attackers may choose 0 and start at the anchor

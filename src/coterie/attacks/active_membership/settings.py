@@ -40,9 +40,9 @@ class ActiveMembershipSettings(Settings):
 
     If honest participants bring the loss of a record down again, one of them trains on it. FedAvg, Ditto and confined
     descent, without its loss check and with it, are attacked in the same way: the same strength (tuned on FedAvg),
-    records, rounds and steps. The result shows how often the attackers recognise members, by the rule of the paper and
-    at every threshold, how much the attack damages the models of honest participants, and how much of the poison the
-    loss check refuses.
+    records, rounds and steps. The result shows how often the attackers are right about membership, by the rule of the
+    paper and at every threshold, how much the attack damages the models of honest participants, and how much of the
+    poison the loss check refuses.
     """
 
     data: DataName = "digits"

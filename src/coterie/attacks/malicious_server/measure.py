@@ -90,7 +90,7 @@ class MaliciousServer(MaliciousServerSettings):
         )
 
     def _vary(self, lie: Lie, trial: int) -> Sequence[Variation]:
-        """Play a varied lie with and without the rule; None if the lie is not part of a session."""
+        """Play a varied lie with and without the rule; return nothing if the lie is not part of a session."""
         sides = []
         for defended in False, True:
             rng = stream(self.seed, "variation", lie.name, trial)

@@ -159,9 +159,7 @@ class LyingServer:
             if key is not None and envelope is not None:
                 binding = self.terms.digest, person.seed
                 _, opening = sealing_keys(key, entry.sender, person.advertisement, *binding)
-                with suppress(
-                    VerificationError
-                ):  # the number is in the book twice, and the envelope is sealed for the other key
+                with suppress(VerificationError):  # the number is in the book twice: sealed for the other key
                     shares = open_shares(opening, envelope, *binding, person.client, entry.sender)
                     person.self_shares[entry.sender], person.key_shares[entry.sender] = shares
         return True

@@ -114,9 +114,7 @@ def join_twice(scenario: Scenario) -> Attempt:
     survived.
     """
     colluders = scenario.colluders
-    size = (
-        scenario.clients - (scenario.clients + colluders + 1) % 2
-    )  # with an additional client, neither half is a quorum
+    size = scenario.clients - (scenario.clients + colluders + 1) % 2  # with one client more, no half is a quorum
     server = scenario.open("joining twice", size)
     persons = [server.enter(number) for number in server.honest]
     half = (size + colluders + 1) // 2 - colluders

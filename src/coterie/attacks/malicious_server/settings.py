@@ -15,8 +15,8 @@ class MaliciousServerSettings(Settings):
 
     The server asks for both kinds of share, sends clients different lists, breaks and splits circles, distributes its
     own keys, surrounds a client with fake clients, and sends clients different models. The result is shown as a
-    picture: the client's input without the rule; noise or nothing with it. Under honest-but-curious terms (--mode
-        honest) some lies work despite all rules; the privacy card says which.
+    picture: the client's input without the rule; noise or nothing with it. Under honest-but-curious terms
+    (--mode honest) some lies work despite all rules; the privacy card says which.
     """
 
     lies: Annotated[

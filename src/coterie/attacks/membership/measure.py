@@ -44,7 +44,7 @@ def sum_of(clients: int, *, noisy: bool = False) -> str:
 
 @dataclass(frozen=True)
 class PassiveMembership(MembershipSettings):
-    """Membership inference by an adversary who only observes; it works on plain federated averaging."""
+    """Membership inference by an adversary who only observes; tuned so that it works on plain federated averaging."""
 
     title: ClassVar[str] = "Passive membership inference"
     threat: ClassVar[Adversary] = threats.MEMBERSHIP
@@ -82,7 +82,7 @@ class Measured(msgspec.Struct, frozen=True):
 
     auc: float
     decisions: Decisions
-    """Accuracy at the threshold that is best on the attacker's reference models."""
+    """Decisions at the threshold that is best on the attacker's reference models."""
     hits: tuple[int, ...]
     """Members found at false-positive rates of at most 1% and 0.1%."""
     allowed: tuple[int, ...]

@@ -40,7 +40,7 @@ class Lines:
     def _filled(self) -> Iterator[tuple[int, str]]:
         with self._open() as file:
             consumed = cast("io.BytesIO", file.buffer).tell
-            lines = letters = 0  # characters since the last report
+            lines = letters = 0  # since the last report
             for number, line in enumerate(file, start=1):
                 lines, letters = lines + 1, letters + len(line)
                 if lines >= _BETWEEN or letters >= _LETTERS:

@@ -16,11 +16,7 @@ WINDOWS = {"minute": 60, "hour": 3_600, "day": 86_400, "week": 7 * 86_400}
 
 _DAY = WINDOWS["day"]
 _EPOCH = date(1970, 1, 1).toordinal() * _DAY
-_SECONDS, _MILLISECONDS, _END = (
-    10**8,
-    10**11,
-    10**14,
-)  # numbers from the first value on are seconds, from the second on milliseconds
+_SECONDS, _MILLISECONDS, _END = 10**8, 10**11, 10**14  # numbers from the first on are seconds, then milliseconds
 
 
 class Windows:

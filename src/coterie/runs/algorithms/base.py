@@ -144,7 +144,7 @@ class Algorithm(ABC, Generic[S]):
 
     @property
     def additive(self) -> bool:
-        """Whether clients compute the sum among themselves by secret sharing; a dropout then ends the round."""
+        """Whether clients compute the sum by secret sharing, without a server; a dropout then ends the round."""
         return False
 
     @property
@@ -192,7 +192,7 @@ class Algorithm(ABC, Generic[S]):
         return spent
 
     def assumptions(self, of_sums: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the assumptions of epsilon; ``of_sums`` are those that hold if all noise is in the sums."""
+        """Return the assumptions of epsilon; ``of_sums`` are its assumptions if all noise is in the sums."""
         return of_sums
 
     @classmethod

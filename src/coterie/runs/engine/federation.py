@@ -48,7 +48,7 @@ class Federation:
 
     problem: Problem = field(repr=False)
     test: ArrayData = field(repr=False)
-    """Examples to evaluate the model on; may be None."""
+    """Examples to evaluate the model on; there may be none."""
     parts: dict[str, Indices] = field(repr=False)
     """The examples of each client, by its name."""
     labels: Indices | None = field(repr=False)

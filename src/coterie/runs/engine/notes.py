@@ -38,7 +38,7 @@ def notes_before(built: BuiltRun) -> tuple[str, ...]:
 
 
 def scoring_notes(built: BuiltRun) -> tuple[str, ...]:
-    """Yield a note if only a sample of the personal models is scored."""
+    """Return a note if only a sample of the personal models is scored."""
     clients = built.config.clients.count
     if not built.algorithm.personal or built.noisy or clients <= MOST_SCORED:
         return ()
@@ -49,7 +49,7 @@ def scoring_notes(built: BuiltRun) -> tuple[str, ...]:
 
 
 def collusion_notes(built: BuiltRun) -> tuple[str, ...]:
-    """Yield a note if the share of colluders is less than one client."""
+    """Return a note if the share of colluders is less than one client."""
     config = built.config
     share = config.aggregation.collusion
     everybody = roster_size(config.aggregation, config.clients.count, config.cohort.size)
@@ -62,7 +62,7 @@ def collusion_notes(built: BuiltRun) -> tuple[str, ...]:
 
 
 def noise_notes(built: BuiltRun) -> tuple[str, ...]:
-    """Yield the multiplier that was computed, and the epsilon that it gives."""
+    """Return the multiplier that was computed, and the epsilon that it gives."""
     noise, rounds = built.config.noise, built.config.rounds
     epsilon = built.epsilon(rounds) if noise.epsilon else None
     if epsilon is None:
@@ -74,7 +74,7 @@ def noise_notes(built: BuiltRun) -> tuple[str, ...]:
 
 
 def fault_notes(faults: FaultSettings) -> tuple[str, ...]:
-    """Yield a note if a network adversary drops packets."""
+    """Return a note if a network adversary drops packets."""
     if not faults.victims or not faults.victim_drops:
         return ()
     return (
@@ -84,7 +84,7 @@ def fault_notes(faults: FaultSettings) -> tuple[str, ...]:
 
 
 def schedule_notes(config: RunConfig) -> tuple[str, ...]:
-    """Yield a note if the cosine of the learning rate ends before or after the last round."""
+    """Return a note if the cosine of the learning rate ends before or after the last round."""
     schedule, training = config.training.schedule, config.training
     length = schedule.rounds
     if schedule.kind != "cosine" or not length or length == config.rounds:
@@ -99,7 +99,7 @@ def schedule_notes(config: RunConfig) -> tuple[str, ...]:
 
 
 def cohort_notes(built: BuiltRun) -> tuple[str, ...]:
-    """Yield how many clients are aggregated in a round on average, and why they are fewer than the cohort's size."""
+    """Return how many clients are aggregated in a round on average, and why they are fewer than the cohort's size."""
     config, policy = built.config, built.cohorts.policy if built.cohorts else None
     if not isinstance(policy, MultiRound) or policy.survival < 1 or (built.algorithm.additive and built.protections):
         return ()

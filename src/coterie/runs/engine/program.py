@@ -129,9 +129,7 @@ def _fitted(config: RunConfig, wanted: Wanted) -> tuple[RunConfig, tuple[str, ..
 def reconciled(folder: RunFolder, wanted: RunConfig, asked: Wanted) -> list[str]:
     """Return the changes that the caller requests for the run in a folder; only a few are allowed."""
     begun = folder.config()
-    if (
-        asked.policy is None and begun.cohort.privacy == asked.privacy
-    ):  # the run began before circles were fitted to cohorts
+    if asked.policy is None and begun.cohort.privacy == asked.privacy:  # begun before circles were fitted to cohorts
         wanted = wanted.model_copy(
             update={"cohort": wanted.cohort.model_copy(update={"privacy": begun.cohort.privacy})}
         )

@@ -74,7 +74,7 @@ class RunResult:
 
     @property
     def privacy(self) -> int:
-        """T: whatever the server computes from all sums combines at least this many clients; 1 promises nothing."""
+        """T: every combination of all sums is about at least this many clients together; 1 promises nothing."""
         return self.summary.promised
 
     def __str__(self) -> str:
@@ -266,9 +266,7 @@ class TrainingRun:
         )
         if summary.client_scores:
             write_file(self.folder.scores_file, summary.client_scores.table().encode())
-        courses = (
-            [] if built.noisy else forecast_courses(built.federation, public)
-        )  # forecasts show the clients' series
+        courses = [] if built.noisy else forecast_courses(built.federation, public)  # they show the clients' series
         if courses:
             draw_forecasts(self.folder.forecast_file, courses)
         page = run_page(summary, clients, records, self.folder.path.name, courses, auditor)

@@ -33,7 +33,7 @@ class ClientSecrets:
 
 
 def digest_of(arrays: Sequence[FloatArray | RingVector]) -> bytes:
-    """Return a digest of the values of these arrays."""
+    """Return a digest of exactly these arrays: their types, shapes and values."""
     hashed = hashlib.sha256()
     for array in arrays:
         hashed.update(f"{array.dtype}{array.shape}".encode())

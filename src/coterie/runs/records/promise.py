@@ -16,7 +16,7 @@ class Promise:
     circle: int = 1
     """The size of the smallest circle; 1 if no clients are kept together, or the server sees every update."""
     colluders: int = 0
-    """c: the number of members of a circle that may help the server; if it is malicious, the number of all clients."""
+    """c: how many members of a circle may help the server; if it is malicious, how many of all clients may."""
     clients: int = 0
     """The number of clients."""
     active: bool = False
@@ -37,7 +37,7 @@ class Promise:
 
     @property
     def privacy(self) -> int:
-        """T: whatever the server computes combines at least this many clients; 1 if nothing is promised."""
+        """T: every combination of the sums is about at least this many clients together; 1 if nothing is promised."""
         return 1 if self.cut or self.unproven else self.circle
 
     @property

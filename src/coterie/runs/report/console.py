@@ -66,7 +66,7 @@ class Watcher(Observer):
         self.close()
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True, style="bold")
-        grid.add_column(overflow="fold")  # a path is never wrapped
+        grid.add_column(overflow="fold")  # a long path is wrapped, not cut off
         for about, words in in_words(summary):
             grid.add_row(about, Text(words))
         grid.add_row("Report", Text(f"{self._folder}/report.html"))

@@ -87,7 +87,7 @@ def how_to_continue(config: CommonSettings, folder: str) -> str:
 
 
 def _noise(summary: Summary, guarantee: str) -> str:
-    """Yield epsilon, whom it protects, and the size of the noise that each client adds."""
+    """Return epsilon, whom it protects, and the size of the noise that each client adds, in words."""
     noise = summary.config.noise
     said = (
         f"({summary.epsilon:.3g}, {noise.delta:g})-differential privacy {guarantee}; the report lists what that "
@@ -158,7 +158,7 @@ def _tests(summary: Summary) -> str:
 
 
 def _scores(summary: Summary) -> str:
-    """Yield how much the scores of clients differ, and the name of the worst."""
+    """Return how much the scores of clients differ, and the name of the worst."""
     scores, yardstick = summary.client_scores, summary.yardstick
     ranked = scores.ranked(yardstick) if scores else []
     if scores is None or not ranked:

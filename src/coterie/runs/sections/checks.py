@@ -57,7 +57,7 @@ def policy_settings(clients: ClientSettings, cohort: CohortSettings, dropout: Re
 
 
 def smallest_circle(clients: ClientSettings, cohort: CohortSettings) -> int | None:
-    """Return the size of the smallest circle that the policy keeps together; None without circles or for the user's."""
+    """Return the size of the smallest circle that the policy keeps; None without circles, or for a user's policy."""
     kind = POLICIES.get(cohort.policy)
     return kind.privacy(policy_settings(clients, cohort)) if kind and kind.keeps_circles else None
 

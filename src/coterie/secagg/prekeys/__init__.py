@@ -4,7 +4,8 @@
 terms and one prekey of each client, together called the *book*; its digest D is bound into every key and signature. A
 client checks the book, agrees on a mask with every other client in it, even if some are lost later, and sends in one
 message its masked input and, sealed for each other client, shares of its secrets: the seed of its self mask, and one
-key for each *other circle*, which encrypts the masks that it shares with that circle's members. (Trip 1.)
+key for each *other circle*, which encrypts the seeds of the masks that it has in common with that circle's members.
+(Trip 1.)
 
 The server announces which clients contributed. If few are missing, clients reveal at once, for every aggregated client,
 their shares of its self seed and of its keys for circles that are not aggregated. (Trip 2.) If many are missing, they

@@ -62,7 +62,7 @@ class PrekeyBook:
         return tuple(peer for peer in range(len(self.terms.clients)) if peer != client)
 
     def foreign_circles(self, client: int) -> tuple[int, ...]:
-        """The positions of all other circles, for each of which this client shares a key."""
+        """The positions of all other circles; this client deals shares of a key for each of them."""
         return tuple(place for place in range(len(self.circles)) if place != self.circle_of[client])
 
     def lost_circles(self, aggregated: Collection[int]) -> tuple[int, ...]:

@@ -79,7 +79,7 @@ class Pair(SecretPart, frozen=True):
 
 @dataclass(frozen=True, repr=False)
 class Invited:
-    """A checked book, and keys agreed with all clients in it; nothing has been sent yet."""
+    """A checked book, and keys agreed with all other clients in it; nothing has been sent yet."""
 
     book: PrekeyBook
     me: int
@@ -98,7 +98,7 @@ class Invited:
         prekeys: Sequence[Prekey] = (),
         parallel: Map | None = None,
     ) -> tuple["Contributed", bytes]:
-        """Mask the input with a mask for every client in the book and a self mask, and deal shares (trip 1).
+        """Mask the input with a mask for every other client in the book and a self mask, and deal shares (trip 1).
 
         All secrets follow from fresh randomness, the prekey's secret, the book and the input itself: a client
         that repeats this from a restored disk, with another input, uses other masks.

@@ -97,7 +97,7 @@ def _check_identity(identity: str, rows: dict[Path, list[str]]) -> None:
     for path, found in rows.items():
         expected = rows[first] if first else found
         if len(found) != len(expected):
-            continue  # a missing column is reported later, with the names of the members
+            continue  # different numbers of rows are reported later, with the names of the members
         if different := [row for row, (one, other) in enumerate(zip(found, expected, strict=True)) if one != other]:
             row = different[0]
             raise InputError(

@@ -27,7 +27,7 @@ _NUMPY = "numpy.ndarray"
 _VERSION_1 = np.lib.format.magic(1, 0)
 
 REFUSED = 6
-"""Flower's error code for a mod that raised an error."""
+"""Flower's error code for a mod that refuses to continue."""
 FIRST = "private_mod comes first, as in ClientApp(mods=[private_mod, ...])"
 """Where Coterie must be in an app."""
 

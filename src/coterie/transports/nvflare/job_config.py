@@ -54,9 +54,7 @@ def read_app(folder: Path, config: Path) -> SiteApp:
     loaded = ConfigFactory.load_config(_CONFIG, search_dirs=[str(config)])
     if loaded is None:
         raise ConfigError(f"{config} has no {_CONFIG}: the app of this job cannot be read")
-    if (
-        Path(loaded.get_location()).suffix != ".json"
-    ):  # HOCON may include an address, whose content may change each time
+    if Path(loaded.get_location()).suffix != ".json":  # HOCON may include an address, and be another text each time
         raise ConfigError(f"{loaded.get_location()} is not {_CONFIG}: write the client's part of the job in JSON")
     described = _as_json(loaded.to_dict())
     _leave_out_streamer(described)

@@ -30,8 +30,8 @@ class PrivateSettings(Settings):
     privacy: Annotated[
         int,
         Option(
-            "T. Over any number of rounds and runs, no client can be told apart from T - 1 others. It is fixed when "
-            "the roster is founded.",
+            "T. Whatever is computed from the sums of any number of rounds and runs combines whole groups of at least "
+            "T clients. It is fixed when the roster is founded.",
             least=1,
         ),
     ] = 2

@@ -83,6 +83,7 @@ class LocalUpdates:
             reached = max(reached, ended)
         return total
 
+
 def name_of(value: object, *, private: bool = True) -> bytes:
     """Return a digest of this work and everything in it; without ``private``, of the parts that the server gave.
 

@@ -8,6 +8,7 @@ import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -135,15 +136,34 @@ def test_a_script_in_the_folder_of_another_job(
     check_job(deploy_to, rate_of, tmp_path, is_seen=not defended)
 
 
+def in_list(config: dict[str, Any], other: dict[str, Any]) -> None:
+    config["executors"].insert(0, other)
+
+
+def in_table(config: dict[str, Any], other: dict[str, Any]) -> None:
+    """NVFlare compares paths in the configuration, in which a list's first entry is ``#1``."""
+    config["executors"] = {"#1": other, "#2": config["executors"][0]}
+
+
+def by_path(config: dict[str, Any], other: dict[str, Any]) -> None:
+    config["executors.#1"] = other
+
+
+@pytest.mark.parametrize("add", [in_list, in_table, by_path])
 @pytest.mark.parametrize("defended", [False, True])
 def test_an_executor_beside_the_private_one(
-    defended: bool, home: Path, tmp_path: Path, site_environment: None, monkeypatch: pytest.MonkeyPatch
+    defended: bool,
+    add: Callable[[dict[str, Any], dict[str, Any]], None],
+    home: Path,
+    tmp_path: Path,
+    site_environment: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It has the task "train", so the server gets the model of this site alone, while sessions go on as ever."""
     if not defended:
         monkeypatch.setattr(executor, "check_executors", lambda _app, _private: None)
     config = job("x")
-    config["executors"].insert(0, {"tasks": ["train"], "executor": {"path": TRAINER}})
+    add(config, {"tasks": ["train"], "executor": {"path": TRAINER}})
     app = deploy(tmp_path / "site-1", config)
     routed = configured(app, "site-1").runner_config.task_router
     assert type(routed.route("train")).__name__ == "NPTrainer"

@@ -44,12 +44,15 @@ def test_how_much_is_clipped_of_a_client_whose_partner_dropped_out(
 ) -> None:
     if not defended:
         monkeypatch.setattr(RoundCosts, "clipped_of", of_everybody)
+        monkeypatch.setattr(RoundCosts, "compute_seconds_of", lambda costs, _clients: sum(costs.computed.values()))
     clipped: dict[tuple[int, str], int] = {}
+    seconds: dict[tuple[int, str], float] = {}
     result_of = InProcess.result
 
     def remember(self: InProcess, client: str) -> LocalResult:
         found = result_of(self, client)
         clipped[found.round, client] = sum(int(np.count_nonzero(np.abs(array) > CLIP)) for array in found.update)
+        seconds[found.round, client] = found.seconds
         return found
 
     monkeypatch.setattr(InProcess, "result", remember)
@@ -72,6 +75,9 @@ def test_how_much_is_clipped_of_a_client_whose_partner_dropped_out(
     assert len(alone) > 2
     assert all(right) is not defended
     assert (set(told) == {0.0}) is defended
+    times = [record.compute_seconds for record in alone]
+    assert (times == [seconds[record.round, record.stranded[0]] for record in alone]) is not defended
+    assert (set(times) == {0.0}) is defended
 
 
 def by_name(built: BuiltRun, model: ModelArrays, name: str) -> Score:

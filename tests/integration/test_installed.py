@@ -60,7 +60,9 @@ def test_the_command_line_works(python: Path, tmp_path: Path) -> None:
     assert "--cohort can only be given with --population" in mixed
     assert "Exact" in coterie(python, tmp_path, "demo", "--clients=30", "--length=500")
     (tmp_path / "log.csv").write_text("round,client\n1,a\n1,b\n2,a\n2,b\n")
-    assert "No client can be singled out" in coterie(python, tmp_path, "audit", "log.csv")
+    assert "No client can be singled out by adding and subtracting sums" in coterie(
+        python, tmp_path, "audit", "log.csv"
+    )
     assert json.loads(coterie(python, tmp_path, "bench", "secagg", "--clients=10", "--length=100", "--json"))
     assert "[cohort]" in coterie(python, tmp_path, "init", "-")
     assert "Written: site/index.html" in coterie(python, tmp_path, "explore", "--export=site")

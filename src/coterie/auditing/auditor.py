@@ -1,7 +1,7 @@
 """The auditor: it computes what a participation history reveals, round after round.
 
 Secure aggregation reveals one sum to the server in each round. Suppose a client's contribution stays the same over the
-rounds (the worst case). Then the server has P X, where row t of the 0/1 matrix P marks the clients aggregated in round
+rounds. Then the server has P X, where row t of the 0/1 matrix P marks the clients aggregated in round
 t, and with it every linear combination z^T P X. The audit computes (So et al. 2021/2023):
 
 * **strong T**: every such combination is a weighted sum over disjoint groups of at least T clients, with one weight for

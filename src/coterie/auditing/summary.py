@@ -22,7 +22,7 @@ _EVIDENCE = 300  # characters of the options, which are needed to repeat the aud
 _HEADLINES = {
     Level.DANGER: "The server can compute what single participants contributed",
     Level.CAUTION: "Nobody is exposed yet, but some participants are no longer hidden in a group",
-    Level.SAFE: "Nobody can be singled out",
+    Level.SAFE: "Nobody can be singled out by adding and subtracting totals",
     Level.NOTHING: "There is nothing to judge",
 }
 
@@ -34,7 +34,8 @@ _MEANINGS = {
     "totals gives no contribution of a single participant. But some participants have a pattern of participation that "
     "nobody else has. If rounds go on like this, they may be exposed.",
     Level.SAFE: "In each round the server only saw a total over many participants. Whatever totals it adds or "
-    "subtracts, each participant stays hidden in a group that always took part together.",
+    "subtracts, each participant stays hidden in a group that always took part together. What the group's total itself "
+    "says about its members is not bounded.",
     Level.NOTHING: "The log has no round in which contributions were added up.",
 }
 
@@ -80,7 +81,11 @@ def summary_page(
             Level.CAUTION,
         )
     elif report.unread and level is Level.SAFE:
-        headline, shown = "A part of the log could not be read. Nobody can be singled out in the rest", Level.CAUTION
+        headline, shown = (
+            "A part of the log could not be read. Nobody can be singled out by adding and subtracting totals of the "
+            "rest",
+            Level.CAUTION,
+        )
     return render(
         "coterie.auditing",
         "summary.html.j2",

@@ -146,9 +146,9 @@ def judge_what_was_read(report: AuditReport) -> Verdict:
         )
     return Verdict(
         Level.SAFE,
-        f"No client can be singled out: every sum hides at least {strong:,} clients",
+        f"No client can be singled out by adding and subtracting sums: every sum hides at least {strong:,} clients",
         f"Whatever rounds the server adds or subtracts, each client stays inside the sum of a group of {strong:,} or "
-        "more clients that were always aggregated together.",
+        "more clients that were always aggregated together. What that sum itself says about them is not bounded.",
         "One round that splits a group would end this guarantee. A ledger refuses such a round before it is revealed.",
     )
 

@@ -238,7 +238,8 @@ def _table(choices: "Sequence[Choice]", plan: "PopulationPlan", *, wide: bool, w
 def _legend(plan: "PopulationPlan", console: "Console") -> "Iterator[str]":
     honest = "T-c: honest ones among them, of a circle with all its colluders; 1 or fewer is not protected. "
     yield (
-        f"T: clients that no number of rounds separates; T = 1 protects no client. {honest if plan.collusion else ''}"
+        "T: clients that are summed together or not at all, in any number of rounds; T = 1 protects no client. "
+        f"{honest if plan.collusion else ''}"
         "circles: selected for a round, of all. selected (C): clients selected in a round on average, skipped rounds "
         "included. aggregated: the rest, after leaving out circles that lost a member in the round"
         f"{', rounds that end without a result included' if plan.active else ''}. of K: that as a share of the cohort."

@@ -1,8 +1,8 @@
 """Cohorts over many rounds: fixed circles, selection policies, the ledger of participation, and their theory.
 
 One secure aggregation hides every client in a sum. Differences of many sums can isolate single clients again. Here a
-cohort is a union of fixed circles of at least T clients, so no number of rounds separates a client from its circle
-(So et al. 2023, Multi-RoundSecAgg).
+cohort is a union of fixed circles of at least T clients, so in any number of rounds a client is summed
+with its whole circle or not at all (So et al. 2023, Multi-RoundSecAgg).
 
 * :mod:`~coterie.cohorts.circles` and :mod:`~coterie.cohorts.roster`: circles, and a population that changes.
 * :mod:`~coterie.cohorts.policies`: which clients take part in a round. Start with :data:`POLICIES`.

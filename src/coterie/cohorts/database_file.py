@@ -40,7 +40,8 @@ class DatabaseFile:
             if durable:
                 # EXTRA: the commit is on disk when it returns, the end of its journal included.
                 self._connection.execute("PRAGMA synchronous = EXTRA")
-                # A journal that stays needs no sync of its folder, neither when it is made nor when it is removed.
+                # An emptied journal is synced at the end, in place of its folder. SQLite opens it again for each
+                # transaction, and syncs the folder at the beginning all the same.
                 self._connection.execute("PRAGMA journal_mode = TRUNCATE")
             else:
                 self._connection.execute("PRAGMA journal_mode = WAL")

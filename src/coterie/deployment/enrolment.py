@@ -23,11 +23,11 @@ from coterie.cohorts.circles import random_circles
 from coterie.cohorts.roster import Client, Roster
 from coterie.deployment.credentials import Introduction, Voucher, read_introduction
 from coterie.deployment.engine import HELLO, TRAIN, Carrier, Trip, TripReply
-from coterie.deployment.logs import LOGGER, grouped
+from coterie.deployment.logs import LOGGER, grouped, listed
 from coterie.deployment.reasons import NOTHING, Asked
 from coterie.deployment.recipe import RosterRecipe
 from coterie.deployment.roster_folder import RosterFolder
-from coterie.deployment.settings import PrivateSettings
+from coterie.deployment.settings import MOST_ANNOUNCED, MOST_EXAMPLES, PrivateSettings
 from coterie.errors import ConfigError, PeerProtocolError
 from coterie.files import write_secret
 from coterie.reports.words import one_line
@@ -242,10 +242,21 @@ class Enrolment:
         announced = {said.name: said.weight_bits for said in self._known.values() if said is not None}
         recipe = self._settings.recipe_for(list(announced.values()))
         if self._settings.most_examples is None:
-            silent = sorted(name for name, bits in announced.items() if bits is None)
-            reason = "from the weights that nodes announce"
-            if silent:
-                reason = f"{len(silent)} of {len(announced)} nodes announce no weight (coterie-announce-weight)"
+            known = {name: bits for name, bits in announced.items() if bits is not None}
+            believed = {name: bits for name, bits in known.items() if bits <= MOST_ANNOUNCED}
+            for name in sorted(known.keys() - believed.keys()):
+                LOGGER.warning(
+                    "%s announces 2^%s examples or more, which is ignored: more than %s need most_examples",
+                    name,
+                    known[name] - 1,
+                    f"{(1 << MOST_ANNOUNCED) - 1:,}",
+                )
+            largest = sorted(name for name, bits in believed.items() if bits == max(believed.values()))
+            reason = "from the weights that nodes announce, the largest by " + listed(largest)
+            if lacking := len(announced) - len(believed):
+                reason = f"{lacking} of {len(announced)} nodes announce no weight (coterie-announce-weight)"
+                if recipe.most_weight > MOST_EXAMPLES:
+                    reason += f", and the largest is announced by {listed(largest)}"
             LOGGER.info("most_examples is %s: %s", f"{recipe.most_weight:,}", reason)
         return recipe
 

@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 MOST_EXAMPLES = 10_000
 """The largest weight of a roster, if it is not set and not all nodes announce theirs."""
+MOST_ANNOUNCED = 20
+"""The most binary digits of a weight that a node announces and the server believes: 1,048,575 examples."""
 LONGEST = 24 * 3600.0
 """The upper limit of seconds for a step, and for a node to come back."""
 
@@ -30,8 +32,8 @@ class PrivateSettings(Settings):
     privacy: Annotated[
         int,
         Option(
-            "T. Over any number of rounds and runs, no client can be told apart from T - 1 others. It is fixed when "
-            "the roster is founded.",
+            "T. Whatever is computed from the sums of any number of rounds and runs combines whole groups of at least "
+            "T clients. It is fixed when the roster is founded.",
             least=1,
         ),
     ] = 2
@@ -177,10 +179,11 @@ class PrivateSettings(Settings):
 
         The largest weight of a recipe is its scale: a node with 1/8 of it has 3 bits less precision, and larger weights
         are limited to it. If all nodes announce their weights, the scale is the largest number with this many digits.
+        Larger announcements than :data:`MOST_ANNOUNCED` are ignored, because one would cost all others precision.
         """
         if self.most_examples is not None:
             return self.recipe
-        known = [min(bits, self.precision - 1) for bits in announced if bits is not None]
+        known = [min(bits, self.precision - 1) for bits in announced if bits is not None and bits <= MOST_ANNOUNCED]
         largest = max(1, (1 << max(known, default=0)) - 1)
         all_known = bool(known) and len(known) == len(announced)
         return structs.replace(self.recipe, most_weight=largest if all_known else max(largest, self._most_examples))

@@ -168,7 +168,8 @@ def _sentence(settings: PlanSettings, chosen: TradeOff, best: TradeOff | None) -
         said = f"T = {settings.privacy:,} is out of reach: on average not even one client reaches a sum."
     else:
         said = (
-            f"Every honest client stays hidden among {chosen.honest:,}, however many rounds there are, and "
+            f"Every combination of sums is about {chosen.honest:,} honest clients or more, however many rounds there "
+            "are, and "
             f"{chosen.convergence:.0%} of each cohort reaches the sum."
         )
     if best is None:

@@ -37,7 +37,7 @@ WORDS = (
     ("Server", "The machine that organises the training. It relays messages and computes the common model."),
     ("Update", "What a client computes from its data in a round. It is sent masked: it looks like random numbers."),
     ("Circle", "A fixed group of clients. All of its members are in a sum, or none is."),
-    ("T", "The size of the smallest circle: the number of clients that the server cannot tell apart."),
+    ("T", "The size of the smallest circle: the number of clients that are summed together or not at all."),
     ("Colluder", "A client that tells the server everything it knows."),
     (
         "Epsilon and delta",

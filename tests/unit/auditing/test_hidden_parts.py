@@ -203,7 +203,9 @@ def test_the_headline_says_that_lines_were_not_read(clients: str) -> None:
     assert report.unread == log.unread == 1
     verdict = judge(report)
     assert verdict.level is Level.CAUTION
-    assert verdict.headline.startswith("1 line of the log could not be read. Of the rest: No client can be singled out")
+    assert verdict.headline.startswith(
+        "1 line of the log could not be read. Of the rest: No client can be singled out by adding and subtracting sums"
+    )
     exposing = '{"round": 3, "clients": ["a"]}\n'
     verdict = judge(audit(read_log(io.BytesIO((text + exposing).encode()))))
     assert verdict.level is Level.DANGER

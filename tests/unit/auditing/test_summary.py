@@ -14,7 +14,7 @@ from coterie.auditing.verdict import Requirement
     [
         ([[1, 1, 0], [1, 0, 0]], "The server can compute what single participants contributed"),
         ([[1, 1, 0], [0, 1, 1]], "Nobody is exposed yet, but some participants are no longer hidden in a group"),
-        ([[1, 1, 0, 0], [1, 1, 1, 1]], "Nobody can be singled out"),
+        ([[1, 1, 0, 0], [1, 1, 1, 1]], "Nobody can be singled out by adding and subtracting totals"),
         ([[0, 0], [0, 0]], "There is nothing to judge"),
     ],
 )
@@ -32,7 +32,7 @@ def test_colluders_who_expose_somebody_are_in_the_headline() -> None:
     for colluders, exposed in ((["1"], True), (["any 1"], True), (["1", "2"], False)):
         page = summary_page(report, log, "log.csv", None, Questions.parse(colluders).answer(log, report), {})
         assert ("with colluding participants it may</h1>" in page) == exposed
-        assert ("Nobody can be singled out</h1>" in page) == (not exposed)
+        assert ("Nobody can be singled out by adding and subtracting totals</h1>" in page) == (not exposed)
 
 
 def test_names_are_escaped_and_shortened_and_lists_are_cut() -> None:
@@ -58,7 +58,10 @@ def test_all_options_are_on_the_sheet() -> None:
 
 def test_a_log_with_lines_that_could_not_be_read_is_not_called_safe() -> None:
     log = Participation.from_matrix([[1, 1, 0, 0], [0, 0, 1, 1]])
-    assert "Nobody can be singled out</h1>" in summary_page(audit(log), log, "log", None, Answers(), {})
+    assert "Nobody can be singled out by adding and subtracting totals</h1>" in summary_page(
+        audit(log), log, "log", None, Answers(), {}
+    )
     log = Participation(log.clients, log.rounds, log.members, (UnusedLine(3, "?", "what"),))
     page = summary_page(audit(log), log, "log", None, Answers(), {})
-    assert "A part of the log could not be read. Nobody can be singled out in the rest</h1>" in page
+    assert "A part of the log could not be read. Nobody can be singled out" in page
+    assert "by adding and subtracting totals of the rest</h1>" in page

@@ -118,7 +118,10 @@ def test_a_person_understands_the_verdict(log: Path) -> None:
 def test_standard_input_and_safety() -> None:
     result = run("-", "--require", "2", stdin=SAFE)
     assert result.exit_code == 0
-    assert "No client can be singled out: every sum hides at least 2 clients" in result.stdout
+    assert (
+        "No client can be singled out by adding and subtracting sums: every sum hides at least 2 clients"
+        in result.stdout
+    )
     assert "It holds" in result.stdout
 
 

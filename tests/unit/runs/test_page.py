@@ -46,7 +46,7 @@ def test_numbers_add_up() -> None:
 @pytest.mark.parametrize(
     ("settings", "fields", "said"),
     [
-        ({}, {}, "T = 2 promised for any number of rounds, T = 2 so far: every combination"),
+        ({}, {}, "T = 2 promised for any number of rounds, T = 2 so far: every combination of all the sums"),
         ({}, {"strong_privacy": 6}, "T = 2 promised for any number of rounds, T = 6 so far"),
         ({}, {"exposed": 3}, "3 of 12 clients are exposed"),
         ({"cohort__policy": "random"}, {"strong_privacy": 1}, "no T promised, T = 1 so far: no client is exposed yet"),
@@ -134,7 +134,7 @@ def test_only_the_promised_t_is_said_to_last() -> None:
     records = made_up(3, strong_privacy=6)
     summary = summarised(records)
     page = run_page(summary, client_names(), records, "run")
-    assert "no client can be singled out (T = 2)</h1>" in page
+    assert "no client can be singled out by adding and subtracting sums (T = 2)</h1>" in page
     assert "T = 2 promised for any number of rounds, T = 6 so far; nobody exposed" in page
     lucky = run_page(summarised(records, cohort__policy="random"), client_names(), records, "run")
     assert "singled out" not in lucky[lucky.index("<h1>") : lucky.index("</h1>")]

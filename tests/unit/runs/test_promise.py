@@ -89,7 +89,7 @@ def test_colluders_are_those_that_every_session_withstands(overrides: list[str],
 )
 def test_the_words_claim_no_more_than_holds(promise: Promise) -> None:
     said = str(promise)
-    assert ("no number of rounds changes that" in said) == promise.holds
+    assert ("No number of rounds changes that" in said) == promise.holds
     assert ("also if it lies" in said) == (promise.holds and promise.active)
     assert f"T - c = {promise.honest}" in said or not promise.colluders or promise.cut
     if promise.active and promise.sparse:
@@ -109,22 +109,28 @@ def test_the_words_claim_no_more_than_holds(promise: Promise) -> None:
     ("overrides", "varying"),
     [
         ([], True),
-        (["training.schedule.kind=constant"], False),
-        (["training.schedule.kind=constant", "training.algorithm=scaffold"], True),
-        (["training.schedule.kind=constant", "training.algorithm=ditto"], False),
+        (["training.shuffle=false"], True),
+        (["training.schedule.kind=constant"], True),
+        (["training.schedule.kind=constant", "training.shuffle=false"], False),
+        (["training.schedule.kind=constant", "training.shuffle=false", "training.algorithm=scaffold"], True),
+        (["training.schedule.kind=constant", "training.shuffle=false", "training.algorithm=ditto"], False),
         (["training.algorithm=confined"], False),
     ],
 )
-def test_rates_and_control_variates_that_change_are_named(overrides: list[str], varying: bool) -> None:
-    """These are what ``tests/adversaries/test_varying_steps.py`` uses."""
+def test_rates_orders_and_control_variates_that_change_are_named(overrides: list[str], varying: bool) -> None:
+    """Attacks use them: ``tests/adversaries/test_varying_steps.py`` and ``test_varying_order.py``."""
     assert promised(load_config(None, overrides)).varying == varying
 
 
 @pytest.mark.parametrize(
     ("settings", "headline", "level"),
     [
-        ({"cohort.privacy": 4}, "no client can be singled out (T = 4)", "safe"),
-        ({"cohort.privacy": 4, "aggregation.threat": "active-server"}, "singled out (T = 4, T - c = 2)", "safe"),
+        ({"cohort.privacy": 4}, "no client can be singled out by adding and subtracting sums (T = 4)", "safe"),
+        (
+            {"cohort.privacy": 4, "aggregation.threat": "active-server"},
+            "singled out by adding and subtracting sums (T = 4, T - c = 2)",
+            "safe",
+        ),
         ({"cohort.privacy": 2, "aggregation.threat": "active-server"}, "10 rounds</h1>", "caution"),
         (
             {
@@ -150,7 +156,7 @@ def test_page_and_json_say_the_same(settings: dict[str, object], headline: str, 
     assert numbers["honest"] == summary.promise.honest
     assert numbers["colluders"] == summary.promise.colluders
     assert (numbers["threat"], numbers["sparse"]) == (summary.config.aggregation.threat, summary.promise.sparse)
-    assert ("no number of rounds changes that" in words) == (level == "safe")
+    assert ("No number of rounds changes that" in words) == (level == "safe")
     assert ("Sums of parts of a session" in page) == summary.promise.cut
 
 

@@ -63,7 +63,7 @@ class BaselineRounds:
         self._costs = RoundCosts(
             losses={result.client: result.loss for result in results},
             train_seconds=time.perf_counter() - began,
-            compute_seconds=sum(result.seconds for result in results),
+            computed={result.client: result.seconds for result in results},
         )
 
     def aggregate(self) -> Aggregated:

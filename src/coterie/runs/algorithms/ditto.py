@@ -67,7 +67,7 @@ class PersonalAveraging(FederatedAveraging[DittoSettings]):
         costs = replace(
             costs,
             train_seconds=costs.train_seconds + time.perf_counter() - began,
-            compute_seconds=costs.compute_seconds + sum(result.seconds for result in results),
+            computed={one.client: costs.computed.get(one.client, 0.0) + one.seconds for one in results},
         )
         return super().apply(number, mean, costs, trainer)
 

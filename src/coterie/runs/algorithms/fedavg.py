@@ -38,8 +38,8 @@ class FederatedAveraging(Algorithm[S]):
 
     @classmethod
     def varies(cls, config: CommonSettings) -> bool:
-        """Return whether the learning rate changes: in several steps, that counts differently for each client."""
-        return config.training.schedule.kind != "constant"
+        """Return whether the learning rate or the order of examples changes; in several steps, both change sums."""
+        return config.training.schedule.kind != "constant" or config.training.shuffle
 
     @classmethod
     def introduction(cls, config: CommonSettings, promise: Promise) -> str:

@@ -48,7 +48,7 @@ class Contributions:
             download_bytes=download_bytes,
             train_seconds=updates.seconds,
             protect_seconds=max(0.0, seconds - updates.seconds),
-            compute_seconds=updates.compute_seconds,
+            computed=updates.computed,
         )
 
     def begin(self, number: int, training: Sequence[str]) -> None:

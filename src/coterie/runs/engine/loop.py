@@ -202,7 +202,7 @@ class Engine:
             seconds=time.perf_counter() - began,
             train_seconds=costs.train_seconds,
             protect_seconds=costs.protect_seconds,
-            compute_seconds=costs.compute_seconds,
+            compute_seconds=costs.compute_seconds_of(trained),
         )
         metrics = {name: _mean([score.metrics[name] for score in own]) for name in built.federation.metrics}
         record = extend(record, built.config.columns, {**algorithm.measures(scores, built.sigma), **metrics})

@@ -71,7 +71,7 @@ class Plain:
             entries=sum(array.size for array in next(iter(arrays.values()), [])),
             upload_bytes=sum(array.nbytes for update in arrays.values() for array in update),
             train_seconds=updates.seconds,
-            compute_seconds=updates.compute_seconds,
+            computed=updates.computed,
         )
         survivors = still_present(self._faults, Step.MASK, self._training)
         whole = whole_circles(self._circles, survivors)

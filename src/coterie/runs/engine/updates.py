@@ -24,7 +24,7 @@ class LocalUpdates:
         self._trainer = trainer
         self._waits: list[tuple[float, float]] = []
         self.losses: dict[str, float] = {}
-        self._computed: dict[str, float] = {}
+        self.computed: dict[str, float] = {}
         self.recipes: dict[str, bytes] = {}
         """For each client that trains, a digest of everything except its data that its update depends on."""
         self.given: dict[str, bytes] = {}
@@ -33,7 +33,7 @@ class LocalUpdates:
 
     def begin(self) -> None:
         """Forget the previous round."""
-        self._waits, self.losses, self._computed, self.given, self.recipes = [], {}, {}, {}, {}
+        self._waits, self.losses, self.computed, self.given, self.recipes = [], {}, {}, {}, {}
 
     def start(self, number: int, clients: Sequence[str]) -> None:
         """Start the training of these clients."""
@@ -63,7 +63,7 @@ class LocalUpdates:
         result = self._trainer.result(client)
         self._waits.append((began, time.perf_counter()))
         self.losses[client] = result.loss
-        self._computed[client] = result.seconds
+        self.computed[client] = result.seconds
         contribution = self.strategy.contribution(result)
         if contribution is None:
             raise LocalProtocolError(f"{type(self.strategy).__name__} has nothing to aggregate")
@@ -82,11 +82,6 @@ class LocalUpdates:
             total += max(0.0, ended - max(began, reached))
             reached = max(reached, ended)
         return total
-
-    @property
-    def compute_seconds(self) -> float:
-        """Processor time of all clients whose updates were used."""
-        return sum(self._computed.values())
 
 
 def name_of(value: object, *, private: bool = True) -> bytes:

@@ -28,7 +28,7 @@ class Promise:
     drawn: bool = False
     """Whether circles are drawn at random, so that circles with many colluders are rare."""
     varying: bool = False
-    """Whether members of a circle count differently in each round, so that many sums say more about each of them."""
+    """Whether clients or their examples count differently in each round, so that many sums say more about each."""
 
     @property
     def cut(self) -> bool:
@@ -93,16 +93,16 @@ class Promise:
             )
         if not self.holds:
             return (
-                f"the server cannot separate the members of a group of {self.privacy} clients, but {self._colluders} "
-                f"may be among them: T - c = {self.honest}. Then an honest client is alone with colluders, and its "
-                f"updates are known. Raise cohort.privacy to c + 2 = {self.colluders + 2} or more, or lower "
-                f"aggregation.collusion to what there may be{self._caveats}"
+                f"every combination of the sums is about groups of {self.privacy} clients or more, but "
+                f"{self._colluders} may be among them: T - c = {self.honest}. Then an honest client is alone with "
+                f"colluders, and its updates are known. Raise cohort.privacy to c + 2 = {self.colluders + 2} or more, "
+                f"or lower aggregation.collusion to what there may be{self._caveats}"
             )
         lies = ", also if it lies" if self.active else ""
         helped = f"; if {self._colluders} help it, T - c = {self.honest} of these are honest" if self.colluders else ""
         return (
             f"every combination of all the sums that the server ever sees{lies} is about groups of {self.privacy} "
-            f"clients or more{helped}. No client is exposed, and no number of rounds changes that{self._caveats}"
+            f"clients or more{helped}. No number of rounds changes that{self._caveats}"
         )
 
     @property
@@ -131,10 +131,11 @@ class Promise:
             )
         if self.varying:
             said += (
-                ". What the sums say about a group together is not bounded. In this run the members of a circle have "
+                ". What the sums say about a group together is not bounded. In this run clients and their examples have "
                 "different weights from round to round. For simple models that has been enough to compute the data of "
                 "both members of a circle of two (docs/security/threat-model.md). Noise is a bound; fedavg or fedprox "
-                "with a constant learning rate removes this cause"
+                "with a constant learning rate and examples in a fixed order (training.shuffle = false) removes these "
+                "causes"
             )
         return said
 

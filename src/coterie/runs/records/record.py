@@ -25,7 +25,12 @@ class RoundCosts:
     download_bytes: int = 0
     train_seconds: float = 0.0
     protect_seconds: float = 0.0
-    compute_seconds: float = 0.0
+    computed: Mapping[str, float] = field(default_factory=dict, repr=False)
+    """The processor time of each client that trained."""
+
+    def compute_seconds_of(self, clients: Collection[str]) -> float:
+        """Return the processor time of these clients."""
+        return sum(self.computed[name] for name in sorted(clients) if name in self.computed)
 
     def clipped_of(self, clients: Collection[str]) -> float:
         """Return the share of the entries of these clients' updates that lay outside the clipping range."""
@@ -100,7 +105,7 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     protect_seconds: float = 0.0
     """The part of these that secure aggregation took in addition."""
     compute_seconds: float = 0.0
-    """Processor time that all clients together spent on training; with several workers it can exceed ``seconds``."""
+    """Processor time that the clients in the sum spent on training; with several workers it can exceed ``seconds``."""
 
     @property
     def completed(self) -> bool:

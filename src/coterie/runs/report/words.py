@@ -70,7 +70,8 @@ def headline_of(summary: Summary) -> str:
         return f"{learnt}, and {summary.exposed:,} clients exposed"
     if level_of(summary) is Level.SAFE:
         helped = f", T - c = {summary.promise.honest}" if summary.promise.colluders else ""
-        return f"{learnt}, and no client can be singled out (T = {summary.promised}{helped})"
+        kept = "no client can be singled out by adding and subtracting sums"
+        return f"{learnt}, and {kept} (T = {summary.promised}{helped})"
     return learnt
 
 

@@ -23,7 +23,7 @@ from nvflare.app_common.streamers.object_retriever import ObjectRetriever
 from nvflare.app_common.widgets.streaming import AnalyticsReceiver
 from nvflare.fuel.utils.class_utils import ModuleScanner, get_class_path_from_config
 from nvflare.fuel.utils.config_factory import ConfigFactory
-from nvflare.fuel.utils.json_scanner import JsonScanner
+from nvflare.fuel.utils.json_scanner import JsonObjectProcessor, JsonScanner
 from nvflare.fuel.utils.wfconf import resolve_var_refs
 
 from coterie.deployment.logs import LOGGER, quoted
@@ -64,12 +64,24 @@ def read_app(folder: Path, config: Path) -> SiteApp:
     return SiteApp(described, digest_files(folder, Path(loaded.get_location())))
 
 
+class _Executors(JsonObjectProcessor):
+    """Finds the executors of an app by their paths, as NVFlare does: also in tables and keys that look like a list."""
+
+    def __init__(self) -> None:
+        self.tables: list[Any] = []
+
+    def process_element(self, node: Any) -> None:  # noqa: ANN401 - NVFlare has no types
+        """Note an executor."""
+        if re.search(r"^executors\.#[0-9]+\.executor$", node.path()):
+            self.tables.append(node.element)
+
+
 def check_executors(app: SiteApp, private: type[Executor]) -> None:
     """Refuse an app with an executor that is not ``private``: NVFlare would give it tasks, and send what it answers."""
-    executors = app.config.get("executors")
-    for entry in executors if isinstance(executors, list) else ():
-        table = entry.get("executor") if isinstance(entry, dict) else None
-        if isinstance(table, dict) and not issubclass(_class_of(table), private):
+    found = _Executors()
+    JsonScanner(app.config).scan(found)
+    for table in found.tables:
+        if not issubclass(_class_of(table), private):
             raise ConfigError(
                 f"{_CONFIG} has an executor beside {private.__name__}, whose results would leave as they are: let "
                 f"{private.__name__} have all tasks"

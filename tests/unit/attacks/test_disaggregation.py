@@ -158,4 +158,4 @@ def test_the_command(tmp_path: Path) -> None:
     assert random["circle_mates_told_apart"] > 0.5
     assert circles["circle_mates_told_apart"] == 0.5
     assert printed["card"][-1]["outcome"] == "eliminated"
-    assert page.read_text().count("Maps of who of 8 clients took part in which of 24 rounds") == 2
+    assert page.read_text().count("Participation matrices of 8 clients and 24 rounds") == 2

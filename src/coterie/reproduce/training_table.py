@@ -311,12 +311,13 @@ def _judged_rounds(row: Row) -> tuple[str, Verdict]:
 def _explanation(rows: Sequence[Row]) -> str:
     return (
         f"{_either({row.rounds for row in rows})} rounds; the model has {_either({row.parameters for row in rows})} "
-        "parameters. Accuracy on the test examples after the last round: mean ± standard deviation over the runs, each "
-        "with a seed of its own that all schemes share; the comparison is between runs with the same seed. T: the "
-        "smallest strong T of any run. Exposed, C, F, skipped and aborted rounds: means over the runs. T, exposed, C "
-        "and F count every sum that may have been seen, also that of a round that was aborted after shares were "
-        "revealed; where every round was aborted, no sum was obtained and none is counted (–). Every round was "
-        f"securely aggregated; at most {max(row.clipped for row in rows):.2%} of the entries of updates were clipped."
+        "parameters. Accuracy on the test examples after the last round: mean ± standard deviation over the runs, "
+        "each with a seed of its own that all schemes share; the comparison is between runs with the same seed. T: "
+        "the smallest strong T of any run. Exposed, C, F, skipped and aborted rounds: means over the runs. T, "
+        "exposed, C and F count every sum that the server may have seen, also that of a round that was aborted after "
+        "shares were revealed. Where every round was aborted, there is no sum and none is counted (–). Every round "
+        f"was securely aggregated; at most {max(row.clipped for row in rows):.2%} of the entries of updates were "
+        "clipped."
     )
 
 

@@ -252,11 +252,13 @@ def _areas(phase: AttackPhase, view: str) -> Reals:
 def _draw(tables: Mapping[str, Sequence[MethodOutcome]], path: Path) -> None:
     subtitle = (
         "Area under the ROC curve of the loss over the rounds of the attack: common model, or displacement.\nMean "
-        "over trials, and from the least to the largest; dotted: attackers only watch; a guess has 0.5."
+        "over trials, and from the least to the largest; dotted: attackers only watch; guessing gets 0.5."
     )
     columns = min(3, len(tables))
     size = (max(9.0, 2.5 + 4.6 * columns), 5.8 + 3.9 * (-(-len(tables) // columns) - 1))
-    with page(path, "What attackers learn", subtitle, list(tables), size, legend=True, columns=columns) as panels:
+    with page(
+        path, "AUC of active membership inference", subtitle, list(tables), size, legend=True, columns=columns
+    ) as panels:
         for axes, outcomes in zip(panels, tables.values(), strict=True):
             for outcome in outcomes:
                 if outcome.method == "ditto":

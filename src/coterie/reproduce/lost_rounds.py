@@ -319,7 +319,7 @@ def _draw(found: Mapping[str, Mapping[str, Sequence[Line]]], path: Path) -> None
     subtitle = (
         "Accuracy on the test examples, in percent: mean over the trials, and from the worst to the best of them."
     )
-    with page(path, "What the models learn", subtitle, list(found), (12.9, 5.8), legend=True) as panels:
+    with page(path, "Learning curves", subtitle, list(found), (12.9, 5.8), legend=True) as panels:
         styles = looks(scheme for rows in found.values() for scheme in rows)
         for axes, rows in zip(panels, found.values(), strict=True):
             for scheme, lines in rows.items():

@@ -263,7 +263,7 @@ def _budget_table(views: Mapping[str, str], trials: Trials) -> Table:
         for attack, curve in attacks.items()
     ]
     columns = ("examples, seen, attack", *map(str, sizes))
-    return Table("How many reference models it takes", columns, rows, lead="Mean AUC with fewer of them.")
+    return Table("AUC and the number of reference models", columns, rows, lead="Mean AUC with fewer of them.")
 
 
 def _percent(values: Reals) -> str:
@@ -276,7 +276,7 @@ def _draw(views: Mapping[str, str], summaries: Summaries, path: Path) -> None:
     panels = [f"{int(total):,} examples" for total in summaries]
     with page(
         path,
-        "Was it trained on?",
+        "AUC of membership inference",
         "AUC of two attacks on everything that is seen; 0.5 is guessing. Whiskers are 95% intervals over trials.",
         panels,
         (4.2 + 4.6 * len(panels), 5.4),

@@ -325,7 +325,7 @@ def _draw(tables: Mapping[str, Sequence[Row]], path: Path) -> None:
     subtitle = "Accuracy on the test examples, in percent: mean over the runs, and from the worst to the best of them."
     columns = min(3, len(tables))
     size = (max(9.0, 2.5 + 5.2 * columns), 5.8 + 4.0 * (-(-len(tables) // columns) - 1))
-    with page(path, "What the models learn", subtitle, list(tables), size, legend=True, columns=columns) as panels:
+    with page(path, "Learning curves", subtitle, list(tables), size, legend=True, columns=columns) as panels:
         styles = looks(row.scheme for rows in tables.values() for row in rows)
         for axes, rows in zip(panels, tables.values(), strict=True):
             for row in rows:

@@ -213,7 +213,7 @@ def _not_run(results: Mapping[str, Results]) -> str:
     known = {one.experiment for one in results.values()}
     missing = {name: read_declaration(file) for name, file in sorted(declared().items()) if name not in known}
     rows = [(f"`coterie reproduce {name}`", one.title, one.paper) for name, one in missing.items()]
-    return table(("command", "what it is about", "paper"), rows) if rows else ""
+    return f"{_NOTE}\n" + table(("command", "what it is about", "paper"), rows) if rows else ""
 
 
 def _tally(claims: Sequence[Mapping[str, Any]]) -> str:

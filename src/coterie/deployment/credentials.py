@@ -104,7 +104,9 @@ def read_introduction(data: bytes, *, run: int, node: int, authenticated: bytes)
                 raise PeerProtocolError(sender, "vouches with another key than it is connected with")
             check_voucher(said.voucher.public, said.voucher.signature, _enrolment(said.client))
     except (ValueError, VerificationError):
-        raise PeerProtocolError(sender, "answered who it is with something that cannot be read or verified") from None
+        raise PeerProtocolError(
+            sender, "answered the enrolment request with something that cannot be read or verified"
+        ) from None
     return said
 
 

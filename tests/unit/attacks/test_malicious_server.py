@@ -41,7 +41,7 @@ REFUSED = {
     "rewinding": "this step of it answered before",
     "regrouping": "circle 0 is not that of the roster",
     "puppets": "identity key is not the one on the roster",
-    "model-inconsistency": "something else to work on",
+    "model-inconsistency": "other work than the session",
 }
 """What clients say under active terms; to the other lies they answer, but not what the server is after."""
 WORK_ON_TRUST = {"equivocation", "stranding", "key-substitution", "joining-twice", "lonely-sum", "puppets"}

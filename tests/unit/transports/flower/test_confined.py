@@ -293,7 +293,7 @@ def test_a_model_with_more_than_parameters_is_refused_before_anything_is_sent(na
 
 def test_an_app_that_reports_no_loss_is_named(home: Path) -> None:
     world = World()
-    with pytest.raises(NothingTrained, match="lacks the loss that confined descent judges"):
+    with pytest.raises(NothingTrained, match="lacks the loss by which confined descent"):
         world.run(3, Confinement(loss="error"), empty_rounds=1)
 
 

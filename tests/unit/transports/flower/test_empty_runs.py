@@ -163,7 +163,7 @@ def test_a_mod_in_the_wrong_place_is_told_before_the_first_round(
 
 def test_a_mod_that_adds_to_what_arrives_is_told_before_the_first_round(caplog: pytest.LogCaptureFixture) -> None:
     kept = PrivateStrategy(FedAvg(**QUIET), deadline=2)
-    with pytest.raises(NothingTrained, match="was given something else to work on") as caught:
+    with pytest.raises(NothingTrained, match="received other work") as caught:
         kept.start(make_grid(make_app([Adding(), private_mod]), 4), initial_arrays(), 1)  # type: ignore[list-item]
     assert AROUND in str(caught.value)
     lines = [record.getMessage() for record in caplog.records]
@@ -192,7 +192,7 @@ def test_mods_in_an_order_that_works_train(mods: list[Mod], caplog: pytest.LogCa
     ("config", "words"),
     [
         ({"coterie-privacy": 3}, "does not trust the roster"),
-        ({"coterie-minimum": 5}, "insists on more than this session offers"),
+        ({"coterie-minimum": 5}, "requires stricter terms than this session has"),
         ({"coterie-roster": "00" * 32}, "does not trust the roster"),
         ({"coterie-nonsense": 1}, "cannot use its settings"),
     ],

@@ -86,7 +86,7 @@ def test_a_circle_that_is_not_complete_sits_out(home: Path) -> None:
 
 
 def test_too_few_are_told_so() -> None:
-    with pytest.raises(ConfigError, match="1 nodes are there"):
+    with pytest.raises(ConfigError, match="1 node connected within"):
         play(make_grid(make_app([private_mod]), 1), deadline=0.5)
 
 

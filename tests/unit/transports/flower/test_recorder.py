@@ -277,7 +277,7 @@ def test_a_second_run_while_the_first_is_alive_is_refused_and_touches_nothing(ho
     def evaluate(number: int, _arrays: ArrayRecord) -> None:
         if number == 1:
             kept = file.read_bytes()
-            with pytest.raises(ConfigError, match="another run of this app is alive") as error:
+            with pytest.raises(ConfigError, match="another run of this app is still running") as error:
                 PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2)
             refused.append(str(error.value))
             assert file.read_bytes() == kept
@@ -300,4 +300,4 @@ def test_a_run_that_begins_anew_beside_another_keeps_no_checkpoint(home: Path, w
             assert file.read_bytes() == kept
 
     PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2, evaluate_fn=evaluate)
-    assert warnings() == ["Coterie: another run of this app is alive; this one keeps no checkpoint"]
+    assert warnings() == ["Coterie: another run of this app is still running; this one writes no checkpoint"]

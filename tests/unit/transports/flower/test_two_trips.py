@@ -328,7 +328,9 @@ def test_an_operator_may_refuse_either_protocol_or_a_session_that_costs_too_much
 
 def test_a_run_in_which_no_node_accepts_the_protocol_says_so() -> None:
     grid = make_grid(make_app([private_mod]), 4, config={"coterie-protocol": "papers"})
-    with pytest.raises(NothingTrained, match=r"4 clients sit out without prekeys.*insists on more than this session"):
+    with pytest.raises(
+        NothingTrained, match=r"4 clients sit out without prekeys.*requires stricter terms than this session"
+    ):
         play(grid, empty_rounds=1)
 
 

@@ -228,7 +228,7 @@ class Enrolment:
         clients, privacy = self._clients(), self._settings.privacy
         if len(clients) < max(2, privacy):
             raise ConfigError(
-                f"{count(len(clients), 'node')} connected within {self._patience:g} s; a roster needs at least "
+                f"{count(len(clients), 'node')} enrolled within {self._patience:g} s; a roster needs at least "
                 f"{max(2, privacy)}, for circles of T = {privacy}"
                 + "".join(f"; {line}" for line in grouped(self.unknown))
             )

@@ -64,7 +64,7 @@ def test_the_column_space_has_a_direction_for_each_client_at_most() -> None:
     assert column_space(noise, 8).shape == (30, 8)
 
 
-def test_counts_that_nobody_can_have_find_nothing() -> None:
+def test_impossible_counts_find_nothing() -> None:
     assert find_column(np.ones((4, 1)), np.array([5]), 4) is None
 
 
@@ -78,7 +78,7 @@ def test_counts_of_periods() -> None:
         disaggregate(np.ones((5, 2)), counts, 2)
 
 
-def test_who_knows_the_counts_alone_gets_no_more_entries_right() -> None:
+def test_counts_alone_give_no_more_right_entries() -> None:
     """Against guesses drawn with the right counts, and against the best constant guess in each period."""
     rng = np.random.default_rng(0)
     truth = np.concatenate([rng.permutation([True] * 2 + [False] * 6) for _ in range(3000)])[:, None]

@@ -57,7 +57,7 @@ def test_an_attack_that_fails_on_the_baseline_says_nothing(monkeypatch: pytest.M
     assert outcomes(finding) == [unknown, masked, masked, unknown, unknown]
 
 
-def test_what_a_sum_tells_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_headline_states_what_a_sum_reveals(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = told(monkeypatch, **{CLIENT: 0.9, SUM: 0.7})
     assert finding.level is Level.CAUTION
     assert "a masked upload reveals nothing; the sum reveals it too: AUC 0.70" in finding.headline
@@ -103,7 +103,7 @@ def audited(plain: float, noisy: float) -> list[Audited]:
         (4.9, 11.0, Level.DANGER, "above the proven"),
     ],
 )
-def test_an_audit_is_told_as_it_is(plain: float, noisy: float, level: Level, said: str) -> None:
+def test_the_headline_of_an_audit_fits_its_bounds(plain: float, noisy: float, level: Level, said: str) -> None:
     finding = report(AUDIT, Audits([audited(plain, noisy)], 0.0))
     assert finding.level is level
     assert said in finding.headline

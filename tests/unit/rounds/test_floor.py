@@ -275,7 +275,7 @@ def test_huge_sessions_are_refused_before_anything_is_built() -> None:
         Floor(most_clients=1999).check(terms, "0")
 
 
-def test_on_a_sparse_graph_whoever_drops_out_takes_a_circle_along() -> None:
+def test_on_a_sparse_graph_a_dropout_excludes_its_circle() -> None:
     names = tuple(f"client-{number:03}" for number in range(500))
     terms: dict[str, Any] = {"clients": names, "topology": Harary(48), "threshold": 25, "minimum": 52}
     floor = Floor(colluders=50, dropout=0.1, sparse_bits=40)

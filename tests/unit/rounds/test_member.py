@@ -180,7 +180,7 @@ def test_a_client_that_was_never_shown_a_roster_does_not_come(tmp_path: Path) ->
         newcomer.answer(stage.inbox["client-02"])
 
 
-def test_nobody_trains_for_a_message_that_is_refused(tmp_path: Path) -> None:
+def test_refused_messages_are_not_trained_for(tmp_path: Path) -> None:
     stage = Stage(tmp_path).until(Step.MASK)
     made: list[object] = []
     member = stage.members["client-02"]

@@ -173,7 +173,7 @@ def interrupt(world: World, rounds: int, **attributes: object) -> None:
         world.run(rounds, observer=stop)
 
 
-def test_a_server_that_was_killed_goes_on_with_its_chain(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_killed_server_continues_its_chain(home: Path, caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     interrupt(world, 5, step="contribute", round=3)
     assert list((home / "server").glob("*.descent"))

@@ -124,7 +124,9 @@ def check_roster(
     RosterRecipe.of(roster)  # refuses a roster whose recipe this version cannot read
     if roster.privacy < settings.floor.privacy:
         least = settings.floor.privacy
-        raise PeerProtocolError(_SERVER, f"has a roster that promises T = {roster.privacy}; the least is {least}")
+        raise PeerProtocolError(
+            _SERVER, f"has a roster that promises T = {roster.privacy}; this node requires at least {least}"
+        )
     pin = _pin(settings)
     if pin and pin not in {version.digest for version in shown} and not memory.follows(pin):
         raise PeerProtocolError(

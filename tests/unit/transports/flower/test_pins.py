@@ -186,5 +186,5 @@ def test_a_floor_that_is_raised_later_counts(tmp_path: Path) -> None:
         memory = file.of(Client("ann", b"ann"))
         memory.trust(found("ann", "bob", "cid"))
         check_roster(NodeSettings("ann", tmp_path, Floor(privacy=2)), memory, [], {})
-        with pytest.raises(PeerProtocolError, match="T = 2; the least is 3"):
+        with pytest.raises(PeerProtocolError, match="T = 2; this node requires at least 3"):
             check_roster(NodeSettings("ann", tmp_path, Floor(privacy=3)), memory, [], {})

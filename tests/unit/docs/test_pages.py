@@ -67,7 +67,7 @@ def test_settings_of_servers_clients_and_attacks_are_described() -> None:
     assert "](#" not in describe_server(), "the page has no such place"
     floor = describe_floor()
     assert [line.split("`")[1] for line in floor.splitlines()[2:]] == list(Floor.__dataclass_fields__)
-    assert "None: complete graphs only" in floor
+    assert "None accepts complete graphs only" in floor
     assert [line[4:] for line in describe_attacks().splitlines() if line.startswith("### ")] == list(ATTACKS)
 
 

@@ -303,7 +303,7 @@ def test_parquet_whose_texts_repeat_their_beginnings_is_refused(audit: Run, base
     refused(audit(tmp_path / "log"), 2, "DELTA_BYTE_ARRAY", base)
 
 
-def test_the_rows_that_tell_the_format_are_limited_together(run: Run, base: int, tmp_path: Path) -> None:
+def test_rows_that_decide_the_format_share_one_limit(run: Run, base: int, tmp_path: Path) -> None:
     """Each row is small enough, but a hundred are kept, and a cell of two letters takes twenty times its bytes."""
     row = ",".join(["ab"] * (LIMIT // 300 - 100))
     (tmp_path / "log.csv").write_text("\n".join([row] * 100))

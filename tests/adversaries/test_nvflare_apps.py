@@ -110,7 +110,7 @@ def test_other_files_for_one_site_of_a_circle(
     attack(tmp_path / "site-2")
     sites = Deployed(2)
     if defended and attack is place_bytecode:  # a site with bytecode is in no session at all
-        with pytest.raises(ConfigError, match="1 nodes are there"):
+        with pytest.raises(ConfigError, match="1 node enrolled within"):
             check_update_of_one(sites, is_seen=False)
         assert sites.trained == []
         return

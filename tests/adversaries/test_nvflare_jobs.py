@@ -49,7 +49,7 @@ def check_job(deploy_to: Deploy, rate_of: Rate, folder: Path, *, is_seen: bool) 
     if is_seen:
         check_update_of_one(sites, is_seen=True)
         return
-    with pytest.raises(ConfigError, match="nodes are there"):
+    with pytest.raises(ConfigError, match="nodes enrolled within"):
         check_update_of_one(sites, is_seen=False)
     assert sites.trained == []
 

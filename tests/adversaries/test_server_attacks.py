@@ -345,7 +345,7 @@ def test_splitting_a_circle(defended: bool, monkeypatch: pytest.MonkeyPatch) -> 
         assert (wanted == ring_sum(cast.terms, cast.inputs, told)).all()
 
 
-# --- A survivor set whose graph falls apart.
+# --- A survivor set whose graph is disconnected.
 
 
 @pytest.mark.parametrize("defended", [True, False])
@@ -379,7 +379,7 @@ def test_an_honest_server_does_not_ask_if_the_ring_is_disconnected() -> None:
     near = [VICTIM, *attacker.neighbours(VICTIM)]
     cut = [peer for name in near[1:] for peer in attacker.neighbours(name) if peer not in near]
     cast.deliver(cast.replies([name for name in names(8) if name not in cut]))
-    with pytest.raises(PartialSumRisk, match="falls apart"):
+    with pytest.raises(PartialSumRisk, match="is disconnected"):
         cast.server.close()
 
 

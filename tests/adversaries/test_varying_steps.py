@@ -99,7 +99,7 @@ def error(kind: type[FedAvg], schedule: Schedule) -> float:
 
 
 @pytest.mark.parametrize(("kind", "schedule"), [(FedAvg, Cosine(ROUNDS)), (Scaffold, Milestones())])
-def test_steps_that_change_tell_mates_apart(kind: type[FedAvg], schedule: Schedule) -> None:
+def test_changing_steps_distinguish_mates(kind: type[FedAvg], schedule: Schedule) -> None:
     with torch.random.fork_rng():
         assert error(kind, schedule) < 1e-3
 

@@ -20,7 +20,9 @@ def told() -> str:
 
 
 @pytest.mark.parametrize(("dark", "width"), [(False, 1300), (True, 390)])
-def test_the_story_is_drawn_and_calls_nobody(page: "Page", tmp_path: Path, told: str, dark: bool, width: int) -> None:
+def test_the_demo_page_is_drawn_and_makes_no_requests(
+    page: "Page", tmp_path: Path, told: str, dark: bool, width: int
+) -> None:
     file = tmp_path / "attack.html"
     file.write_text(told, encoding="utf-8")
     page.open(file, 1, dark=dark, width=width)

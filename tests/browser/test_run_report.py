@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         ({"selected": 0, "aggregated": ()}, {"training__algorithm": "local-only"}, 2),
     ],
 )
-def test_the_report_is_drawn_and_calls_nobody(
+def test_the_report_is_drawn_and_makes_no_requests(
     page: "Page", tmp_path: Path, fields: dict[str, object], settings: dict[str, object], plots: int, dark: bool
 ) -> None:
     records = made_up(40, **fields)

@@ -110,7 +110,7 @@ def test_late_gradients_are_summed_up_to_the_bound_and_refused_beyond(tmp_path: 
         assert run.summary.kept
 
 
-def test_runs_in_which_nobody_is_late_do_not_change(tmp_path: Path) -> None:
+def test_runs_without_late_clients_do_not_change(tmp_path: Path) -> None:
     play(tmp_path / "with", "confined.late_bound=5", "rounds=3")
     play(tmp_path / "without", "rounds=3")
     one, other = state(tmp_path / "with"), state(tmp_path / "without")

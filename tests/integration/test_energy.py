@@ -81,7 +81,7 @@ class Impatient(Observer):
         self.run.stop()
 
 
-def test_a_forecasting_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+def test_a_resumed_forecasting_run_is_bit_exact(tmp_path: Path) -> None:
     whole = play(tmp_path / "whole", "rounds=2")
     impatient = Impatient()
     impatient.run = TrainingRun.begin(

@@ -86,7 +86,7 @@ def test_sums_over_groups_are_made_as_in_every_confined_run(grid: tuple[Path, Ru
     assert same(folder, tmp_path / "workers")
 
 
-def test_a_killed_grid_goes_on_bit_for_bit(
+def test_a_killed_grid_resumes_bit_exact(
     grid: tuple[Path, RunResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sums are known before the crash and not after it; the members' memories find the same work."""

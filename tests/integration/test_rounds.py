@@ -91,7 +91,7 @@ def test_with_memory_clients_refuse_a_sum_that_the_ledger_would_accept(ledger: L
     assert played.outcome is Outcome.ABORTED_BEFORE_REVEAL
     refusals = population.carrier.report.refusals
     assert {refusal.client for refusal in refusals} == set(played.attendance.selected)
-    assert all("circles could be split" in refusal.reason for refusal in refusals)
+    assert all("the session has no circles" in refusal.reason for refusal in refusals)
 
 
 def test_random_selection_is_stopped_by_the_guard(ledger: Ledger) -> None:

@@ -408,7 +408,7 @@ class Impatient(Watcher):
             signal.raise_signal(signal.SIGINT)
 
 
-def test_ctrl_c_stops_after_the_round_and_resume_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_stops_after_the_round_and_resume_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "run"
     small = [word for setting in SMALL for word in ("--set", setting)]
     with monkeypatch.context() as patched:

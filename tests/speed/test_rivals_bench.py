@@ -29,7 +29,7 @@ def compare(rival: str, model: str, folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(("rival", "least"), [("flower", 1.1), ("pfl", 0.95)])
-def test_nobody_plays_plain_rounds_faster(rival: str, least: float, model: str, tmp_path: Path) -> None:
+def test_no_rival_plays_plain_rounds_faster(rival: str, least: float, model: str, tmp_path: Path) -> None:
     """Nearly all of our round is torch's own time (the last line), so nobody who trains with torch can be far ahead."""
     record = compare(rival, model, tmp_path)
     assert record["rivals"][rival]["slowdown"]["plain"] >= least

@@ -38,7 +38,7 @@ def histories(strength: float, *, circles: bool) -> list[tuple[np.ndarray, Mask]
     return found
 
 
-def test_without_a_trace_nobody_is_found() -> None:
+def test_without_a_trace_no_client_is_found() -> None:
     """An AUC with 6 and 18 clients has a deviation of 0.14; the mean of 60 lies within four of 0.018."""
     for circles in False, True:
         auc = np.mean([area_under_curve(*one) for one in histories(0.0, circles=circles)])

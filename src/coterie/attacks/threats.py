@@ -12,7 +12,7 @@ DEMO = Adversary(
     who=_CURIOUS_SERVER,
     sees="one securely aggregated sum in every round; never the update of a single client",
     knows="who took part in which round, the model, and the labels of the digits",
-    may="compute; it changes nothing",
+    may="compute; it follows the protocol",
 )
 
 DIFFERENCING = Adversary(
@@ -82,7 +82,7 @@ def active_membership(malicious: int, participants: int, examples: int) -> Adver
         "the sum of each round, as an eavesdropper does, and their own confined models",
         knows=f"{examples} records each with the true answers, half of which some honest participant trains on; the "
         "network and the step size; not who trains on what",
-        may="send anything instead of their gradients, in every round; they cannot see or change what others send",
+        may="send anything instead of their gradients, in every round; they cannot see or change messages of others",
     )
 
 

@@ -51,9 +51,10 @@ class SecaggSettings(Settings):
 class ScaleSettings(Settings):
     """Show how the cost of a session grows with the number of clients: client steps, server, memory and total time.
 
-    First sessions with the same number of neighbours and the same ring: a client's time should stay as it is. Then
-    sessions whose graph is planned for their size: their time should grow as the number of clients. All times are
-    processor times. Each session runs in its own process. With all defaults it takes some minutes.
+    First sessions with the same number of neighbours and the same ring: a client's time should stay the same. Then
+    sessions whose graph is planned for their size: their time should grow in proportion to the number of
+    clients. All times are processor times. Each session runs in its own process. With all defaults it takes some
+    minutes.
     """
 
     clients: Annotated[
@@ -84,7 +85,7 @@ class TwoTripsSettings(Settings):
     rounds: Annotated[int, Option("Rounds to count under each protocol.", least=1, most=MOST_TRIALS)] = 1_000
     sessions: Annotated[
         int,
-        Option("Of those that fail and of those that do not, rounds to play as sessions.", least=0, most=MOST_TRIALS),
+        Option("Sessions to run for failed rounds, and as many for completed ones.", least=0, most=MOST_TRIALS),
     ] = 2
     cost_clients: Annotated[
         tuple[int, ...], Option("Clients of a session that is timed; may be repeated.", least=4, most=MOST_CLIENTS)
@@ -94,7 +95,7 @@ class TwoTripsSettings(Settings):
     dropout: Annotated[
         float, Option("Share of the clients whose vector is lost in timed sessions.", least=0, most=1)
     ] = 0.0
-    seed: Annotated[int, Option("Seed of who is lost; secrets are always fresh.", most=MOST_SEED)] = 0
+    seed: Annotated[int, Option("Seed of the losses; secrets are always fresh.", most=MOST_SEED)] = 0
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,8 @@ class AuditSettings(Settings):
     """Time audits from a file to the verdict: at sizes with a target, and how time and memory grow.
 
     Logs of random rounds and of whole circles have 1,000, 100,000 and 1,000,000 clients. Then one of clients, rounds,
-    cohort and exposed clients is doubled twice. Each audit runs in a process of its own. All of it takes some minutes.
+    cohort and exposed clients is doubled twice. Each audit runs in a process of its own. The whole
+    benchmark takes some minutes.
     """
 
     log_format: Annotated[Literal["csv", "jsonl", "parquet"], Option("Format of the logs.", name="--format")] = "csv"

@@ -23,7 +23,7 @@ def reproduce(
     ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A first look, in minutes: --size quick.")] = False,
     size: Annotated[
-        str | None, typer.Option(help="How much is run; --list shows the sizes.", show_default="full, as in the paper")
+        str | None, typer.Option(help="Size of the run; --list shows the sizes.", show_default="full, as in the paper")
     ] = None,
     trials: Annotated[
         int | None,
@@ -41,7 +41,7 @@ def reproduce(
         typer.Option("--rewrite", "--report", help="Run nothing; write the report again from the saved results."),
     ] = False,
     workers: Annotated[
-        int | None, typer.Option(help="Processes to work in.", max=MOST_WORKERS, show_default="one for each core")
+        int | None, typer.Option(help="Number of worker processes.", max=MOST_WORKERS, show_default="one for each core")
     ] = None,
 ) -> None:
     """Run an experiment of the papers again, and compare our numbers with theirs.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=PlainGroup,
-    help="Look at the roster that a server on Flower keeps, and retire the circles of nodes that left.",
+    help="Show the roster of a server on Flower, and retire the circles of nodes that left.",
     no_args_is_help=True,
 )
 Home = Annotated[
@@ -53,7 +53,7 @@ def retire(
 ) -> None:
     """Retire the circles of nodes that left, permanently.
 
-    If the other members of such a circle went on without the node, the difference of two sums would be the node's own
+    If the other members of such a circle continued without the node, the difference of two sums would be the node's own
     update. So they cannot take part any more: put reliable nodes together, and choose T with this in mind. A node that
     is away for a while needs no retirement: its circle is skipped until it is back.
     """

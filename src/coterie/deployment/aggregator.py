@@ -184,7 +184,7 @@ class Aggregator:
 
     def _nothing_trained(self) -> NothingTrained:
         rounds = "a round had no result" if self._empty == 1 else f"{self._empty} rounds in a row had no result"
-        what = [f"{rounds}, and the model is as it was before", one_line(self.results[-1].reason), self._advice]
+        what = [f"{rounds}, and the model is unchanged", one_line(self.results[-1].reason), self._advice]
         return NothingTrained("; ".join(filter(None, [*what, *grouped(self.reasons)])), self.reasons)
 
     def _open(self, assignment: Assignment, form: Form, closing: ExitStack) -> "Round[Mean]":

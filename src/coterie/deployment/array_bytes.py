@@ -36,7 +36,7 @@ def unpack_arrays(content: bytes) -> dict[str, NDArray[Any]]:
         listed = _DECODER.decode(content)
         return {one.name: _array(one) for one in listed}
     except (ValueError, TypeError) as error:
-        raise InputError(f"these bytes are no model: {error}") from None
+        raise InputError(f"these bytes are not a model: {error}") from None
 
 
 def _stored(name: str, array: NDArray[Any]) -> _Stored:

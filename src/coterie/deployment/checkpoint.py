@@ -32,11 +32,11 @@ class CheckpointFile:
         with lock(path.with_name(f".{path.name}.lock"), wait=False) as ours:
             if not ours and resume:
                 raise ConfigError(
-                    "another run of this app is alive and keeps its checkpoint: wait until it has ended, pass "
-                    "resume=False to begin anew without a checkpoint, or run a different app"
+                    "another run of this app is still running and writes its checkpoint: wait until it has ended, "
+                    "pass resume=False to begin anew without a checkpoint, or run a different app"
                 )
             if not ours:
-                LOGGER.warning("another run of this app is alive; this one keeps no checkpoint")
+                LOGGER.warning("another run of this app is still running; this one writes no checkpoint")
             yield cls(path, ours=ours)
 
     def write(self, content: bytes) -> None:

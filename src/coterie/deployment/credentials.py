@@ -104,7 +104,9 @@ def read_introduction(data: bytes, *, run: int, node: int, authenticated: bytes)
                 raise PeerProtocolError(sender, "vouches with another key than it is connected with")
             check_voucher(said.voucher.public, said.voucher.signature, _enrolment(said.client))
     except (ValueError, VerificationError):
-        raise PeerProtocolError(sender, "answered who it is with something that cannot be read or verified") from None
+        raise PeerProtocolError(
+            sender, "answered the enrolment request with something that cannot be read or verified"
+        ) from None
     return said
 
 
@@ -122,7 +124,9 @@ def check_roster(
     RosterRecipe.of(roster)  # refuses a roster whose recipe this version cannot read
     if roster.privacy < settings.floor.privacy:
         least = settings.floor.privacy
-        raise PeerProtocolError(_SERVER, f"has a roster that promises T = {roster.privacy}; the least is {least}")
+        raise PeerProtocolError(
+            _SERVER, f"has a roster that promises T = {roster.privacy}; this node requires at least {least}"
+        )
     pin = _pin(settings)
     if pin and pin not in {version.digest for version in shown} and not memory.follows(pin):
         raise PeerProtocolError(

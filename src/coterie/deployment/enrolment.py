@@ -30,7 +30,7 @@ from coterie.deployment.roster_folder import RosterFolder
 from coterie.deployment.settings import MOST_ANNOUNCED, MOST_EXAMPLES, PrivateSettings
 from coterie.errors import ConfigError, PeerProtocolError
 from coterie.files import write_secret
-from coterie.reports.words import one_line
+from coterie.reports.words import count, one_line
 from coterie.secagg.protocols import SessionProtocol
 
 _NO_PREKEYS = "gave no prekeys: it needs the same version of Coterie as the server"
@@ -228,7 +228,7 @@ class Enrolment:
         clients, privacy = self._clients(), self._settings.privacy
         if len(clients) < max(2, privacy):
             raise ConfigError(
-                f"{len(clients)} nodes are there after {self._patience:g} s; a roster is founded with at least "
+                f"{count(len(clients), 'node')} enrolled within {self._patience:g} s; a roster needs at least "
                 f"{max(2, privacy)}, for circles of T = {privacy}"
                 + "".join(f"; {line}" for line in grouped(self.unknown))
             )

@@ -322,7 +322,7 @@ def form_under(roster: Roster, function: str) -> Form:
     """Return the form of contributions under a roster. No message can change it."""
     kind, recipe = kind_of(function), RosterRecipe.of(roster)
     if kind not in (TRAIN, EVALUATE) or (kind == EVALUATE and not recipe.evaluate_metrics):
-        raise PeerProtocolError(SERVER, f"asked for a {kind}, of which the roster's recipe sums nothing")
+        raise PeerProtocolError(SERVER, f"asked for a {kind}, for which the roster's recipe sums nothing")
     return Form(recipe, max(2, len(roster.clients)), arrays=kind == TRAIN)
 
 

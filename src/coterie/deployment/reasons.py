@@ -68,18 +68,18 @@ _WORDS = {
     Reason.SETTINGS: f"cannot use its settings, its key or its memory; {LOG}",
     Reason.ROSTER: "does not trust the roster: its pin (coterie-roster), its members (coterie-members), or the roster "
     f"that it was shown before; {LOG}",
-    Reason.FLOOR: "insists on more than this session offers: compare mode, privacy, minimum and colluders with its "
-    f"coterie-... settings; {LOG}",
+    Reason.FLOOR: "requires stricter terms than this session has: compare mode, privacy, minimum and colluders with "
+    f"its coterie-... settings; {LOG}",
     Reason.FORM: "the session does not fit the recipe of the roster it trusts (weight, clips, metrics, precision)",
     Reason.CONFIGURATION: "was configured differently the first time, and that cannot change: set it back, or found "
     f"a new population whose setting 'varying' names the key; {LOG}",
     Reason.SESSION: f"is not at this point of the session, or refused what others sent; {LOG}",
     Reason.BEHIND: BEHIND,
-    Reason.CHAIN: "was shown other models before than this descent has, and must not be summed with nodes that were "
+    Reason.CHAIN: "was shown models that do not belong to this descent, and must not be summed with nodes that were "
     "not: begin a new descent with resume=False",
-    Reason.LOSS: "its reply lacks the loss that confined descent judges moves by, which confined=Confinement(loss=...) "
-    "names",
-    Reason.APP: f"its app failed, or replied with what cannot be averaged; {LOG}",
+    Reason.LOSS: "its reply lacks the loss by which confined descent accepts moves, which "
+    "confined=Confinement(loss=...) names",
+    Reason.APP: f"its app failed, or its reply cannot be averaged; {LOG}",
     Reason.EXTRA: "its reply has arrays that the model it was sent does not have, and nothing would be done with them; "
     "its own log names them",
     Reason.RECORDS: "its app must reply with exactly one model (none in evaluation) and one set of metrics, in the "
@@ -126,14 +126,14 @@ class Asked:
             return f"its reply lacks the number {one_line(repr(self.weight))}, which replies are weighted by"
         if reason is Reason.CONTENT:
             return (
-                "was given something else to work on than the session is about: something around Coterie changed it "
-                f"({self.place}), or its run has another configuration"
+                f"received other work than the session announces: something around Coterie changed it ({self.place}), "
+                "or its run has another configuration"
             )
         if reason not in _COUNTED:
             return _WORDS[reason]
         names = self.metrics if reason is Reason.METRIC else self.arrays
         if place >= len(names):
-            return "refused, and its reason is about something that it was not asked for"
+            return "refused, with a reason about something that the server did not ask for"
         name = one_line(repr(names[place]))
         if reason is Reason.METRIC:
             return f"its reply lacks the metric {name} as a number, which {self.setting} declares"

@@ -156,7 +156,7 @@ class Responder:
 
 
 def _no_contribution(_terms: Terms) -> RingVector:
-    raise LocalProtocolError("nothing is contributed when a node says who it is")
+    raise LocalProtocolError("an enrolment request asks for no contribution")
 
 
 def trust_rosters(settings: NodeSettings, memory: ClientMemory, sent: object, vouchers: object) -> None:

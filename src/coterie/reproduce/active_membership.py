@@ -34,21 +34,21 @@ from coterie.settings import read_table
 
 _EXPLANATION = (
     "*Right*: the share of targets about which attackers are right if they call a record a member whenever the model "
-    "classifies it correctly, the rule of the paper, or, where numbers are predicted, whenever its error is below the"
-    " median of all targets; *watching* while they send nothing, *attacking* after the same number of rounds under "
+    "classifies it correctly, the rule of the paper, or, where numbers are predicted, whenever its error is below the "
+    "median of all targets; *watching* while they send nothing, *attacking* after the same number of rounds under "
     "attack. ± is the standard deviation over trials, *interval* the exact one (95%) over the targets of all trials; "
-    "a guess has 50%. *AUC*: how often a member's loss is below that of a non-member, at whatever threshold; a guess "
-    "has 0.5. *Accuracy*: of honest participants' models on examples that no one trained on and that are no targets, "
-    "or the share of the variance that they explain, when the attack begins, if only watched, and attacked, in percent"
-    "; *worst* of them and *spread*, the standard deviation over participants in points, under attack. *Refused*: the "
-    "share of honest participants' decisions not to take a step up, before the attack, watched, and attacked. Ditto's"
-    " attackers see what FedAvg's see."
+    "guessing gets 50%. *AUC*: how often a member's loss is below that of a non-member; guessing gets 0.5. "
+    "*Accuracy*: of honest participants' models on examples that no one trained on and that are no targets, or the "
+    "share of the variance that they explain, when the attack begins, if only watched, and attacked, in percent; "
+    "*worst* of them and *spread*, the standard deviation over participants in points, under attack. *Refused*: the "
+    "share of steps that honest participants refuse, before the attack, watched, and attacked. Ditto's attackers see "
+    "what FedAvg's see."
 )
 _JUDGED = (
     "The statistic is an interval with a confidence of 95% for the mean over trials (Student's): of a number, or of a "
     "difference between rows with the same examples. Targets of one trial are about the same models, so they do not "
-    "count as independent. A claim holds if all of the interval is in the range that it names, and does not hold if "
-    f"none of it is. {RULE}"
+    "count as independent. A claim holds if the whole interval is in the range that the claim names, and does not "
+    f"hold if none of it is. {RULE}"
 )
 
 
@@ -251,12 +251,14 @@ def _areas(phase: AttackPhase, view: str) -> Reals:
 
 def _draw(tables: Mapping[str, Sequence[MethodOutcome]], path: Path) -> None:
     subtitle = (
-        "Area under the ROC curve of the loss over the rounds of the attack: common model, or displacement.\n"
-        "Mean over trials, and from the least to the largest; dotted: attackers only watch; a guess has 0.5."
+        "Area under the ROC curve of the loss over the rounds of the attack: common model, or displacement.\nMean "
+        "over trials, and from the least to the largest; dotted: attackers only watch; guessing gets 0.5."
     )
     columns = min(3, len(tables))
     size = (max(9.0, 2.5 + 4.6 * columns), 5.8 + 3.9 * (-(-len(tables) // columns) - 1))
-    with page(path, "What attackers learn", subtitle, list(tables), size, legend=True, columns=columns) as panels:
+    with page(
+        path, "AUC of active membership inference", subtitle, list(tables), size, legend=True, columns=columns
+    ) as panels:
         for axes, outcomes in zip(panels, tables.values(), strict=True):
             for outcome in outcomes:
                 if outcome.method == "ditto":

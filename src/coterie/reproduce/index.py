@@ -25,25 +25,25 @@ from coterie.reproduce.verdicts import RATE, benjamini_hochberg, holm
 INDEX = "README.md"
 _NOTE = "<!-- numbers: constant -->"  # a test compares the index with the results, so no command need be named
 _INTRODUCTION = (
-    "Each folder is what `coterie reproduce` wrote: a report with the command and the seed in its first line, what the "
-    "paper claims and what we checked beside it, each with our statistic and a verdict, our numbers beside those that "
-    "are published, the figures, and every number in `results.json`. `coterie reproduce --list` shows all experiments "
-    "and their sizes. Where the papers are wrong is in [errata](../errata.md); what each way of training gives away is "
-    "in [methods](../methods.md). This page is written by `coterie reproduce --all --report --out docs/results`, which "
-    "writes every report anew from its `results.json` and runs nothing."
+    "Each folder is what `coterie reproduce` wrote: a report with the command and the seed in its first line, the "
+    "paper's claims and our own checks, each with our statistic and a verdict, our numbers beside the published ones, "
+    "the figures, and every number in `results.json`. `coterie reproduce --list` shows all experiments and their "
+    "sizes. Where the papers are wrong is in [errata](../errata.md); what each way of training reveals is in "
+    "[methods](../methods.md). This page is written by `coterie reproduce --all --report --out docs/results`, which "
+    "rewrites every report from its `results.json` and runs no experiment."
 )
 _RULES = (
     "A run with fewer rounds, examples or participants than the paper's, or with other data or another model, judges "
-    "no claim of the paper, neither for it nor against it. Our own checks are about what was run.",
+    "no claim of the paper, neither for it nor against it. Our own checks are judged at the size that was run.",
     "A claim *holds* or *does not hold* if a statistic says so with a p-value of at most {rate:.0%}; it *holds by "
-    "construction* if it follows from how things are made, so that a statistic could only show a fault of the code. "
+    "construction* if it follows from the construction itself, so that a statistic could only find a bug in the code. "
     "Fewer than three trials decide nothing, nor do trials without any spread.",
-    "The claims of a report are corrected together by the method of Benjamini and Hochberg at {rate:.0%}: among the "
-    "verdicts of a report at most so many are expected to be wrong.",
+    "The claims of a report are corrected together by the method of Benjamini and Hochberg at {rate:.0%}: at most "
+    "this share of the verdicts of a report is expected to be wrong.",
     "A claim that something makes no difference has a margin, stated in the declaration: an AUC of at most 0.55 counts "
     "as learning nothing.",
-    "How settings were chosen, and whether results were looked at before the last trial, is in the notes of a report "
-    "as far as it is known. A report that does not mention it promises nothing about it.",
+    "The notes of a report say how settings were chosen, and whether results were looked at before the last trial, if "
+    "that is known. A report without such a note promises nothing about it.",
 )
 
 
@@ -156,9 +156,9 @@ def _count(results: Mapping[str, Results]) -> str:
     spared, strict = (sum(p <= rule(tested) for p in decided) for rule in (benjamini_hochberg, holm))
     shown = table(("verdict", "claims of the papers", "our checks"), rows)
     return (
-        f"{_NOTE}\n{shown}\n\n{_NOTE}\n{len(decided)} of {len(tested)} tested claims are decided by a p-value. "
-        f"Over all reports together, {spared} of these verdicts survive the correction of Benjamini and Hochberg at "
-        f"{RATE:.0%}, and {strict} that of Holm, which allows not a single wrong one."
+        f"{_NOTE}\n{shown}\n\n{_NOTE}\n{len(decided)} of {len(tested)} tested claims are decided by a p-value. Over "
+        f"all reports together, {spared} of these verdicts survive the correction of Benjamini and Hochberg at "
+        f"{RATE:.0%}, and {strict} that of Holm, which bounds the probability of even one wrong verdict."
     )
 
 
@@ -213,7 +213,7 @@ def _not_run(results: Mapping[str, Results]) -> str:
     known = {one.experiment for one in results.values()}
     missing = {name: read_declaration(file) for name, file in sorted(declared().items()) if name not in known}
     rows = [(f"`coterie reproduce {name}`", one.title, one.paper) for name, one in missing.items()]
-    return table(("command", "what it is about", "paper"), rows) if rows else ""
+    return f"{_NOTE}\n" + table(("command", "what it is about", "paper"), rows) if rows else ""
 
 
 def _tally(claims: Sequence[Mapping[str, Any]]) -> str:

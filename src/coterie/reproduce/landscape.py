@@ -44,11 +44,11 @@ _COLORS = {METHODS[0]: COLORS["CGD"], METHODS[1]: COLORS["FedAvg"]}
 _MARGIN = 1.15  # how far the square reaches beyond the outermost model
 _NOTHING = 1e-9  # share of a direction below which a filter counts as not moving
 _EXPLANATION = (
-    "The plane is that of the first two principal components of all models seen on the way, normalised filter by "
-    "filter: a distance of 1 changes the weights into a unit by as much as they are long. Its centre is the mean of "
-    "the participants' models at the end. Models and paths are projected onto the plane; the loss that is drawn is "
-    "that of the models *in* the plane, on the test examples. *Seen*: the share of the variance of the models at the "
-    "end that lies in the plane. *Halfway*: the mean loss halfway between two participants' models, beside that of the "
+    "The plane is that of the first two principal components of all models seen during training, normalised filter by "
+    "filter: a distance of 1 changes the weights of a unit by their own norm. Its centre is the mean of the "
+    "participants' models at the end. Models and paths are projected onto the plane; the loss that is drawn is that "
+    "of the models *in* the plane, on the test examples. *Seen*: the share of the variance of the models at the end "
+    "that lies in the plane. *Halfway*: the mean loss halfway between two participants' models, beside that of the "
     "models themselves. *Common*: the loss of the public displacement, or of the common model of averaging."
 )
 _JUDGED = (

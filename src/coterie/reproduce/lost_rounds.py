@@ -50,9 +50,9 @@ _ALL = "all"
 _EXPLANATION = (
     "Accuracy on the test examples after the last round, in percent: mean ± standard deviation over trials, each with "
     "a seed of its own that all schemes share. *Lost*: rounds that Theorem 1 calls unreliable, over all trials; the "
-    "server keeps the model it had. Where no round is lost, the model is the baseline's to the last bit, and the "
-    "difference is zero by construction. Rounds are trained in the clear, because the sum of a reliable round is the "
-    "same on every graph."
+    "server then keeps the previous model. If no round is lost, the model equals the baseline's to the last bit, and "
+    "the difference is zero by construction. Rounds are trained in the clear, because the sum of a reliable round is "
+    "the same on every graph."
 )
 
 
@@ -319,7 +319,7 @@ def _draw(found: Mapping[str, Mapping[str, Sequence[Line]]], path: Path) -> None
     subtitle = (
         "Accuracy on the test examples, in percent: mean over the trials, and from the worst to the best of them."
     )
-    with page(path, "What the models learn", subtitle, list(found), (12.9, 5.8), legend=True) as panels:
+    with page(path, "Learning curves", subtitle, list(found), (12.9, 5.8), legend=True) as panels:
         styles = looks(scheme for rows in found.values() for scheme in rows)
         for axes, rows in zip(panels, found.values(), strict=True):
             for scheme, lines in rows.items():

@@ -52,11 +52,11 @@ _NEAR = 0.03
 """The largest distance from 50% at which an accuracy counts as guessing: those of the paper are within 1%."""
 _FULL_RECALL = 0.95
 _EXPLANATION = (
-    "The same attacks, with the same number of reference models, run on a client's own model (plain averaging), on its "
-    "masked upload in a real session (SA on the complete graph, CCESA on an Erdős-Rényi graph), and on the global "
-    "model, which is the sum that all of these protocols reveal. *Nothing*: the same scores judged by newly drawn "
-    "members, that is, an attacker who saw nothing. Intervals are over trials, with a confidence of 95%; those of "
-    "members found are Clopper and Pearson's, as if all candidates were independent."
+    "The same attacks, with the same number of reference models, run on a client's own model (plain averaging), on "
+    "its masked upload in a real session (SA on the complete graph, CCESA on an Erdős-Rényi graph), and on the global "
+    "model, which is the sum that all of these protocols reveal. *Nothing*: the same scores judged against newly "
+    "drawn members, as for an attacker who saw nothing. Intervals are over trials, with a confidence of 95%; those of "
+    "members found are Clopper and Pearson's, and treat all candidates as independent."
 )
 
 
@@ -263,7 +263,7 @@ def _budget_table(views: Mapping[str, str], trials: Trials) -> Table:
         for attack, curve in attacks.items()
     ]
     columns = ("examples, seen, attack", *map(str, sizes))
-    return Table("How many reference models it takes", columns, rows, lead="Mean AUC with fewer of them.")
+    return Table("AUC and the number of reference models", columns, rows, lead="Mean AUC with fewer of them.")
 
 
 def _percent(values: Reals) -> str:
@@ -276,7 +276,7 @@ def _draw(views: Mapping[str, str], summaries: Summaries, path: Path) -> None:
     panels = [f"{int(total):,} examples" for total in summaries]
     with page(
         path,
-        "Was it trained on?",
+        "AUC of membership inference",
         "AUC of two attacks on everything that is seen; 0.5 is guessing. Whiskers are 95% intervals over trials.",
         panels,
         (4.2 + 4.6 * len(panels), 5.4),

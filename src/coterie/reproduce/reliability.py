@@ -34,10 +34,10 @@ from coterie.transports.memory import Carrier, Session
 
 _EXPLANATION = (
     "Each graph is judged twice, with the same clients dropping out of the same steps. *Paper:* Theorem 1 calls the "
-    "round unreliable, and it has no result. *Ours:* a client with too few holders of its shares leaves, the others "
+    "round unreliable, and it has no result. *Ours:* a client whose shares have too few holders leaves, the others "
     "continue, and the session is aborted only if a secret that is then needed cannot be reconstructed. *Saved*: "
-    "sessions that Theorem 1 calls unreliable and that were completed, with so many clients in the sum. Intervals are "
-    "confidence intervals of 95% for the probability (Clopper and Pearson)."
+    "sessions that Theorem 1 calls unreliable and that were completed nevertheless, with the number of clients in the "
+    "sum. Intervals are confidence intervals of 95% for the probability (Clopper and Pearson)."
 )
 
 

@@ -311,12 +311,13 @@ def _judged_rounds(row: Row) -> tuple[str, Verdict]:
 def _explanation(rows: Sequence[Row]) -> str:
     return (
         f"{_either({row.rounds for row in rows})} rounds; the model has {_either({row.parameters for row in rows})} "
-        "parameters. Accuracy on the test examples after the last round: mean ± standard deviation over the runs, each "
-        "with a seed of its own that all schemes share; the comparison is between runs with the same seed. T: the "
-        "smallest strong T of any run. Exposed, C, F, skipped and aborted rounds: means over the runs. T, exposed, C "
-        "and F count every sum that may have been seen, also that of a round that was aborted after shares were "
-        "revealed; where every round was aborted, no sum was obtained and none is counted (–). Every round was "
-        f"securely aggregated; at most {max(row.clipped for row in rows):.2%} of the entries of updates were clipped."
+        "parameters. Accuracy on the test examples after the last round: mean ± standard deviation over the runs, "
+        "each with a seed of its own that all schemes share; the comparison is between runs with the same seed. T: "
+        "the smallest strong T of any run. Exposed, C, F, skipped and aborted rounds: means over the runs. T, "
+        "exposed, C and F count every sum that the server may have seen, also that of a round that was aborted after "
+        "shares were revealed. Where every round was aborted, there is no sum and none is counted (–). Every round "
+        f"was securely aggregated; at most {max(row.clipped for row in rows):.2%} of the entries of updates were "
+        "clipped."
     )
 
 
@@ -324,7 +325,7 @@ def _draw(tables: Mapping[str, Sequence[Row]], path: Path) -> None:
     subtitle = "Accuracy on the test examples, in percent: mean over the runs, and from the worst to the best of them."
     columns = min(3, len(tables))
     size = (max(9.0, 2.5 + 5.2 * columns), 5.8 + 4.0 * (-(-len(tables) // columns) - 1))
-    with page(path, "What the models learn", subtitle, list(tables), size, legend=True, columns=columns) as panels:
+    with page(path, "Learning curves", subtitle, list(tables), size, legend=True, columns=columns) as panels:
         styles = looks(row.scheme for rows in tables.values() for row in rows)
         for axes, rows in zip(panels, tables.values(), strict=True):
             for row in rows:

@@ -33,10 +33,10 @@ LEAST_TRIALS = 3
 _MOST_TRIALS = 1_000  # if a claim needs more, the number is at the edge of its range
 _ROUNDING = 1e-12  # relative deviations below this are rounding
 RULE = (
-    "A claim of the paper is judged only by runs with as many rounds, examples and participants as the paper's, on its "
-    "data and model. Otherwise the statistic says what is missing, and the claim cannot be judged. What we checked "
-    "beside the paper is judged at the size that was run. Fewer than three trials decide nothing, nor do trials "
-    "without any spread. The claims of this report are corrected together (Benjamini and Hochberg, 5%)."
+    "A claim of the paper is judged only by runs with as many rounds, examples and participants as the paper's, on "
+    "its data and model. Otherwise the statistic says what is missing, and the claim cannot be judged. Our own checks "
+    "are judged at the size that was run. Fewer than three trials decide nothing, nor do trials without any spread. "
+    "The p-values of this report are corrected together (Benjamini and Hochberg, 5%)."
 )
 """The rules in the words of a report."""
 

@@ -78,43 +78,50 @@ class Floor:
     def __post_init__(self) -> None:
         # Written in this way so that NaN, which is neither below nor above any number, is refused too.
         if not (self.privacy >= 1 and self.minimum >= 2 and self.threshold >= 1):
-            raise ConfigError("a floor asks for T >= 1, a minimum of 2 or more clients and a threshold of at least 1")
+            raise ConfigError("a floor needs privacy >= 1, minimum >= 2 and threshold >= 1")
         if not (self.colluders >= 0 and (self.dropout is None or 0 <= self.dropout < 1)):
             raise ConfigError("colluders are a number of clients, and dropout is a probability, from 0 to below 1")
         if not (self.most_clients >= 2 and self.most_bits >= 1 and self.most_length >= 1):
-            raise ConfigError("with these limits on clients, bits and length there is no session to take part in")
+            raise ConfigError("most_clients must be at least 2, most_bits and most_length at least 1")
         if self.prekey_days is not None and not self.prekey_days > 0:
-            raise ConfigError(f"prekeys may be some days old, more than 0, not {self.prekey_days}")
+            raise ConfigError(f"prekey_days must be above 0, not {self.prekey_days}")
         if self.protocol not in PROTOCOLS:
             raise ConfigError(f"the protocol is {', '.join(PROTOCOLS)}, not {self.protocol!r}")
         if self.most_shares is not None and not self.most_shares >= 1:
-            raise ConfigError(f"a client deals one share at least in two trips, not {self.most_shares}")
+            raise ConfigError(f"most_shares must be at least 1, not {self.most_shares}")
         if self.sparse_bits is not None and not self.sparse_bits >= 0:
-            raise ConfigError(f"a sparse graph may fail with probability 2^-{self.sparse_bits} at most: give 0 or more")
+            raise ConfigError(f"sparse_bits must be 0 or more, not {self.sparse_bits}")
 
     def check(self, terms: Terms, client: str, roster: Roster | None = None) -> None:
         """Refuse terms below this floor, and participants that differ from the roster that this client trusts."""
         if len(terms.clients) > self.most_clients:
-            raise _refusal(f"a session of {len(terms.clients)} clients is larger than this client takes part in")
+            raise _refusal(
+                f"the session has {len(terms.clients)} clients; this client accepts at most {self.most_clients}"
+            )
         if client not in terms.index:
-            raise _refusal(f"{client} was invited to a session without it")
+            raise _refusal(f"the terms of the session do not list {client}")
         if self.mode is ThreatMode.ACTIVE_SERVER and not terms.active:
-            raise _refusal("the session would not be safe against a server that lies")
+            raise _refusal("the session is honest-but-curious; this client requires active-server terms")
         if terms.minimum < self.minimum:
-            raise _refusal(f"as few as {terms.minimum} clients might be summed; the least is {self.minimum}")
+            raise _refusal(
+                f"the session allows sums of {terms.minimum} clients; this client requires at least {self.minimum}"
+            )
         if not terms.active and terms.minimum < self.colluders + 2:  # active terms check it themselves
-            raise _refusal(f"{terms.minimum} clients might be summed, of whom all but one may collude")
+            raise _refusal(f"the session allows sums of {terms.minimum} clients, of whom all but one may collude")
         if terms.bits > self.most_bits or terms.length > self.most_length:
-            raise _refusal(f"{terms.length} elements of {terms.bits} bits are more than this client sends")
+            raise _refusal(
+                f"the session asks for {terms.length} elements of {terms.bits} bits, which is more than "
+                "this client sends"
+            )
         self._check_secrets(terms)
         self._check_circles(terms, roster)
 
     def check_protocol(self, protocol: SessionProtocol, shares: int = 0) -> None:
         """Refuse a protocol that this client does not accept, or in which it would deal too many shares."""
         if self.protocol not in (AUTO, protocol):
-            raise _refusal(f"the session is by the protocol {protocol}; this client takes part in {self.protocol} only")
+            raise _refusal(f"the session uses the protocol {protocol}; this client accepts only {self.protocol}")
         if self.most_shares is not None and shares > self.most_shares:
-            raise _refusal(f"this client would deal {shares:,} shares; the most is {self.most_shares:,}")
+            raise _refusal(f"this client would deal {shares:,} shares; it deals at most {self.most_shares:,}")
 
     def oldest_prekey(self, clock: Callable[[], float] | None) -> int:
         """Return the creation time of the oldest prekey that is accepted, in seconds since 1970."""
@@ -128,19 +135,22 @@ class Floor:
         """Check the threshold and the graph, and whether colluders can hold the shares that reconstruct a secret."""
         size = len(terms.clients)
         if terms.active and terms.tolerated < self.colluders:
-            raise _refusal(f"the session withstands {terms.tolerated} colluders; the least is {self.colluders}")
+            raise _refusal(f"the session withstands {terms.tolerated} colluders; this client requires {self.colluders}")
         complete = is_complete(terms.topology, size)
         if not complete and self.sparse_bits is None:
-            raise _refusal("this client shares its secrets with everybody or not at all")
+            raise _refusal("the session is on a sparse graph; this client accepts only the complete graph")
         # Without a threshold, it would depend on the number of each client's neighbours, which may be small.
         if not complete and terms.threshold is None and (self.sparse_bits or self.threshold > 1):
             raise _refusal("a session on a sparse graph must state its threshold")
         threshold = terms.threshold_for(size)
         if threshold < self.threshold:
-            raise _refusal(f"{threshold} shares would open a secret; the least is {self.threshold}")
+            raise _refusal(
+                f"{threshold} shares reconstruct a secret; this client requires a threshold of at least "
+                f"{self.threshold}"
+            )
         if complete:
             if threshold <= self.colluders:
-                raise _refusal(f"{threshold} shares would open a secret, and {self.colluders} clients may collude")
+                raise _refusal(f"{threshold} shares reconstruct a secret, and {self.colluders} clients may collude")
         elif self.sparse_bits and _sparse_failure(terms, self, threshold) > -self.sparse_bits:
             raise _refusal(
                 f"on this graph privacy may fail more often than 2^-{self.sparse_bits:g}, in sums of as few as "
@@ -151,13 +161,15 @@ class Floor:
         """Check the circles: which clients would be summed together."""
         promised = max(self.privacy, roster.privacy if roster else 1)
         if promised > 1 and terms.circles is None:
-            raise _refusal("circles could be split: the session has none")
+            raise _refusal("the session has no circles, so it could split them")
         if roster is None:
             if terms.circles is not None and self.privacy > min(Counter(terms.circles).values()):
-                raise _refusal(f"a circle is too small to hide a client among {self.privacy}")
+                raise _refusal(
+                    f"the session has a circle of fewer than {self.privacy} clients, which this client requires"
+                )
             return
         if roster.privacy < self.privacy:
-            raise _refusal(f"the roster promises T = {roster.privacy}; the least is {self.privacy}")
+            raise _refusal(f"the roster promises T = {roster.privacy}; this client requires at least {self.privacy}")
         with regarding("roster"):
             if (complaint := _complaint(terms, roster)) is not None:
                 raise _refusal(complaint)
@@ -189,7 +201,7 @@ def _sparse_failure(terms: Terms, floor: Floor, threshold: int) -> float:
 def _complaint(terms: Terms, roster: Roster) -> str | None:
     """Return how the terms differ from the roster, None if they do not; cached for simulations."""
     if terms.roster != roster.digest:
-        return f"the session is not under the roster that is trusted, version {roster.version}"
+        return f"the session is not under the roster that this client trusts, version {roster.version}"
     numbers = {client.name: number for number, client in enumerate(roster.clients)}
     if unknown := sorted(name for name in terms.clients if name not in numbers):
         return f"not on the roster: {', '.join(unknown[:3])}"

@@ -173,7 +173,7 @@ class Member:
         ``shares`` is the number of shares that this client would deal in two trips.
         """
         if self._memory and self._memory.roster is None:
-            raise PeerProtocolError(SERVER, f"invited {self.name}, who was never shown a roster")
+            raise PeerProtocolError(SERVER, f"invited {self.name} without ever showing it a roster")
         with regarding("floor"):
             self._floor.check_protocol(protocol, shares)
             self._floor.check(terms, self.name, self._memory.roster if self._memory else None)
@@ -185,7 +185,7 @@ class Member:
     def _check_content(self, terms: Terms) -> None:
         with regarding("content"):
             if self.content is not None and terms.content != self.content:
-                raise PeerProtocolError(SERVER, f"gave {self.name} something else to work on than the session is about")
+                raise PeerProtocolError(SERVER, f"gave {self.name} other work than the session announces")
 
     def _go_on(self, state: protocol.AnyState, message: bytes) -> tuple[protocol.AnyState, bytes]:
         vector = None
@@ -267,7 +267,7 @@ class Member:
         if not (isinstance(state, BookState) and state.book.digest == session):
             state = prekey_protocol.resume(before.state) if before and before.state else None
         if state is None or isinstance(state, Done):
-            raise PeerProtocolError(SERVER, f"sent {self.name} a message of a session that it is not in any more")
+            raise PeerProtocolError(SERVER, f"sent {self.name} a message of a session that it has left")
         considered = state.consider(message) if isinstance(state, Contributed) else state.considered
         following, reply = prekey_protocol.answer(state, message, self._identity)
         parked = None if isinstance(following, Done) else park(following)

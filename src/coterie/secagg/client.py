@@ -310,7 +310,7 @@ def answer(
         case Masked() | Confirmed():
             return state.reveal(message)
         case Finished():
-            raise LocalProtocolError("the session is over; nothing more is said in it")
+            raise LocalProtocolError("the session is over: this client sends no more messages in it")
 
 
 _DECODER: "msgspec.msgpack.Decoder[AnyState]" = msgspec.msgpack.Decoder(AnyState, dec_hook=read_topology)

@@ -128,7 +128,9 @@ def check_aggregate(terms: Terms, seed: bytes, aggregated: Set[int]) -> None:
     members = Members.of(aggregated, len(terms.clients))
     check_company(terms, seed, members)
     if not _connected(terms.topology, members.size, seed, members.bits):
-        raise PartialSumRisk("the graph of the clients to be aggregated falls apart; a partial sum would be exposed")
+        raise PartialSumRisk(
+            "the graph of the clients to be aggregated is disconnected; a partial sum would be exposed"
+        )
 
 
 def check_company(terms: Terms, seed: bytes, aggregated: Members) -> None:

@@ -214,4 +214,4 @@ def _read(data: bytes) -> Terms:
     try:
         return msgspec.msgpack.decode(data, type=Terms, dec_hook=read_topology)
     except (ValueError, RecursionError) as error:  # includes what __post_init__ raises
-        raise ConfigError(f"these are no terms of a session: {error}") from None
+        raise ConfigError(f"not the terms of a session: {error}") from None

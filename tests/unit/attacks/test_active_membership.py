@@ -145,7 +145,7 @@ class TestRegression:
         assert (found.accuracy, found.auc) == (0.5, 0.5)
 
     @given(st.integers(0, 2**32), st.floats(0.1, 50), st.floats(-9, 9))
-    def test_explained_variance_knows_no_scale(self, seed: int, scale: float, shift: float) -> None:
+    def test_explained_variance_is_independent_of_scale(self, seed: int, scale: float, shift: float) -> None:
         rng = np.random.default_rng(seed)
         targets, answers = rng.standard_normal((2, 20, 1))
         score = self.TASK.score(answers, targets)
@@ -160,7 +160,7 @@ class TestRegression:
             self.TASK.score(np.zeros((4, 1)), np.ones((4, 1)))
 
     @pytest.mark.parametrize("wrong", [["--step", "10"], ["--strength", "1e30"]])
-    def test_absurd_numbers_are_told_in_one_line(self, wrong: list[str], recwarn: pytest.WarningsRecorder) -> None:
+    def test_absurd_numbers_are_refused_in_one_line(self, wrong: list[str], recwarn: pytest.WarningsRecorder) -> None:
         small = ["--data", "energy", "--participants", "3", "--examples", "12", "--rounds", "20", "--trials", "1"]
         result = CliRunner().invoke(app, ["attack", "active-membership", *small, *wrong])
         assert isinstance(result.exception, ConfigError)
@@ -435,7 +435,7 @@ def test_a_model_that_saw_no_target_is_scored_as_any_other(dealt: DealtRecords) 
 
 
 class TestCommand:
-    def test_a_small_attack_is_told_as_json_and_on_a_page(self, tmp_path: Path) -> None:
+    def test_a_small_attack_is_reported_as_json_and_on_a_page(self, tmp_path: Path) -> None:
         page = tmp_path / "attack.html"
         small = ["--participants", "3", "--examples", "20", "--rounds", "12", "--trials", "2", "--threshold", "0.6"]
         told = record_of("attack", "active-membership", *small, "--html", page)

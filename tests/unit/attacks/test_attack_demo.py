@@ -24,7 +24,7 @@ def test_a_story_needs_rounds() -> None:
         AttackDemo(rounds=0)
 
 
-def test_the_story_is_told_on_a_page(tmp_path: Path) -> None:
+def test_the_demo_is_reported_on_a_page(tmp_path: Path) -> None:
     out = tmp_path / "talk"
     result = CliRunner().invoke(
         app, ["attack", "demo", "--trials", "1", "--rounds", "24", "--steps", "200", "--json", "--out", str(out)]
@@ -58,7 +58,7 @@ def test_nothing_is_written_with_json_unless_asked(tmp_path: Path, monkeypatch: 
     assert CliRunner().invoke(app, [*SMALL, "--html", "page.html", "--out", "folder"]).exit_code == 2
 
 
-def test_a_page_is_for_showing_around_and_spreads_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_is_written_by_default_and_spreads_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, SMALL)
     assert result.exit_code == 0, result.output

@@ -130,7 +130,7 @@ def test_equal_updates_have_nothing_to_hide_from_each_other() -> None:
     assert circle_bounds(np.ones((2, 3)), Circles.of([(0, 1)])) == pytest.approx(0)
 
 
-def test_mates_are_told_apart_by_estimates_that_fit() -> None:
+def test_mates_are_distinguished_by_matching_estimates() -> None:
     truth, pair = np.array([[1.0, 0.0], [0.0, 1.0]]), Circles.of([(0, 1)])
     assert told_apart(truth, 0.1 * truth, pair) == 1
     assert told_apart(truth, truth[::-1], pair) == 0
@@ -198,7 +198,7 @@ def found_by(attack: Differencing, *errors: list[float]) -> Findings:
     return report.report(attack, Windows(results, 0.0))
 
 
-def test_the_protected_side_comes_first_and_names_who_is_recovered_all_the_same() -> None:
+def test_the_protected_selection_comes_first_and_counts_recovered_clients() -> None:
     finding = found_by(SMALL, [0.01, 0.01], [0.01, 0.6])
     assert finding.level is Level.SAFE
     assert finding.headline.startswith("With circles of 2, no client is distinguished from its circle (")
@@ -206,11 +206,11 @@ def test_the_protected_side_comes_first_and_names_who_is_recovered_all_the_same(
     assert "with circles of 2, 50% of clients have an error below 0.05, because" in told(finding)
 
 
-def test_nobody_recovered_is_not_spoken_of() -> None:
+def test_no_recovered_client_is_not_mentioned() -> None:
     assert "of clients have an error" not in told(found_by(SMALL, [0.01, 0.01], [0.6, 0.6]))
 
 
-def test_one_round_is_told_in_the_singular() -> None:
+def test_one_round_is_written_in_the_singular() -> None:
     finding = found_by(replace(SMALL, rounds=1), [2.0, 2.0], [0.6, 0.6])
     assert "1 round is too few" in finding.headline
     assert "1 rounds" not in told(finding)
@@ -229,7 +229,7 @@ def trial_of(error: float) -> WindowTrial:
     return WindowTrial(np.array([error]), np.ones(1), 0.5, None, 0, 1)
 
 
-def test_of_circles_of_one_nobody_is_told_from_a_mate() -> None:
+def test_circles_of_one_have_no_mates_to_distinguish() -> None:
     finding = found_by(replace(SMALL, privacy=(1,)), [0.01, 0.01], [0.01, 0.01])
     assert "distinguished" not in told(finding)
     assert finding.numbers["policies"]["multi-round"]["circle_mates_told_apart"] is None

@@ -64,7 +64,7 @@ def test_the_column_space_has_a_direction_for_each_client_at_most() -> None:
     assert column_space(noise, 8).shape == (30, 8)
 
 
-def test_counts_that_nobody_can_have_find_nothing() -> None:
+def test_impossible_counts_find_nothing() -> None:
     assert find_column(np.ones((4, 1)), np.array([5]), 4) is None
 
 
@@ -78,7 +78,7 @@ def test_counts_of_periods() -> None:
         disaggregate(np.ones((5, 2)), counts, 2)
 
 
-def test_who_knows_the_counts_alone_gets_no_more_entries_right() -> None:
+def test_counts_alone_give_no_more_right_entries() -> None:
     """Against guesses drawn with the right counts, and against the best constant guess in each period."""
     rng = np.random.default_rng(0)
     truth = np.concatenate([rng.permutation([True] * 2 + [False] * 6) for _ in range(3000)])[:, None]
@@ -158,4 +158,4 @@ def test_the_command(tmp_path: Path) -> None:
     assert random["circle_mates_told_apart"] > 0.5
     assert circles["circle_mates_told_apart"] == 0.5
     assert printed["card"][-1]["outcome"] == "eliminated"
-    assert page.read_text().count("Maps of who of 8 clients took part in which of 24 rounds") == 2
+    assert page.read_text().count("Participation matrices of 8 clients and 24 rounds") == 2

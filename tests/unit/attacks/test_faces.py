@@ -25,7 +25,7 @@ def test_a_model_that_is_certain_of_everything_is_still_climbed() -> None:
     assert invert_class(weights, np.array([1e9, 0, 0]), 0)[0] == 1
 
 
-def test_nothing_comes_of_a_model_without_weights() -> None:
+def test_a_model_without_weights_reveals_nothing() -> None:
     assert (draw([np.zeros((3, 64)), np.zeros(3)], 0, np.random.default_rng(0).random((4, 8, 8))) < 1).all()
 
 

@@ -75,7 +75,7 @@ def test_page_has_everything_and_escapes_it() -> None:
     assert not re.search(r'(?:src|href)="(?!data:)', page)
 
 
-def test_terminal_tells_the_threat_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_terminal_shows_the_threat_first(capsys: pytest.CaptureFixture[str]) -> None:
     show("guess", Guess(), None, as_json=False)
     said = capsys.readouterr().out
     order = [said.index(words) for words in ("anybody", "3 guesses", "Nothing was guessed", "Privacy card")]

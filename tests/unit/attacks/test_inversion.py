@@ -54,7 +54,7 @@ def test_a_circle_of_two_gives_both_examples_away_to_who_looks_for_both() -> Non
     assert together > 35 > alone
 
 
-def test_a_circles_mean_does_not_tell_whose_is_what() -> None:
+def test_a_circles_mean_does_not_reveal_owners() -> None:
     """With examples exchanged between members the mean is the same: nothing can be attributed, by any attack."""
     set_up = target(2, examples=4)
     circle = set_up.circle(4)

@@ -41,7 +41,7 @@ REFUSED = {
     "rewinding": "this step of it answered before",
     "regrouping": "circle 0 is not that of the roster",
     "puppets": "identity key is not the one on the roster",
-    "model-inconsistency": "something else to work on",
+    "model-inconsistency": "other work than the session",
 }
 """What clients say under active terms; to the other lies they answer, but not what the server is after."""
 WORK_ON_TRUST = {"equivocation", "stranding", "key-substitution", "joining-twice", "lonely-sum", "puppets"}
@@ -112,7 +112,7 @@ def test_a_server_that_does_not_lie_is_left_with_the_sum(active: bool) -> None:
     assert server.refusals == []
 
 
-def test_the_server_looks_at_nobodys_secrets() -> None:
+def test_the_server_reads_no_clients_secrets() -> None:
     """What a client knows and the server does not is there for judging; recovering does without."""
     attempt = LIES["stranding"].play(make_scenario(), False)
     (server,) = attempt.servers
@@ -293,7 +293,7 @@ def test_naming_the_others_model_loses_the_victim() -> None:
             member.content = digest_of(federation.start if number == 0 else dead)
         total, refusals = invitations.play(terms, members)
     assert len(refusals) == 1
-    assert "gave client-00 something else" in refusals[0]
+    assert "gave client-00 other work" in refusals[0]
     assert total is not None
     aggregated = range(3, 12)  # the victim's circle is broken
     expected = np.sum([scenario.inputs[number] for number in aggregated], axis=0, dtype=np.uint64)
@@ -362,7 +362,7 @@ def test_terms_of_trust_are_not_called_safe() -> None:
     assert [line.outcome for line in finding.card] == [Effect.NOT_ELIMINATED, Effect.ELIMINATED]
 
 
-def test_a_lie_that_cannot_be_told_is_not_called_shown() -> None:
+def test_an_impossible_lie_is_not_reported_as_shown() -> None:
     finding = run_attack(small(lies=("splitting", "copied-keys"), privacy=1, colluders=0), unwatched)
     assert finding.headline.startswith("Nothing is shown")
     assert finding.pictures == []

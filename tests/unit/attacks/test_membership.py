@@ -38,7 +38,7 @@ def test_members_are_half_of_the_candidates_and_pairs_are_complements(candidates
     assert (candidates.draw_members(0) != candidates.draw_members(2)).any()
 
 
-def test_nobody_but_the_target_has_candidates_and_nobody_has_strangers(candidates: Candidates) -> None:
+def test_only_the_target_has_candidates_and_no_client_has_strangers(candidates: Candidates) -> None:
     """What counts as out for a run was not trained on by anybody in it."""
     for run in range(5):
         members = candidates.draw_members(run)

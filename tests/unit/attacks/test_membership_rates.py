@@ -50,7 +50,7 @@ def test_no_threshold_is_better_than_the_best(case: tuple[Reals, Mask]) -> None:
     assert Decisions.of(scores >= best, members).balanced_accuracy == pytest.approx(max(accuracies))
 
 
-def test_equal_scores_tell_nothing() -> None:
+def test_equal_scores_reveal_nothing() -> None:
     curve = Roc.of(np.zeros(20), np.arange(20) < 10)
     assert (curve.area, curve.hits_at(0.01)) == (0.5, 0)
 

@@ -141,7 +141,7 @@ def test_thresholds_are_rehearsed_without_the_pair_in_question() -> None:
         assert (others.members == references.members[kept]).all()
 
 
-def test_a_model_that_does_not_know_tells_nothing() -> None:
+def test_an_uncertain_model_reveals_nothing() -> None:
     """Answers that do not depend on the victim's members: AUC within 4 deviations of guessing for every attack."""
     rng = np.random.default_rng(6)
     members = paired(rng, 8, 100)

@@ -57,10 +57,10 @@ def test_an_attack_that_fails_on_the_baseline_says_nothing(monkeypatch: pytest.M
     assert outcomes(finding) == [unknown, masked, masked, unknown, unknown]
 
 
-def test_what_a_sum_tells_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_headline_states_what_a_sum_reveals(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = told(monkeypatch, **{CLIENT: 0.9, SUM: 0.7})
     assert finding.level is Level.CAUTION
-    assert "a masked upload reveals nothing; the sum still reveals it: AUC 0.70" in finding.headline
+    assert "a masked upload reveals nothing; the sum reveals it too: AUC 0.70" in finding.headline
     assert outcomes(finding) == [
         Effect.NOT_ELIMINATED,
         Effect.ELIMINATED,
@@ -72,7 +72,7 @@ def test_what_a_sum_tells_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_sum_that_shows_nothing_is_not_called_safe(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = told(monkeypatch, **{CLIENT: 0.9})
-    assert "for the sum, nothing could be shown" in finding.headline
+    assert "an attack on the sum is not shown to work" in finding.headline
     assert outcomes(finding)[3] is Effect.REDUCED
     assert finding.level is Level.CAUTION
 
@@ -84,7 +84,7 @@ def test_a_sum_as_bad_as_the_client_is_no_defence(monkeypatch: pytest.MonkeyPatc
 def test_a_mask_that_leaks_is_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = told(monkeypatch, **{CLIENT: 0.9, SECURE: 0.6})
     assert finding.level is Level.DANGER
-    assert "something is visible in its masked upload, SA" in finding.headline
+    assert "the attack beats guessing on its masked upload, SA" in finding.headline
     assert outcomes(finding)[1:3] == [Effect.NOT_ELIMINATED, Effect.ELIMINATED]
 
 
@@ -99,11 +99,11 @@ def audited(plain: float, noisy: float) -> list[Audited]:
     [
         (0.0, 0.0, Level.NOTHING, "proves nothing"),
         (1.0, 0.5, Level.CAUTION, "ε ≥ 1.0 for 4 clients"),
-        (4.9, 0.5, Level.DANGER, "the most that so many sums can show"),
-        (4.9, 11.0, Level.DANGER, "more than noise allows"),
+        (4.9, 0.5, Level.DANGER, "the most that this number of sums can show"),
+        (4.9, 11.0, Level.DANGER, "above the proven"),
     ],
 )
-def test_an_audit_is_told_as_it_is(plain: float, noisy: float, level: Level, said: str) -> None:
+def test_the_headline_of_an_audit_fits_its_bounds(plain: float, noisy: float, level: Level, said: str) -> None:
     finding = report(AUDIT, Audits([audited(plain, noisy)], 0.0))
     assert finding.level is level
     assert said in finding.headline

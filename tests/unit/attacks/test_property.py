@@ -202,7 +202,7 @@ def test_a_server_that_guesses_judges_nothing() -> None:
     assert finding.level is Level.NOTHING
     assert finding.numbers["policies"]["random"]["auc"] > 0.55
     assert "is not shown to find clients" in finding.headline
-    assert finding.headline.endswith("So this run says nothing of circles.")
+    assert finding.headline.endswith("So this run says nothing about circles.")
     assert [line.outcome for line in finding.card] == [Effect.NOT_SHOWN, Effect.ELIMINATED, Effect.NOT_SHOWN]
     assert finding.numbers["policies"]["random"]["auc_spread"] is None
     assert [row[2] for row in finding.tables[0].rows] == ["", ""]

@@ -75,7 +75,7 @@ def test_an_upload_is_uniform_whatever_is_under_the_mask(topology: Complete | Er
     assert abs(np.corrcoef(upload, overhear(2))[0, 1]) < 0.08
 
 
-def test_a_graph_that_nobody_can_finish_on_is_refused() -> None:
+def test_a_graph_on_which_no_session_can_finish_is_refused() -> None:
     sparse = {"topology": ErdosRenyi(0.05), "threshold": 4}
     with pytest.raises(ConfigError, match="too sparse"):
         play_session([np.ones(3)] * 5, np.random.default_rng(0), everybody=True, **sparse)  # type: ignore[arg-type]

@@ -79,7 +79,7 @@ def test_any_colluders_isolate_a_client_if_some_set_of_them_does(matrix: list[li
     assert judge_any(report, members).isolate == any(known_with(matrix, some) for some in sets)
 
 
-def test_colluders_are_told_in_words() -> None:
+def test_colluders_are_described_in_words() -> None:
     log, report = examined([[1, 1, 0, 0], [0, 1, 1, 1]])
     answers = Questions.parse(["2"]).answer(log, report)
     assert answers.words() == [

@@ -187,7 +187,7 @@ def test_records_of_which_only_some_say_who_was_aggregated_are_refused(text: str
     assert read_log(io.BytesIO(text.encode()), client_column="aggregated").unread == 1
 
 
-def test_a_list_of_lost_clients_that_names_nobody_is_not_ignored() -> None:
+def test_an_empty_list_of_lost_clients_is_not_ignored() -> None:
     record = '{"round": 1, "aggregated": ["a", "b"], "dropped": [%s]}\n{"round": 2, "aggregated": ["a", "b"]}\n'
     named = read_log(io.BytesIO((record % '"a"').encode()))
     assert named.reading is not None

@@ -128,7 +128,7 @@ def test_any_content_is_read_or_refused(content: str | bytes) -> None:
         ('{"cid": "a", "t": "x"}\n{"cid": "b", "t": "x"}\n', {"x": {"a", "b"}}),
     ],
 )
-def test_formats_are_told_apart(text: str, history: dict[Label, set[str]]) -> None:
+def test_formats_are_distinguished(text: str, history: dict[Label, set[str]]) -> None:
     found = read(text)
     assert history_of(found) == history
     assert not found.problems
@@ -369,7 +369,7 @@ def test_a_large_log() -> None:
     assert np.array_equal(found.matrix, matrix[:, order])
 
 
-def test_lines_with_objects_of_clients_are_told_by_line() -> None:
+def test_lines_with_objects_of_clients_are_refused_with_their_number() -> None:
     log = '{"rnd": 1, "results": [{"client": "a"}]}\n{"rnd": 2, "results": [{"client": "b"}]}\n'
     with pytest.raises(InputError, match=r'line 1: one "round" and either .* the columns are rnd, results'):
         read(log)

@@ -78,7 +78,7 @@ def read(content: bytes, *, keep_order: bool = False) -> Participation:
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_since_when_somebody_is_exposed_does_not_depend_on_the_order_of_lines(write: Callable[[Rounds], bytes]) -> None:
+def test_the_round_of_exposure_does_not_depend_on_the_order_of_lines(write: Callable[[Rounds], bytes]) -> None:
     """On 03-01 and 03-02 nobody is exposed; the sum of 03-03 is what gives c away."""
     rounds: Rounds = [("2025-03-03", ["a", "b", "c"]), ("2025-03-01", ["a", "b"]), ("2025-03-02", ["a", "b"])]
     found = read(write(rounds))
@@ -160,7 +160,7 @@ def test_numbers_are_sorted(numbers: set[float], random: Random) -> None:
     check([repr(number) for number in sorted(numbers)], random)
 
 
-def test_nanoseconds_are_told_apart() -> None:
+def test_nanoseconds_are_distinguished() -> None:
     labels: list[Label] = ["2025-03-01 10:00:00.123456789", "2025-03-01 10:00:00.1234567", "2025-03-01 10:00:00"]
     assert put_in_order(labels, keep=False)[0] == labels[::-1]
     with pytest.raises(InputError, match="written in two ways"):

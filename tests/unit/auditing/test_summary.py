@@ -26,7 +26,7 @@ def test_every_verdict_has_its_words(matrix: list[list[int]], headline: str) -> 
     assert "Required: strong T of at least 2." in page
 
 
-def test_colluders_who_expose_somebody_are_in_the_headline() -> None:
+def test_colluders_who_expose_a_client_are_in_the_headline() -> None:
     log = Participation.from_matrix([[1, 1, 0, 0], [1, 1, 1, 1]])
     report = audit(log)
     for colluders, exposed in ((["1"], True), (["any 1"], True), (["1", "2"], False)):

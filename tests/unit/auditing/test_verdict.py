@@ -55,7 +55,7 @@ def test_an_equation_says_exactly_what_was_found(
     assert read_back(right) == {f"client {client}'s update": weight}
 
 
-def test_an_equation_nobody_could_read_is_counted() -> None:
+def test_a_very_long_equation_is_counted_not_written() -> None:
     long = equation(dict.fromkeys(range(9), Fraction(1)), dict.fromkeys("abcdefghi", Fraction(1)))
     assert long == "a combination of 9 rounds = a combination of the updates of 9 clients"
     assert equation({1: Fraction(10**20)}, {"bob": Fraction(1)}) == "a combination of 1 rounds = bob's update"
@@ -133,7 +133,7 @@ def test_colluders_are_taken_off_before_the_requirement_is_judged() -> None:
     assert "1 colluding member in a group" in Requirement(3).words(report)
 
 
-def test_sizes_are_told() -> None:
+def test_sizes_are_shown() -> None:
     report = examine([[1, 1, 0], [0, 0, 0]])
     assert extent(report, 1) == "3 clients (1 never aggregated), 2 rounds (1 without clients)"
 
@@ -153,7 +153,7 @@ def test_only_as_many_witnesses_as_are_quick_are_computed() -> None:
     assert affordable(report.exposed, 9) == 4
 
 
-def test_an_interrupted_audit_does_not_say_that_nobody_is_exposed() -> None:
+def test_an_interrupted_audit_does_not_report_zero_exposures() -> None:
     report = examine([[1, 1, 0], [0, 1, 1]])
     assert not report.exposed
     assert measures(report)[2].note == "no client's own update can be computed"

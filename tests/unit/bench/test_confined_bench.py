@@ -111,7 +111,7 @@ def test_a_split_that_learns_something_else_is_no_result(monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("small")
-def test_people_and_programs_are_told() -> None:
+def test_the_result_is_shown_as_text_and_as_json() -> None:
     command = ["bench", "confined", "--groups", "5", "--members", "7", "--repeats", "1"]
     shown = " ".join(CliRunner().invoke(app, command, catch_exceptions=False).stdout.split())
     for words in ("5 x 7 = 35 participants", "random examples (MNIST was not found)", "over 1 turn)", "1.50x"):

@@ -242,7 +242,7 @@ def test_the_preview_comes_before_the_verdict_and_says_what_was_left_out() -> No
     }
 
 
-def test_duplicates_and_contradictions_are_told_everywhere(tmp_path: Path) -> None:
+def test_duplicates_and_contradictions_are_in_every_output(tmp_path: Path) -> None:
     text = "round,client,status\n1,a,ok\n1,b,ok\n" + "1,a,ok\n" * 500 + "2,a,ok\n2,b,ok\n2,b,dropped\n"
     page = tmp_path / "page.html"
     shown = run("-", "--html", page, stdin=text)
@@ -334,7 +334,7 @@ def test_weak_t_is_given_time_only_where_it_is_asked_for(monkeypatch: pytest.Mon
     assert budgets == [2, 2, 60, 7]
 
 
-def test_progress_is_told_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_logged_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_output, "_TELL_SECONDS", 0.0)
     result = run("-", "--json", stdin=SAFE)
     json.loads(result.stdout)
@@ -487,7 +487,7 @@ def test_names_cannot_steer_the_terminal() -> None:
     assert ":smile:" in shown
 
 
-def test_progress_is_shown_to_people_only(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown_only_on_a_terminal(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     result = run(log, "--json")
     json.loads(result.stdout)

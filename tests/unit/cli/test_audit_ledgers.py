@@ -65,7 +65,7 @@ def write_checkpoint(folder: Path, settings: str, head: Head | None = None) -> N
     (folder / "checkpoint.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
 
 
-def test_the_checkpoint_of_a_run_knows_how_it_aggregated_and_the_head_of_its_ledger(tmp_path: Path) -> None:
+def test_a_checkpoint_holds_the_aggregation_and_the_head_of_the_ledger(tmp_path: Path) -> None:
     write_ledger(tmp_path / "ledger.sqlite")
     (tmp_path / "config.toml").write_text('[aggregation]\nkind = "secure"\n')
     with Ledger.inspect(tmp_path / "ledger.sqlite") as ledger:

@@ -43,13 +43,13 @@ def run(
 
 
 @pytest.mark.parametrize("as_json", [[], ["--json"]])
-def test_output_that_is_read_to_its_end_says_that_somebody_is_exposed(as_json: list[str]) -> None:
+def test_output_that_is_read_to_its_end_has_the_exposure_status(as_json: list[str]) -> None:
     assert run("audit", "-", *as_json, read=None, stdin=EXPOSED) == (1, "")
 
 
 @pytest.mark.parametrize("unbuffered", [False, True])
 @pytest.mark.parametrize("as_json", [[], ["--json"]])
-def test_a_closed_pipe_does_not_say_that_somebody_is_exposed(as_json: list[str], unbuffered: bool) -> None:
+def test_a_closed_pipe_does_not_have_the_exposure_status(as_json: list[str], unbuffered: bool) -> None:
     assert run("audit", "-", *as_json, read=0, unbuffered=unbuffered, stdin=EXPOSED) == (CLOSED_PIPE, "")
 
 
@@ -60,7 +60,7 @@ def test_nor_does_one_that_is_read_a_little(tmp_path: Path) -> None:
     assert run("audit", str(log), "--json", "--witnesses", "600", read=10) == (CLOSED_PIPE, "")
 
 
-def test_errors_that_nobody_reads() -> None:
+def test_errors_with_a_closed_stderr() -> None:
     assert run("audit", "-", read=0, errors=True, stdin="garbage\n") == (CLOSED_PIPE, "")
     assert run("audit", "-", read=None, errors=True, stdin="garbage\n") == (2, "")
 

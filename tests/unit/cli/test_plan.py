@@ -177,7 +177,7 @@ def test_many_rounds_end_with_the_settings_to_paste(tmp_path: Path) -> None:
     assert config.cohort.privacy > 1
 
 
-def test_the_price_of_colluders_is_told_apart_from_lost_clients() -> None:
+def test_the_cost_of_colluders_is_separate_from_that_of_lost_clients() -> None:
     result = RUNNER.invoke(app, ["plan", "--clients", "100", "--lost", "0.1", "--active"], env={"COLUMNS": "120"})
     assert "lost in each of the 5 steps, unlike --lost" in " ".join(result.output.split())
     assert "10% a step, 41% in all" in result.output

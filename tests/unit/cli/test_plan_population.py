@@ -113,7 +113,7 @@ def test_colluders_count_in_many_rounds_too() -> None:
     assert "no plan exists for sessions of 12" in refusal(*PAPER, "--absent", "0.1", "--collusion", "0.1", "--active")
 
 
-def test_rounds_without_a_result_aggregate_nobody() -> None:
+def test_rounds_without_a_result_aggregate_no_client() -> None:
     """With c = 6 every sum needs 8 clients: one circle of 5 or 6 that is left of two is not enough, nor is one of 7."""
     arguments = (*PAPER, "--absent", "0.3", "--lost", "0.02", "--collusion", "0.05", "--active")
     found = as_json(*arguments)
@@ -132,7 +132,7 @@ def test_rounds_without_a_result_aggregate_nobody() -> None:
     assert "clients aggregated in a round 0 " in never
 
 
-def test_a_cohort_that_no_session_holds_is_told() -> None:
+def test_a_cohort_larger_than_any_session_is_reported() -> None:
     arguments = ("--population", "100000", "--absent", "0.1", "--cohort")
     assert "A session holds at most 65,536 clients" in shown(*arguments, "70000")
     (note,) = as_json(*arguments, "70000", "--privacy", "2")["notes"]
@@ -293,7 +293,7 @@ def test_equal_kinds_of_circles_are_recognised() -> None:
     assert np.unique(circles.availability(dropout)).size <= 21  # multisets of 5 out of 3 levels
 
 
-def test_numbers_and_nouns_are_written_as_people_do() -> None:
+def test_numbers_and_nouns_agree() -> None:
     said = shown("--population", "100000", "--cohort", "60000", "--absent", "0.01", "--privacy", "2", "--lost", "0.01")
     assert "has the same weight as at least 1 other." in said
     assert "e+" not in said

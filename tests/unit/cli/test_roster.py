@@ -25,7 +25,7 @@ def run(*words: str) -> str:
     return result.output
 
 
-def test_the_roster_is_shown_to_people_and_to_programs(home: Path) -> None:
+def test_the_roster_is_shown_as_text_and_as_json(home: Path) -> None:
     shown = run("show", "--home", str(home))
     assert "circle 0: node-0, node-1" in shown
     assert "waiting until they are 2: node-4" in shown
@@ -63,12 +63,12 @@ def test_strangers_cannot_leave(home: Path) -> None:
         run("retire", "nobody", "--home", str(home))
 
 
-def test_a_home_without_a_roster_says_how_there_comes_to_be_one(tmp_path: Path) -> None:
+def test_a_home_without_a_roster_says_how_to_found_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="first run"):
         run("show", "--home", str(tmp_path))
 
 
-def test_whoever_missed_versions_is_shown_them_and_newcomers_all(home: Path) -> None:
+def test_clients_are_shown_the_versions_they_missed_and_newcomers_all(home: Path) -> None:
     run("retire", "node-1", "--home", str(home))
     folder = RosterFolder(home / "server" / "rosters")
     first, second = folder.versions
@@ -77,7 +77,7 @@ def test_whoever_missed_versions_is_shown_them_and_newcomers_all(home: Path) -> 
     assert folder.since(b"") == [first, second], "prekeys are signed for the first"
 
 
-def test_whoever_is_pinned_is_shown_all_from_there(home: Path) -> None:
+def test_pinned_clients_are_shown_all_versions_from_the_pin(home: Path) -> None:
     for name in ("node-1", "node-2"):
         run("retire", name, "--home", str(home))
     folder = RosterFolder(home / "server" / "rosters")
@@ -88,7 +88,7 @@ def test_whoever_is_pinned_is_shown_all_from_there(home: Path) -> None:
     assert folder.since(b"", b"another") == [first, second, third]
 
 
-def test_what_is_retired_already_stays_as_it_is(home: Path) -> None:
+def test_a_retired_circle_can_be_retired_again_without_effect(home: Path) -> None:
     run("retire", "node-1", "--home", str(home))
     assert run("retire", "node-0", "--home", str(home)).startswith("Nothing to retire: node-0")
     assert json.loads(run("retire", "node-0", "--home", str(home), "--json"))["version"] == 1

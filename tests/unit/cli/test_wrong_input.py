@@ -293,7 +293,7 @@ def test_narrow_terminals_and_no_colour(arguments: list[str], columns: str, plac
     assert done.stdout.strip()
 
 
-def test_an_error_of_the_system_that_nobody_expected_is_a_line(
+def test_an_unexpected_system_error_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail() -> None:

@@ -58,7 +58,7 @@ def test_a_ledger_that_may_only_be_read_can_be_inspected(path: Path) -> None:
         path.parent.chmod(0o700)
 
 
-def test_a_copy_is_made_again_while_somebody_writes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_is_repeated_while_another_process_writes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copies: list[object] = []
     copy = ledger_inspection._copy_bytes
 

@@ -86,7 +86,7 @@ def test_a_round_recorded_as_over_cannot_go_another_way(ledger: Ledger) -> None:
         ledger.abort(2, "too few shares", resuming=True)
 
 
-def test_resuming_a_round_nobody_began_is_an_ordinary_round(ledger: Ledger) -> None:
+def test_resuming_a_round_that_never_began_is_an_ordinary_round(ledger: Ledger) -> None:
     ledger.reveal(1, CIRCLE, promised=2, resuming=True)
     ledger.complete(1, resuming=True)
     assert ledger.outcomes() == {1: Outcome.COMPLETED}

@@ -57,7 +57,7 @@ def test_newcomers_wait_until_there_are_t_of_them() -> None:
     assert three.circles[:3] == founded().circles
 
 
-def test_starting_with_nobody_lets_the_remainder_wait() -> None:
+def test_starting_with_no_client_lets_the_remainder_wait() -> None:
     roster = Roster(privacy=3, clients=()).join(CLIENTS)
     assert [len(members) for members in roster.circles] == [3, 3]
     assert len(roster.queue) == 2

@@ -122,7 +122,7 @@ def test_both_kinds_of_verdict_occur() -> None:
     assert any(0 < count < 6 for count in counts)
 
 
-def test_while_nobody_refuses_distances_never_shrink() -> None:
+def test_without_refusals_distances_never_shrink() -> None:
     problem, offsets = Quadratics(names(3), 0), make_offsets()
     descent = ConfinedDescent(offsets, names(3), ConstantStep(0.1), NoCheck())
     for _ in range(50):
@@ -155,7 +155,7 @@ def test_models_keep_the_type_of_the_anchor_and_the_displacement_is_double() -> 
 
 
 @pytest.mark.parametrize("check", [IncreaseCheck(), HistoryCheck(length=3)])
-def test_a_restored_descent_goes_on_to_the_bit(check: IncreaseCheck | HistoryCheck) -> None:
+def test_a_restored_descent_continues_bit_exact(check: IncreaseCheck | HistoryCheck) -> None:
     problem = Quadratics(names(4), 5)
     make = partial(ConfinedDescent, make_offsets(5), names(4), InverseRootStep(1.5), check, 3)
     whole, first, second = make(), make(), make()
@@ -225,7 +225,7 @@ def test_a_participant_that_stands_still_is_excluded_until_it_moves_again() -> N
 
 
 @given(st.integers(0, 2**32), st.integers(0, 4))
-def test_nobody_contributes_who_is_older_than_the_bound(seed: int, tau: int) -> None:
+def test_participants_beyond_the_age_bound_do_not_contribute(seed: int, tau: int) -> None:
     problem, rng = Quadratics(names(4), seed), np.random.default_rng(seed)
     descent = ConfinedDescent(make_offsets(seed), names(4), ConstantStep(2.0), tau=tau)
     for _ in range(12):
@@ -251,7 +251,7 @@ def test_nobody_contributes_who_is_older_than_the_bound(seed: int, tau: int) -> 
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=8, max_size=8), min_size=1, max_size=5))
-def test_participants_that_decided_alike_share_memory(decisions: list[list[bool]]) -> None:
+def test_participants_with_equal_decisions_share_memory(decisions: list[list[bool]]) -> None:
     """With thousands of participants and few refusals there are few different models."""
     descent = ConfinedDescent(make_offsets(), names(8), ConstantStep(0.1))
     step = [np.ones(array.shape) for array in descent.displacement]

@@ -326,7 +326,7 @@ def test_some_groups_refuse_and_others_do_not() -> None:
 
 
 @pytest.mark.parametrize("check", [IncreaseCheck(), HistoryCheck(length=3)])
-def test_groups_made_anew_from_a_descent_go_on_alike(check: IncreaseCheck | HistoryCheck) -> None:
+def test_groups_restored_from_a_descent_continue_equally(check: IncreaseCheck | HistoryCheck) -> None:
     grid, (x, labels) = Grid(5, 2), examples(40, 3)
     descents = [make_descent(grid, 2.0, check=check) for _ in range(2)]
     cached = CachedGroups(x, labels, grid, descents[0])

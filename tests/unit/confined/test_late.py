@@ -89,7 +89,7 @@ def play(descent: ConfinedDescent, problem: Quadratics, late: tuple[bool, ...], 
 
 
 @given(events(8), events(8), st.sampled_from([2, None]))
-def test_a_restored_descent_knows_who_is_late_and_who_is_cut_off(
+def test_a_restored_descent_keeps_late_and_cut_off_participants(
     before: list[Event], after: list[Event], bound: int | None
 ) -> None:
     problem = Quadratics(names(SIZE), 0)

@@ -29,7 +29,7 @@ RNG = np.random.default_rng(0)
 # Offsets.
 
 
-def test_an_offset_is_made_again_and_is_nobody_elses() -> None:
+def test_an_offset_is_reproducible_and_unique() -> None:
     offsets = Offsets([np.zeros((40, 30)), np.ones(50)], lambda name: np.random.default_rng([*name.encode()]))
     first, again, other = offsets.of("a"), offsets.of("a"), offsets.of("b")
     assert all(np.array_equal(x, y) for x, y in zip(first, again, strict=True))

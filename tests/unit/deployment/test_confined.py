@@ -229,7 +229,7 @@ def test_one_function_judges_a_descent(tmp_path: Path) -> None:
     ],
     ids=["nan", "integers", "statistic", "name", "shape"],
 )
-def test_models_that_nobody_could_move_by_are_refused(tmp_path: Path, model: Arrays, why: str) -> None:
+def test_models_with_unusable_entries_are_refused(tmp_path: Path, model: Arrays, why: str) -> None:
     node = node_in(tmp_path)
     first = {"w": np.zeros(2, np.float32)}
     node.reply(Displacement(DESCENT, 0, DESCENT, (first,)), "train", App())

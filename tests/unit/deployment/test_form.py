@@ -172,7 +172,7 @@ def test_the_mean_of_whole_numbers_is_exact(moves: list[tuple[int, int]]) -> Non
     assert float(mean) == 7 + total / sum(weight for _, weight in moves)
 
 
-def test_what_lies_beyond_the_range_is_clipped_and_told_for_each_array() -> None:
+def test_values_beyond_the_range_are_clipped_and_counted_for_each_array() -> None:
     received = model({"weight": np.zeros(4), "other": np.zeros(4), "empty": np.zeros(0)})
     form = make(clips=(("oth*", 10.0),), most_weight=1)
     moves = {"weight": [5.0, 0, 0, 0], "other": 8.0}
@@ -219,7 +219,7 @@ def test_no_value_refuses(weight: float, loss: float, entries: list[float], base
     assert metrics["loss"] == pytest.approx(clamped, abs=1e-3)
 
 
-def test_what_is_not_finite_counts_as_no_change_or_as_the_end_of_the_range_and_is_told() -> None:
+def test_values_that_are_not_finite_become_no_change_or_the_end_of_the_range() -> None:
     received = model({"w": np.zeros(4)})
     reply = reply_to(received, {"w": [math.nan, math.inf, -math.inf, 0.5]}, 100)
     mean, _, clipped = mean_of(make(most_weight=100), received, [reply] * 2)
@@ -227,7 +227,7 @@ def test_what_is_not_finite_counts_as_no_change_or_as_the_end_of_the_range_and_i
     assert clipped["w"] == pytest.approx(3 / 4, abs=1e-5)
 
 
-def test_a_sum_in_which_nobody_weighs_anything_has_no_result() -> None:
+def test_a_sum_with_zero_weight_has_no_result() -> None:
     received = model({"w": np.zeros(2)})
     with pytest.raises(RoundAborted, match="all weights are 0"):
         mean_of(make(), received, [reply_to(received, {}, 0)] * 2)

@@ -11,7 +11,7 @@ from coterie.rounds import Floor
 from coterie.secagg import ThreatMode
 
 
-def test_a_node_insists_on_company_and_on_honesty_unless_told_otherwise() -> None:
+def test_default_floor_of_a_node() -> None:
     floor = NodeSettings.read({"partition-id": 3}).floor
     assert floor.mode is ThreatMode.ACTIVE_SERVER
     assert floor.privacy == 2

@@ -167,7 +167,7 @@ def test_different_runs_do_not_wait_for_each_other_and_the_same_one_does(folder:
     assert order == ["first", "second"]
 
 
-def test_whoever_waited_for_a_lock_that_is_deleted_takes_the_next_one(folder: Path) -> None:
+def test_a_process_waiting_for_a_deleted_lock_takes_the_next_one(folder: Path) -> None:
     """Else one process would hold the file that is gone, and another the one that is there."""
     there: list[bool] = []
     waiting = threading.Event()

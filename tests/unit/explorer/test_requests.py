@@ -81,7 +81,7 @@ def test_errors_use_the_names_of_the_page() -> None:
     assert explain(InputError("limit ", Remedy("limit", 5))) == "limit “limit” 5"
 
 
-def test_the_page_knows_the_bounds_that_are_checked() -> None:
+def test_the_page_has_the_bounds_that_are_checked() -> None:
     about: dict[str, Any] = describe()
     assert [person["name"] for person in about["people"]][:2] == ["Ada", "Ben"]
     for panel, kind in PANELS.items():

@@ -118,7 +118,7 @@ def test_conditional_rounding_beats_the_certain_bound_where_it_matters() -> None
 
 @pytest.mark.parametrize("kind", DISTRIBUTIONS)
 @pytest.mark.parametrize("count", [5, 8])
-def test_the_mean_comes_back_with_the_noise_and_nothing_else(kind: str, count: int) -> None:
+def test_the_decoded_mean_differs_only_by_the_noise(kind: str, count: int) -> None:
     quantizer = Quantizer(1.0, 16, 8)
     layout = Layout(((30, 10), (7,)), ("float32", "float64"))
     noisy = NoisyQuantizer(quantizer, 1.0, layout.size, Noise.for_sum(kind, 2e4, 5))

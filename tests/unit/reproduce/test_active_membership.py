@@ -118,7 +118,7 @@ def test_areas_and_accuracies_are_compared_trial_by_trial() -> None:
     assert told(seen, rows) is Judgement.OPEN
 
 
-def test_a_small_experiment_is_reported_and_can_be_told_again(tmp_path: Path) -> None:
+def test_a_small_experiment_is_reported_and_can_be_rewritten(tmp_path: Path) -> None:
     shipped = read_declaration(declared()["cgd-active"])
     small = {"data": "digits", "strength": 1.0, "examples": 12, "threshold": 0.5, "patience": 20, "rounds": 4}
     declaration = msgspec.structs.replace(

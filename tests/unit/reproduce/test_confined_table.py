@@ -231,7 +231,7 @@ def test_a_threshold_lets_groups_take_steps_that_harm_them_a_little() -> None:
     assert refused[0] > (refused[1] or 0) >= (refused[2] or 0) == 0
 
 
-def test_settings_are_chosen_on_examples_that_nobody_trains_on_or_is_tested_with() -> None:
+def test_settings_are_chosen_on_separate_examples() -> None:
     given_case = case(groups=4, choose={"alpha": [1e-6, 1.0], "threshold": [0.0, 0.1]}, iterations=30, check="increase")
     rows = load_rows(given_case, None)
     tried = try_settings(given_case, rows, 0, lambda: False)
@@ -284,7 +284,7 @@ def test_random_subsets_miss_as_often_as_eq_44_has_it_and_circles_do_not() -> No
         DropCase(participants=30, malicious=0.2, subset=0.2, bound=10, circle=4)
 
 
-def test_a_run_tells_of_late_gradients_and_of_the_victims_of_packet_drops(tmp_path: Path) -> None:
+def test_a_run_reports_late_gradients_and_victims_of_packet_drops(tmp_path: Path) -> None:
     experiment = table(msgspec.toml.decode(SMALL, type=Declaration), FULL)
     drops = {"training.algorithm": "confined", "faults.victims": ["client-1"], "rounds": 3, "cohort.size": 4}
     row = LearnerRow(name="drops", by="run", settings={**drops, "cohort.privacy": 2, "confined.late_bound": 1})
@@ -355,7 +355,7 @@ def test_shipped_tables_can_be_run_and_are_about_their_own_rows(name: str) -> No
                 assert config.rounds > 0
 
 
-def test_tables_are_written_and_can_be_told_again(tmp_path: Path) -> None:
+def test_tables_are_written_and_can_be_rewritten(tmp_path: Path) -> None:
     run = Run("small", msgspec.toml.decode(SMALL, type=Declaration), tmp_path)
     run.work()
     report = run.write_report()
@@ -504,7 +504,7 @@ def test_a_printed_epsilon_is_judged_by_the_theorem_and_drawn_beside_one_that_ho
         assert (tmp_path / drawing.file).read_bytes().startswith(b"\x89PNG")
 
 
-def test_squared_errors_are_told_as_they_are() -> None:
+def test_squared_errors_are_not_shown_as_percentages() -> None:
     experiment = table(msgspec.toml.decode(SMALL, type=Declaration), FULL)
     claim = LearnerClaim(says="so", table="few", row="CGD", against="local", most=0.0)
     few = msgspec.structs.replace(experiment.tables[0], squared_error=True)

@@ -88,7 +88,7 @@ def test_a_made_up_kind_is_run_reported_and_reported_again(tmp_path: Path) -> No
     assert (tmp_path / "out" / "README.md").read_text() == report
 
 
-def test_findings_hold_the_claims_and_the_outcomes_and_can_be_retold() -> None:
+def test_findings_hold_claims_and_outcomes_and_can_be_rewritten() -> None:
     dice = Dice(sides=6)
     findings = dice.findings({job: dice.measure(job, 0, CONTEXT) for job in dice.jobs(3)})
     assert list(findings.numbers) == ["claims", "throws"]

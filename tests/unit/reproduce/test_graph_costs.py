@@ -315,7 +315,7 @@ def small() -> Declaration:
     return msgspec.structs.replace(declaration, settings={**declaration.settings, **changes})
 
 
-def test_a_run_shows_everything_and_can_be_retold(tmp_path: Path) -> None:
+def test_a_run_shows_everything_and_can_be_rewritten(tmp_path: Path) -> None:
     run = Run("ccesa-costs", small(), tmp_path, trials=3)
     run.work()
     found = run.write_report()

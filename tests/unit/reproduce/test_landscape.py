@@ -83,7 +83,7 @@ def test_the_shipped_landscape_can_be_run() -> None:
         assert all(experiment.case(name).sample > 2 for name in experiment.grids)
 
 
-def test_a_landscape_is_drawn_and_can_be_told_again(tmp_path: Path) -> None:
+def test_a_landscape_is_drawn_and_can_be_rewritten(tmp_path: Path) -> None:
     small = {"data": "digits", "rows": 100, "hidden": 4, "groups": 4, "members": 1, "sample": 3, "every": 2}
     declaration = msgspec.structs.replace(
         read_declaration(declared()["cgd-landscape"]),

@@ -138,7 +138,7 @@ def test_models_that_differ_though_no_round_was_lost_show_a_fault() -> None:
     assert found["non-IID, dense: the accuracy is that of SA, within 2 points"] == Judgement.FAILS
 
 
-def test_a_report_can_be_told_again(tmp_path: Path) -> None:
+def test_a_report_can_be_rewritten(tmp_path: Path) -> None:
     shipped = read_declaration(declared()["ccesa-lenet"])
     settings = msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(EXPERIMENT, rounds=2)))
     settings = {key: value for key, value in settings.items() if key not in ("notes", "efforts", "elsewhere")}

@@ -95,7 +95,7 @@ def test_accuracy_and_precision_determine_recall() -> None:
     assert rates.recall == pytest.approx(found / (found + missed))
 
 
-def test_reports_judge_draw_and_can_be_retold(tmp_path: Path) -> None:
+def test_reports_judge_draw_and_can_be_rewritten(tmp_path: Path) -> None:
     small = {"cohorts": [3, 10], "rounds": 1, "epochs": 1, "references": 4, "victims": 2, "strangers": 20}
     declaration = msgspec.structs.replace(
         shipped(),

@@ -29,7 +29,7 @@ def test_the_shipped_experiments_can_be_run(name: str) -> None:
         experiment.make_attack(0, None)  # its settings are the attack's
 
 
-def test_pictures_are_reported_and_can_be_told_again(tmp_path: Path) -> None:
+def test_pictures_are_reported_and_can_be_rewritten(tmp_path: Path) -> None:
     inversion = shipped("multi-round-inversion")
     small = {"data": "digits", "model": "softmax-regression", "clients": 8, "examples": 1, "privacy": [2, 4]}
     declaration = msgspec.structs.replace(

@@ -72,7 +72,7 @@ def test_claims_are_judged_by_the_numbers() -> None:
     assert judged(*weak, experiment=longer) == [unclear, unclear, unclear, holds, fails]
 
 
-def test_a_report_is_told_again_from_its_summary(tmp_path: Path) -> None:
+def test_a_report_is_rewritten_from_its_summary(tmp_path: Path) -> None:
     findings = EXPERIMENT.findings({Job("windows", "digits", number): made_up(0.01, 0.5) for number in range(2)})
     again = EXPERIMENT.report_again(findings.numbers)
     assert write_findings(again) == write_findings(findings)

@@ -98,7 +98,7 @@ def test_claims_are_judged_by_the_numbers() -> None:
     assert judged(good, longer) == [unclear] * 3
 
 
-def test_a_report_has_pictures_and_can_be_told_again(tmp_path: Path) -> None:
+def test_a_report_has_pictures_and_can_be_rewritten(tmp_path: Path) -> None:
     shipped = read_declaration(declared()["multi-round-pipeline"])
     task = msgspec.to_builtins(TASK)
     declaration = msgspec.structs.replace(

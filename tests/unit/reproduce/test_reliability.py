@@ -52,7 +52,7 @@ def test_a_reliable_round_is_completed_by_our_rule_too(seed: int, dropout: float
         assert record["aggregated"] >= setting.threshold
 
 
-def test_our_rule_goes_on_without_those_who_have_too_few_holders() -> None:
+def test_our_rule_continues_without_clients_with_too_few_holders() -> None:
     """Of the first graphs of the face experiment, Theorem 1 gives some up, and most of those are completed."""
     experiment = shipped()
     (name,) = (one.name for one in experiment.settings if one.played and not one.dropout)
@@ -64,7 +64,7 @@ def test_our_rule_goes_on_without_those_who_have_too_few_holders() -> None:
     assert 40 not in given_up
 
 
-def test_reports_count_judge_and_can_be_retold(tmp_path: Path) -> None:
+def test_reports_count_judge_and_can_be_rewritten(tmp_path: Path) -> None:
     declaration = msgspec.structs.replace(
         read_declaration(declared()["ccesa-reliability"]),
         settings={"settings": [msgspec.to_builtins(SPARSE)]},

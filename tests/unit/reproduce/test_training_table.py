@@ -205,7 +205,7 @@ def test_claims_about_rounds_are_judged_by_how_many_were_aborted(
     assert claim["statistic"].startswith(f"{aborted} of 400 rounds aborted")
 
 
-def test_what_was_never_summed_has_no_cardinality_and_exposes_nobody(declaration: Declaration) -> None:
+def test_rounds_without_a_sum_have_no_cardinality_and_expose_no_client(declaration: Declaration) -> None:
     experiment, accuracy = claiming(declaration), {"random": [50.0], "T=2": [60.0]}
     assert "| 1 | 2 | 3 | 4.00 | 0.500 | 0.0 | 0.0 |" in write_findings(experiment.findings(records(accuracy)))
     assert "| 1 | – | – | – | – | 0.0 | 1.0 |" in write_findings(experiment.findings(records(accuracy, aborted=1)))
@@ -245,7 +245,7 @@ def test_a_folder_with_other_settings_is_refused(declaration: Declaration, tmp_p
         experiment.measure(job, 0, JobContext(tmp_path, None, lambda: False))
 
 
-def test_missing_data_is_told_in_words_from_any_worker(declaration: Declaration, tmp_path: Path) -> None:
+def test_missing_data_is_a_readable_error_from_any_worker(declaration: Declaration, tmp_path: Path) -> None:
     settings = {**declaration.settings, "common": {**declaration.settings["common"], "data.name": "mnist"}}
     run = Run("small", msgspec.structs.replace(declaration, settings=settings), tmp_path / "out", data=tmp_path)
     with pytest.raises(ConfigError, match="nothing is downloaded"):

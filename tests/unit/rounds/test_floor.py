@@ -48,13 +48,13 @@ def test_honest_terms_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"mode": ThreatMode.HONEST_BUT_CURIOUS, "identities": ()}, "a server that lies"),
-        ({"minimum": 2}, "as few as 2"),
-        ({"colluders": 0}, "withstands 0 colluders; the least is 1"),
-        ({"threshold": 2}, "2 shares would open"),
+        ({"mode": ThreatMode.HONEST_BUT_CURIOUS, "identities": ()}, "requires active-server terms"),
+        ({"minimum": 2}, "sums of 2 clients"),
+        ({"colluders": 0}, "withstands 0 colluders; this client requires 1"),
+        ({"threshold": 2}, "2 shares reconstruct"),
         ({"bits": 33}, "more than this client sends"),
         ({"length": 101}, "more than this client sends"),
-        ({"circles": None}, "the session has none"),
+        ({"circles": None}, "the session has no circles"),
         ({"circles": tuple(range(6))}, "not that of the roster"),
         ({"circles": (0,) * 6}, "not that of the roster"),
         ({"roster": b"another"}, "not under the roster"),
@@ -116,12 +116,12 @@ def test_a_roster_that_promises_less_is_refused() -> None:
 def test_without_a_roster_circles_are_counted() -> None:
     floor = Floor(privacy=3)
     floor.check(make_terms(6, circles=(0, 0, 0, 1, 1, 1)), "client-00")
-    with pytest.raises(PeerProtocolError, match="too small to hide a client among 3"):
+    with pytest.raises(PeerProtocolError, match="a circle of fewer than 3 clients"):
         floor.check(make_terms(6, circles=(0, 0, 0, 0, 1, 1)), "client-00")
 
 
 def test_a_client_that_is_not_in_the_terms_does_not_come() -> None:
-    with pytest.raises(PeerProtocolError, match="without it"):
+    with pytest.raises(PeerProtocolError, match="do not list client-99"):
         Floor().check(make_terms(4), "client-99")
 
 
@@ -170,7 +170,7 @@ def test_a_threshold_that_colluders_reach_is_refused_whatever_the_graph_is_calle
 
 def test_in_the_other_mode_the_floor_counts_colluders_itself() -> None:
     floor = Floor(colluders=4)
-    with pytest.raises(PeerProtocolError, match="4 shares would open a secret, and 4 clients may collude"):
+    with pytest.raises(PeerProtocolError, match="4 shares reconstruct a secret, and 4 clients may collude"):
         floor.check(make_terms(10, threshold=4, minimum=6), "client-00")
     floor.check(make_terms(10, threshold=5, minimum=6), "client-00")
 
@@ -187,7 +187,7 @@ def test_a_sum_of_one_client_and_all_colluders_is_refused_in_either_mode() -> No
 @pytest.mark.parametrize("topology", [Harary(4), ErdosRenyi(0.5)])
 def test_a_sparse_graph_is_for_clients_that_ask_for_it(topology: Topology) -> None:
     terms = make_terms(12, topology=topology, threshold=3, minimum=6)
-    with pytest.raises(PeerProtocolError, match="with everybody or not at all"):
+    with pytest.raises(PeerProtocolError, match="only the complete graph"):
         Floor().check(terms, "client-00")
     with pytest.raises(PeerProtocolError, match="must state its threshold"):
         Floor(sparse_bits=1.0).check(make_terms(12, topology=topology), "client-00")
@@ -247,7 +247,9 @@ def test_planner_and_clients_agree_on_the_bound(
 
 
 def test_a_threshold_left_open_is_not_a_way_below_the_floor() -> None:
-    with pytest.raises(PeerProtocolError, match="4 shares would open a secret; the least is 7"):
+    with pytest.raises(
+        PeerProtocolError, match="4 shares reconstruct a secret; this client requires a threshold of at least 7"
+    ):
         Floor(threshold=7).check(make_terms(6), "client-00")
 
 
@@ -263,17 +265,17 @@ def test_a_threshold_left_open_is_none_on_a_sparse_graph(topology: Topology) -> 
 def test_a_roster_with_circles_does_not_let_them_be_left_out() -> None:
     """Whatever T the client's own floor asks for."""
     terms = terms_of(ROSTER, circles=None)
-    with pytest.raises(PeerProtocolError, match="the session has none"):
+    with pytest.raises(PeerProtocolError, match="the session has no circles"):
         Floor().check(terms, MEMBER, ROSTER)
 
 
 def test_huge_sessions_are_refused_before_anything_is_built() -> None:
     terms = make_terms(2000, clients=tuple(map(str, range(2000))))
-    with pytest.raises(PeerProtocolError, match="larger than this client takes part in"):
+    with pytest.raises(PeerProtocolError, match="clients; this client accepts at most"):
         Floor(most_clients=1999).check(terms, "0")
 
 
-def test_on_a_sparse_graph_whoever_drops_out_takes_a_circle_along() -> None:
+def test_on_a_sparse_graph_a_dropout_excludes_its_circle() -> None:
     names = tuple(f"client-{number:03}" for number in range(500))
     terms: dict[str, Any] = {"clients": names, "topology": Harary(48), "threshold": 25, "minimum": 52}
     floor = Floor(colluders=50, dropout=0.1, sparse_bits=40)
@@ -285,6 +287,6 @@ def test_on_a_sparse_graph_whoever_drops_out_takes_a_circle_along() -> None:
 def test_a_server_that_chooses_the_session_cannot_gather_its_colluders_in_it() -> None:
     """Ten of thirty clients collude. A session of twelve withstands four, and all ten could be invited to it."""
     floor = Floor(ThreatMode.ACTIVE_SERVER, minimum=4, colluders=10)
-    with pytest.raises(PeerProtocolError, match="withstands 3 colluders; the least is 10"):
+    with pytest.raises(PeerProtocolError, match="withstands 3 colluders; this client requires 10"):
         floor.check(make_terms(12, active=True, minimum=4), "client-00")
     floor.check(make_terms(12, active=True, minimum=4, colluders=10), "client-00")

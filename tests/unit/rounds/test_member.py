@@ -176,11 +176,11 @@ def test_a_member_says_nothing_secret(tmp_path: Path) -> None:
 def test_a_client_that_was_never_shown_a_roster_does_not_come(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     newcomer = Member("client-02", lambda _: np.zeros(4, np.uint16), memory=MemoryFile(":memory:").of(ANYBODY))
-    with pytest.raises(PeerProtocolError, match="never shown a roster"):
+    with pytest.raises(PeerProtocolError, match="without ever showing it a roster"):
         newcomer.answer(stage.inbox["client-02"])
 
 
-def test_nobody_trains_for_a_message_that_is_refused(tmp_path: Path) -> None:
+def test_refused_messages_are_not_trained_for(tmp_path: Path) -> None:
     stage = Stage(tmp_path).until(Step.MASK)
     made: list[object] = []
     member = stage.members["client-02"]
@@ -198,7 +198,7 @@ def test_nobody_trains_for_a_message_that_is_refused(tmp_path: Path) -> None:
 def test_a_client_compares_what_it_works_on(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.members["client-02"].content = b"the digest of another model"
-    with pytest.raises(PeerProtocolError, match="something else to work on"):
+    with pytest.raises(PeerProtocolError, match="other work than the session"):
         stage.members["client-02"].answer(stage.inbox["client-02"])
     stage.members["client-02"].content = b""
     stage.members["client-02"].answer(stage.inbox["client-02"])
@@ -211,7 +211,7 @@ def test_what_a_client_works_on_is_compared_when_it_makes_its_input(tmp_path: Pa
     member = stage.restarted("client-02")
     member.resume(parked)
     member.content = b"the digest of another model"
-    with pytest.raises(PeerProtocolError, match="something else to work on"):
+    with pytest.raises(PeerProtocolError, match="other work than the session"):
         member.answer(message)
     member.content = b""
     member.answer(message)

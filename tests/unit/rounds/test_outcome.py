@@ -106,5 +106,5 @@ def test_tallies_of_rounds_add_up(tallies: list[Tally]) -> None:
         (Tally(0, 4, 0, 4), "0 of 8 aggregated, 4 dropped out, 4 in rounds without a result"),
     ],
 )
-def test_it_is_told_in_plain_words(tally: Tally, said: str) -> None:
+def test_outcomes_are_described_in_words(tally: Tally, said: str) -> None:
     assert str(tally) == said

@@ -84,7 +84,7 @@ def test_a_limit_on_age_needs_a_clock(tmp_path: Path) -> None:
     stage.members[ME]._floor = Floor()
     with pytest.raises(ConfigError, match="no clock"):
         stage.members[ME].answer(stage.inbox[ME])
-    with pytest.raises(ConfigError, match="more than 0"):
+    with pytest.raises(ConfigError, match="must be above 0"):
         Floor(prekey_days=0)
 
 

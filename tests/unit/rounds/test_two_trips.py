@@ -216,7 +216,7 @@ def test_one_survivor_list_is_answered_for_a_book_ever(tmp_path: Path) -> None:
     parked = stage.members[ME].park()
     stage.members[ME].answer(stage.inbox[ME])
     for member in (stage.members[ME], stage.processes().members[ME]):
-        with pytest.raises(PeerProtocolError, match="not in any more"):
+        with pytest.raises(PeerProtocolError, match="session that it has left"):
             member.answer(other)
         member.resume(parked)  # the state of before, from a backup of its own
         with pytest.raises(PeerProtocolError, match="other survivors than those"):
@@ -282,7 +282,7 @@ def test_a_restored_session_is_not_answered_again_once_prekeys_are_renewed(tmp_p
     restored = stage.processes().members[ME]
     restored.offer(renew=True)
     for message in (other, stage.inbox[ME]):
-        with pytest.raises(PeerProtocolError, match="not in any more"):
+        with pytest.raises(PeerProtocolError, match="session that it has left"):
             restored.answer(message)
 
 
@@ -325,7 +325,7 @@ def test_a_damaged_message_leaves_no_trace(tmp_path: Path, damage: Callable[[byt
 def test_messages_of_unknown_books_are_refused(tmp_path: Path, kind: type[messages.Message]) -> None:
     stage = Stage(tmp_path)
     empty: tuple[object, ...] = (b"", b"") if kind is SurvivorList else ((), ())
-    with pytest.raises(PeerProtocolError, match="not in any more"):
+    with pytest.raises(PeerProtocolError, match="session that it has left"):
         stage.members[ME].answer(messages.encode(kind(bytes(32), *empty)))
     with pytest.raises(PeerProtocolError, match="not a message of a session"):
         stage.members[ME].answer(b"\x93\x0c" + bytes(20))
@@ -344,11 +344,11 @@ def test_the_floor_the_content_and_the_roster_are_checked_before_a_prekey_is_use
     member = stage.members[ME]
     before = stage.memory.prekeys()
     member.content = b"another model"
-    with pytest.raises(PeerProtocolError, match="something else to work on"):
+    with pytest.raises(PeerProtocolError, match="other work than the session"):
         member.answer(stage.inbox[ME])
     member.content = None
     member._floor = Floor(minimum=40, prekey_days=None)
-    with pytest.raises(PeerProtocolError, match="the least is 40"):
+    with pytest.raises(PeerProtocolError, match="requires at least 40"):
         member.answer(stage.inbox[ME])
     member._floor = Floor(prekey_days=None)
     member._identity = None
@@ -364,15 +364,15 @@ def test_the_floor_bounds_what_a_client_deals_and_by_which_protocol(tmp_path: Pa
     shares = len(book.terms.clients) * len(book.circles)
     before = stage.memory.prekeys()
     member._floor = Floor(prekey_days=None, most_shares=shares - 1)
-    with pytest.raises(PeerProtocolError, match=f"would deal {shares} shares; the most is {shares - 1}"):
+    with pytest.raises(PeerProtocolError, match=f"would deal {shares} shares; it deals at most {shares - 1}"):
         member.answer(stage.inbox[ME])
     member._floor = Floor(prekey_days=None, protocol="papers")
-    with pytest.raises(PeerProtocolError, match="by the protocol two-trips; this client takes part in papers only"):
+    with pytest.raises(PeerProtocolError, match="uses the protocol two-trips; this client accepts only papers"):
         member.answer(stage.inbox[ME])
     assert stage.memory.prekeys() == before
     member._floor = Floor(prekey_days=None, protocol="two-trips", most_shares=shares)
     invitation = messages.encode(messages.Invitation(book.terms.digest, book.terms.to_bytes()))
-    with pytest.raises(PeerProtocolError, match="by the protocol papers; this client takes part in two-trips only"):
+    with pytest.raises(PeerProtocolError, match="uses the protocol papers; this client accepts only two-trips"):
         member.answer(invitation)
     member.answer(stage.inbox[ME])
 

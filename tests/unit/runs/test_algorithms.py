@@ -134,7 +134,7 @@ def without_times(records: list[RoundRecord]) -> list[dict[str, object]]:
     return [{name: getattr(record, name) for name in names} for record in records]
 
 
-def test_another_algorithm_is_run_recorded_and_told_like_those_of_the_table(
+def test_another_algorithm_is_run_recorded_and_reported_like_those_of_the_table(
     committee: type[Committee], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = TrainingRun.begin(tmp_path / "run", config(), observers=[Watcher(Console(width=200))])
@@ -247,7 +247,7 @@ def test_cohorts_are_not_invented_where_nothing_is_aggregated() -> None:
         cohort_rounds(built, cast(RunResources, None))
 
 
-def test_nobody_asks_which_algorithm_it_is() -> None:
+def test_no_module_asks_which_algorithm_it_is() -> None:
     root = Path(coterie.__file__).parent
     asking = {
         str(path.relative_to(root))
@@ -277,7 +277,7 @@ def test_a_commented_file_for_an_algorithm_is_its_default(name: str, tmp_path: P
 
 
 @pytest.mark.parametrize("name", [name for name, algorithm in ALGORITHMS.items() if algorithm.personal])
-def test_of_clients_with_own_models_the_mean_is_told(name: str, tmp_path: Path) -> None:
+def test_the_mean_is_reported_for_clients_with_own_models(name: str, tmp_path: Path) -> None:
     settings = load_config(None, [*SMALL, f"training.algorithm={name}", "partition.kind=iid", "faults.dropout=0.0"])
     result = TrainingRun.begin(tmp_path / "run", settings).play()
     built = build_run(settings, find_federation(settings))
@@ -292,7 +292,7 @@ def test_of_clients_with_own_models_the_mean_is_told(name: str, tmp_path: Path) 
         assert f"model classifies {min(own):.1%} correctly" in (tmp_path / "run" / "report.html").read_text()
 
 
-def test_a_private_run_tells_its_guarantee_and_its_estimate_apart(tmp_path: Path) -> None:
+def test_a_private_run_separates_guarantee_and_estimate(tmp_path: Path) -> None:
     run = TrainingRun.begin(tmp_path / "run", load_config(None, [*SMALL, "training.algorithm=sdp"]))
     result = run.play()
     assert [record.train_loss for record in result.records] == [None] * 3  # measured without noise

@@ -167,7 +167,7 @@ def test_sources_are_folders_results_files_and_folders_of_runs(runs: dict[str, R
     assert [entry.name for entry in twice.entries] == ["fedavg", "fedavg (2)"]
 
 
-def test_names_show_as_much_of_a_path_as_tells_them_apart(folder: Path, tmp_path: Path) -> None:
+def test_names_show_as_much_of_a_path_as_distinguishes_them(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "fedavg", tmp_path / "second" / "fedavg")
     names = [entry.name for entry in compare([folder / "fedavg", tmp_path / "second" / "fedavg"]).entries]
     assert names == [f"{folder.name}/fedavg", "second/fedavg"]

@@ -184,7 +184,7 @@ def test_a_name_is_short_for_one_key_and_leaves_the_others(
     assert key is None or str(getattr(tree, key)) == str(value)
 
 
-def test_a_short_form_that_is_wrong_is_told_with_its_place(file: Path) -> None:
+def test_an_error_in_a_short_form_names_its_place(file: Path) -> None:
     file.write_text('seed = 1\ndata = "mnit"\n')
     (complaint,) = complaints(file)
     assert complaint.startswith(f"{file}:2: data.name: should be")

@@ -192,12 +192,12 @@ def test_a_work_has_the_same_name_wherever_it_is_made(centre: list[np.ndarray]) 
     assert given["one"] == given["other"]
 
 
-def test_a_work_that_cannot_be_told_from_another_is_refused() -> None:
+def test_work_with_an_ambiguous_name_is_refused() -> None:
     with pytest.raises(LocalProtocolError, match="has no name"):
         told(one=Corrected(object()))
 
 
-def test_a_model_that_is_changed_where_it_is_goes_by_another_name() -> None:
+def test_a_model_changed_in_place_has_another_name() -> None:
     state = [np.zeros(3, np.float32)]
 
     class InPlace:

@@ -176,7 +176,7 @@ class Tied(nn.Module):
         return scores
 
 
-def test_a_model_is_told_by_its_layers_and_by_what_is_never_learnt() -> None:
+def test_a_model_is_named_by_its_layers_and_frozen_arrays() -> None:
     def of(model: nn.Module) -> str:
         return fingerprint(federation(model=model))["model"]
 

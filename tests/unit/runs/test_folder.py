@@ -80,7 +80,7 @@ def test_of_processes_that_begin_in_one_folder_one_does(tmp_path: Path) -> None:
     assert all("holds a run already" in why or "another process is working on" in why for why in refusals)
 
 
-def test_whoever_comes_while_a_folder_is_made_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_run_is_refused_while_a_folder_is_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused: list[str] = []
 
     def interrupted(path: Path, data: bytes) -> None:

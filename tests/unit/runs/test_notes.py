@@ -165,7 +165,7 @@ def test_a_run_of_an_older_version_takes_its_length_from_what_it_began_with() ->
 
 
 @pytest.mark.parametrize("threat", ["honest-but-curious", "active-server"])
-def test_a_share_of_colluders_that_comes_to_none_is_said(threat: str) -> None:
+def test_a_share_that_rounds_to_no_colluder_is_reported(threat: str) -> None:
     def notes(collusion: float) -> tuple[str, ...]:
         config = make_config({"aggregation.threat": threat, "aggregation.collusion": collusion, "cohort.privacy": 4})
         return collusion_notes(build_run(config, find_federation(config)))
@@ -176,7 +176,7 @@ def test_a_share_of_colluders_that_comes_to_none_is_said(threat: str) -> None:
     assert notes(0.03) == notes(0.0) == notes(-1.0) == ()
 
 
-def test_an_adversary_on_the_network_is_told_of() -> None:
+def test_an_adversary_on_the_network_is_mentioned() -> None:
     assert fault_notes(make_config({}).faults) == ()
     assert fault_notes(make_config({"faults.victims": ["client-01"], "faults.victim_drops": 0.0}).faults) == ()
     (note,) = fault_notes(make_config({"faults.victims": ["client-01"], "faults.victim_drops": 0.5}).faults)

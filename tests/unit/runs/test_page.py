@@ -89,7 +89,7 @@ def test_only_a_run_without_noise_gives_the_same_model_again(epsilon: float | No
         (FORECAST, "previous hour 0.25, previous day 0.5"),
     ],
 )
-def test_a_regression_is_told_by_its_error(yardstick: Yardstick, said: str) -> None:
+def test_a_regression_is_described_by_its_error(yardstick: Yardstick, said: str) -> None:
     summary = summarised(regression(), yardstick)
     assert said in words(summary)
     assert (summary.score, summary.best_score) == (0.2, 0.2)
@@ -166,7 +166,7 @@ LARGE: dict[str, object] = {"clients__count": 100, "cohort__size": 100}
         ({}, False),
     ],
 )
-def test_a_large_complete_graph_is_told_what_a_sparse_one_would_save(settings: dict[str, object], said: bool) -> None:
+def test_a_large_complete_graph_shows_what_a_sparse_one_saves(settings: dict[str, object], said: bool) -> None:
     summary = summarised(made_up(3), **settings)
     assert ("aggregation.topology = auto, a client would share its secrets with" in words(summary)) is said
 

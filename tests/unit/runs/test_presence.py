@@ -39,7 +39,7 @@ def asked_for_inputs(faults: Faults) -> set[str]:
 
 
 @given(schedules(st.sampled_from(FaultKind)), st.floats(0, 0.4))
-def test_whoever_is_asked_for_an_update_was_told_to_train(faults: Faults, lost: float) -> None:
+def test_every_client_asked_for_an_update_has_trained(faults: Faults, lost: float) -> None:
     down = Fault(FaultKind.DROP, Step.SHARE, probability=lost, direction=Direction.DOWN)
     faults = Faults(faults.seed, (*faults.rules, down))
     assert asked_for_inputs(faults) <= set(training_clients(faults, make_terms(5).clients))
@@ -47,7 +47,7 @@ def test_whoever_is_asked_for_an_update_was_told_to_train(faults: Faults, lost: 
 
 @given(schedules(LOSSES))
 @example(Faults())
-def test_whoever_leaves_before_is_not_trained_for_nothing(faults: Faults) -> None:
+def test_clients_that_leave_before_are_not_trained(faults: Faults) -> None:
     asked = asked_for_inputs(faults)
     too_few_shared = not asked and faults.rules
     assert too_few_shared or asked == set(training_clients(faults, make_terms(5).clients))

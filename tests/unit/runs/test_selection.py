@@ -88,7 +88,7 @@ def test_only_clients_that_are_available_can_be_chosen(chosen: Any, said: str) -
     assert not available[3]  # a policy works on a copy
 
 
-def test_nobody_may_be_chosen_and_order_does_not_matter() -> None:
+def test_a_choice_may_be_empty_and_order_does_not_matter() -> None:
     assert choose(unbound([])) == []
     assert choose(unbound((5, 2))) == [2, 5]
 
@@ -187,7 +187,7 @@ class Changing:
 
 
 @pytest.mark.parametrize("name", ["own", f"{__name__}:Changing"])
-def test_circles_are_those_that_were_declared_whatever_becomes_of_them(name: str) -> None:
+def test_circles_are_the_declared_ones(name: str) -> None:
     declared = Changing(Circles.of([range(start, start + 3) for start in (0, 3, 6, 9)]))
     _, _, policy = selection(name, declared if name == "own" else None)
     with pytest.raises(SplitCircle):

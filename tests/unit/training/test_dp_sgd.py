@@ -86,7 +86,7 @@ def test_models_that_mix_examples_are_refused() -> None:
         train(ONE_STEP, problem=problem)
 
 
-def test_a_restored_one_goes_on_bit_for_bit_and_with_the_same_account() -> None:
+def test_a_restored_one_continues_bit_exact_and_with_the_same_account() -> None:
     problem = small_problem()
     curriculum = Curriculum(dealt([20, 25]), LocalSGD(0.1, batch_size=6, momentum=0.5), 3)
 

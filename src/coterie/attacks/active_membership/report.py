@@ -44,12 +44,12 @@ def report(attack: ActiveMembership, measured: AttackResults) -> Findings:
             "secure_sum_error": measured.secure_error,
         },
         tables=[
-            inference_table("What attackers infer", nothing, found, note=_INFERRED.format(task.rule)),
+            inference_table("How well attackers infer membership", nothing, found, note=_INFERRED.format(task.rule)),
             utility_table("Utility of honest participants' models", found, note=_LEFT.format(worth)),
         ],
         card=card,
         plots=[
-            Plot("What attackers learn in each round", areas(summaries), _AREAS),
+            Plot("AUC of the attack in each round", areas(summaries), _AREAS),
             Plot("Utility of honest participants' models", utilities(summaries, task.worth), _UTILITIES.format(worth)),
         ],
         remarks=list(_remarks(attack)),
@@ -79,42 +79,43 @@ def _headline(summaries: Mapping[MethodName, MethodSummary], task: InferenceTask
     confined = [summaries[method] for method in _CONFINED]
     leaks = [summary.best for summary in confined if summary.best.success.beats_guess]
     if not won.beats_guess and not leaks:
-        return "The attack does no better than a guess on FedAvg here, so it says nothing about any defence."
-    often = f"{won.auc:.0%} of the time" if won.beats_guess else "no more often than a guess"
-    against = "no more often than a guess"
+        return "The attack is no better than guessing on FedAvg here, so it says nothing about any defence."
+    often = f"{won.auc:.0%} of the time" if won.beats_guess else "no more often than by guessing"
+    against = "no more often than by guessing"
     if leaks:
         best = max(leaks, key=lambda one: one.success.auc)
         against = f"{best.success.auc:.0%} at best ({best.doing}, from the {best.view})"
     said = (
-        f"Attackers rank members above others {often} with FedAvg, and {against} with confined descent; a guess has "
+        f"Attackers rank members above others {often} with FedAvg, and {against} with confined descent; guessing gets "
         "50%."
     )
     lost = confined[0].passive.utility.mean - confined[0].active.utility.mean
     if lost > _NOTABLE:
         said += f" Without a loss check, confined models lose {100 * lost:.0f} points of {task.worth} to the attack."
     if all(summary.active.refused > _STANDS_STILL for summary in confined[1:]):
-        said += " With it, they refuse the poison, and all learning stops."
+        said += " With one, participants refuse the poisoned steps, and training stops."
     return said
 
 
 def _about(attack: ActiveMembership, measured: AttackResults) -> str:
     task, strength, tuning = measured.task, measured.strength, measured.tuning
     tried = ", ".join(f"{one:g}: {accuracy:.0%}" for one, accuracy in tuning.items())
-    chosen = f"strength {strength:g}" + (f" (the best on FedAvg in a trial apart; {tried})" if tuning else "")
+    chosen = f"strength {strength:g}" + (f" (the best on FedAvg in a separate trial; {tried})" if tuning else "")
     before = (
-        "Before, attackers train on their targets, non-members included, as in the code of the paper."
+        "Before the attack, attackers train on their targets, non-members included, as in the code of the paper."
         if attack.train_on_targets
-        else "Before, attackers train on examples of their own."
+        else "Before the attack, attackers train on examples of their own."
     )
     return (
         f"{attack.data}: {count(attack.participants, 'honest participant')} and {attack.malicious} malicious, "
-        f"{attack.examples} examples and, for each attacker, {attack.examples // 2 * 2} targets, half of them members. "
-        f"Network with one hidden layer of 256, full batches, steps of {attack.step:g} along the mean of all, starts "
-        f"of deviation {attack.spread:g}. {before} Once their models {task.reaches.format(f'{attack.threshold:.0%}')}, "
-        f"or after {attack.patience} rounds, they attack for {attack.rounds} rounds with {chosen}, towards "
-        f"{task.wrong}; all of that is the same for every method. Sums are made in the clear, because the attack uses "
-        f"nothing but sums; played once as a real session, one differs by {measured.secure_error:.0e} of its largest "
-        f"entry. {count(attack.trials, 'trial')}."
+        f"{attack.examples} examples and, for each attacker, {attack.examples // 2 * 2} targets, half of them "
+        f"members. Network with one hidden layer of 256, full batches, steps of {attack.step:g} along the mean of all "
+        f"gradients, random starts with a standard deviation of {attack.spread:g}. {before} Once their models "
+        f"{task.reaches.format(f'{attack.threshold:.0%}')}, or after {attack.patience} rounds, they attack for "
+        f"{attack.rounds} rounds with {chosen}, towards {task.wrong}. These settings are the same for every method. "
+        "Sums are computed in the clear, because the attack uses nothing but sums; one was also computed in a real "
+        f"session of secure aggregation, and differs by {measured.secure_error:.0e} of its largest entry. "
+        f"{count(attack.trials, 'trial')}."
     )
 
 
@@ -191,13 +192,13 @@ def _area(success: InferenceSuccess) -> str:
 def _card_line(summary: MethodSummary, baseline: MethodSummary) -> CardLine:
     best, outcome = summary.best, outcome_against(summary, baseline)
     if not best.success.beats_guess:
-        why = "nothing was seen at this size, and nothing proves it"
+        why = "no effect at this size, which proves nothing"
         if summary.active.refused > _STANDS_STILL:
-            why += "; the loss check refuses the poison, and honest participants learn nothing more"
+            why += "; the loss check refuses the poisoned steps, and honest participants stop learning"
     elif summary.method == "fedavg":
-        why = "every participant downloads the common model, which shows what honest participants learn again"
+        why = "every participant downloads the common model, which shows which records honest participants learn again"
     elif summary.method == "ditto":
-        why = "personal models stay at home, but attackers see the same common model as in FedAvg"
+        why = "personal models are not shared, but attackers see the same common model as in FedAvg"
     else:
         why = f"the {best.view} distinguishes members from others"
         why += ", and follows from the sums alone" if best.view == PUBLIC else ""
@@ -207,41 +208,41 @@ def _card_line(summary: MethodSummary, baseline: MethodSummary) -> CardLine:
 
 def _remarks(attack: ActiveMembership) -> Iterator[str]:
     yield (
-        "Attackers in confined descent see no model but their own, and the sums. That is enough for the public "
+        "Attackers in confined descent see only their own models and the sums. The sums add up to the public "
         "displacement, which is a model too: any eavesdropper on the sums can compute it."
     )
     yield (
-        "Ditto's common model is FedAvg's, so that attackers learn the same from both; the methods differ in what is "
-        "left to honest participants."
+        "Ditto's common model is that of FedAvg, so attackers learn the same from both. The methods differ in how "
+        "good the models of honest participants stay."
     )
     yield (
-        "The loss check turns poison into denial of service: a participant that refuses every step learns nothing "
-        "more. Strengths are tuned on FedAvg: an attacker who tunes on confined descent may do better than shown here."
+        "The loss check turns poisoning into denial of service: a participant that refuses every step stops learning. "
+        "Strengths are tuned on FedAvg: an attacker who tunes on confined descent may do better than shown here."
     )
     if attack.train_on_targets:
         yield (
-            "Trained on before the attack, non-members are members in all but name: what is measured is then no longer "
-            "membership. The paper's numbers are of this kind."
+            "Attackers trained on the non-members before the attack, so the models have seen these too, and what is "
+            "measured is no longer membership. The paper's numbers were obtained in this way."
         )
 
 
 _INFERRED = (
-    "Right: a record is called a member if {}; a guess has 50%. The interval (95%) is exact, over the targets of all "
-    "trials. AUC: how often a member's loss is below that of a non-member, at whatever threshold; a guess has 0.5. ± "
-    "is the sample deviation over trials."
+    "Right: the share of targets classified correctly, if a record is called a member when {}; guessing gets 50%. The "
+    "interval (95%) is exact, over the targets of all trials. AUC: how often a member's loss is below that of a "
+    "non-member; guessing gets 0.5. ± is the sample standard deviation over trials."
 )
 _LEFT = (
     "{} on examples that no one trained on and that are no targets, in percent: the mean over honest participants' "
-    "models when the attack begins, at its end if attackers only watch, and at its end under attack; the worst of "
-    "them under attack, and their standard deviation in points. Refused: the share of honest participants' decisions "
-    "not to take a step up, while attackers train, watch and attack. Without a loss check no step is refused."
+    "models when the attack begins, at its end if attackers only watch, and at its end under attack; then the worst "
+    "model under attack, and the standard deviation over models in points. Refused: the share of steps that honest "
+    "participants refuse, while attackers train, watch and attack. Without a loss check no step is refused."
 )
 _AREAS = (
     "Area under the ROC curve of the loss, mean over trials; solid while attacking, dotted while only watching. "
-    "0.5 is a guess."
+    "Guessing gets 0.5."
 )
 
-_UTILITIES = "{} on test examples, mean over honest participants and trials; dotted if only watched."
+_UTILITIES = "{} on test examples, mean over honest participants and trials; dotted if attackers only watch."
 
 
 def areas(summaries: Mapping[MethodName, MethodSummary]) -> Figure:
@@ -275,7 +276,10 @@ def utilities(summaries: Mapping[MethodName, MethodSummary], worth: str) -> Figu
     percent = {"tickformat": "~%", "range": [0, 1.02]}
     layout = make_layout("round of the attack", worth, xaxis=_PLAIN, yaxis=percent)
     return Figure(
-        list(lines()), layout, 340, f"{worth.capitalize()} over the rounds of the attack; under attack at last: {last}."
+        list(lines()),
+        layout,
+        340,
+        f"{worth.capitalize()} over the rounds of the attack; at the end, under attack: {last}.",
     )
 
 

@@ -33,9 +33,9 @@ def report(attack: AttackDemo, clients: Sequence[Sequence[SelectionOutcome]]) ->
         about=(
             f"{CLIENTS} clients have written the digits from 1 to 9 once each. They train a softmax regression, "
             f"{COHORT} of them in every round, in steps so small that their updates hardly change. Each round is "
-            f"secure: the server is shown one sum. After {attack.rounds} rounds it solves for the update of one client "
-            f"and inverts that into pictures. Repeated for {count(attack.trials, 'client')}; the pictures are those of "
-            "the first."
+            f"secure: the server sees one sum. After {attack.rounds} rounds it solves for the update of one client "
+            f"and inverts that into pictures. Repeated for {count(attack.trials, 'client')}; the pictures are those "
+            "of the first."
         ),
         numbers={
             "recognised": {str(privacy): share for privacy, share in recognised.items()},
@@ -47,22 +47,22 @@ def report(attack: AttackDemo, clients: Sequence[Sequence[SelectionOutcome]]) ->
         plots=[Plot("The client's update, as the server knows it", _figure(clients[0]), _FIGURE)],
         pictures=[_strip(clients[0])],
         remarks=[
-            "The sum of a circle has as many numbers as the update of one client, but T times as many pixels behind "
-            "it, and it does not say whose a digit is. Circles are no defence against inversion itself: a wider model "
-            "reveals the pictures of whole circles (the attack inversion with the model mlp), and a crafted model "
-            "those of any sum (the attack imprint).",
+            "The sum of a circle has as many numbers as the update of one client, but depends on T times as many "
+            "pixels, and it does not say which client wrote a digit. Circles are no defence against inversion itself: "
+            "a wider model reveals the pictures of whole circles (the attack inversion with the model mlp), and a "
+            "crafted model reveals those of any sum (the attack imprint).",
             "Sums are computed in the clear, because the server sees nothing else of a round. In every row, the first "
             "round was also played as a real session of secure aggregation, which revealed the same sum.",
-            "The setting was chosen to make the effect visible. Digits of one label blend in a circle's sum, because "
-            "every client has each digit once, and updates hardly change. With ordinary steps updates change, and "
+            "The setting was chosen to make the effect visible: every client has each digit once, so digits of one "
+            "label blend in a circle's sum, and updates hardly change. With ordinary steps updates change, and "
             "differencing takes many more rounds (the attack differencing with ordinary steps).",
         ],
     )
 
 
 _FIGURE = (
-    "Error of the update that least squares finds: 0 is the update itself, 1 is no better than guessing zero. With "
-    "random cohorts, every client is exposed once there are as many rounds as clients. A circle is never separated."
+    "Error of the update that least squares recovers: 0 is exact, 1 is no better than guessing zero. With random "
+    "cohorts, every client is exposed once there are as many rounds as clients. A circle is never separated."
 )
 
 
@@ -108,8 +108,8 @@ def _table(outcomes: Sequence[Sequence[SelectionOutcome]], clients: Sequence[Seq
         "What the server obtains",
         ("cohorts", "error", "PSNR, dB", "±", "SSIM", "recognised", "±"),
         rows,
-        "Error: of the update, as least squares finds it. Recognised: of all digits, none is nearer than the original. "
-        "±: the sample deviation over the trials, each of another client.",
+        "Error: of the update that least squares recovers. Recognised: the original is the nearest of all digits. ±: "
+        "the sample standard deviation over the trials, each with another client.",
     )
 
 
@@ -136,8 +136,8 @@ def _strip(outcomes: Sequence[SelectionOutcome]) -> Strip:
     return Strip(
         "The client's digits, and what the server reconstructs",
         rows,
-        "The same attack and the same effort in every row. Digits from circles are shown below the originals that they "
-        "fit best, which the server could not do.",
+        "Every row has the same attack and the same effort. Digits from circles are shown below the "
+        "originals that they fit best; the server does not have these.",
     )
 
 

@@ -132,7 +132,7 @@ def report(attack: Differencing, measured: Windows) -> Findings:
 
 _CAPTION = (
     "Share of clients by relative squared error, over all trials. At 0 an update is known exactly; guessing zero for "
-    "every client has error 1."
+    "every client gives an error of 1."
 )
 
 
@@ -142,7 +142,9 @@ def _setting(attack: Differencing) -> str:
         if attack.steps == "small"
         else f"ordinary training, with the same learning rate of {attack.learning_rate:g} as before"
     )
-    lost = f", each lost in the round with a probability of {attack.dropouts:.0%}" if attack.dropouts else ""
+    lost = (
+        f", each of which drops out of the round with a probability of {attack.dropouts:.0%}" if attack.dropouts else ""
+    )
     return (
         f"{attack.clients} clients, each with {'few labels' if attack.by_label else 'random examples'} of "
         f"{attack.data}, train {attack.model} for {count(attack.before, 'round')}. Then the server observes "
@@ -211,13 +213,13 @@ def _remarks(attack: Differencing, judged: SelectionResult) -> Iterator[str]:
         yield "With ordinary steps (the setting steps), updates change from round to round."
     if judged.protected and judged.recovered:
         yield (
-            "Circles do not hide what their members have in common: with "
-            f"{judged.selection.words}, {_recovered(judged)}, because the mean of their circle is close to each update."
+            f"Circles do not hide what their members have in common: with {judged.selection.words}, "
+            f"{_recovered(judged)}, because their updates are close to the mean of their circle."
         )
 
 
 def _table(results: Sequence[SelectionResult]) -> Table:
-    several = "; ± is the sample deviation of the trials' medians" if len(results[0].trials) > 1 else ""
+    several = "; ± is the sample standard deviation of the trials' medians" if len(results[0].trials) > 1 else ""
     return Table.of(
         "Relative squared error of the reconstructed updates",
         results,

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _RECOVERED = 0.05
 _CAPTION = (
-    "Rounds in rows, clients in columns, circle mates or those drawn like them beside each other; the first trial. "
-    "Filled: took part. Red: wrong."
+    "The participation matrix of the first trial: rounds in rows, clients in columns, members of a circle (or of a "
+    "group drawn like one) beside each other. Filled: took part. Red: wrong."
 )
 
 
@@ -41,20 +41,21 @@ def report(attack: Disaggregation, found: Mapping[str, Sequence[HiddenLogTrial]]
             f"the log); {_told_apart(random)}."
         ],
         about=f"{attack.clients} clients with few labels each of {attack.data} train {attack.model}, {attack.cohort} "
-        f"in a round; then sums of {attack.rounds} rounds are watched in which updates {steps}. The attacker knows how "
-        f"many clients are in a sum, and each client's number of rounds out of every {attack.period}. "
-        f"{count(attack.trials, 'trial')}. Sums are added up in the clear, since nothing else of a round is used.",
+        f"in a round; then the attacker sees the sums of {attack.rounds} rounds, in which updates {steps}. The "
+        "attacker knows how many clients are in a sum, and each client's number of rounds out of every "
+        f"{attack.period}. {count(attack.trials, 'trial')}. Sums are computed in the clear, because nothing "
+        "else of a round is used.",
         numbers={"policies": results},
         tables=[_table(selections, results)],
         card=list(_card(attack, results, held=held)),
         plots=[
-            Plot(f"Who took part when: {selection.words}", draw_log(selection, found[selection.name][0]), _CAPTION)
+            Plot(f"Participation matrix: {selection.words}", draw_log(selection, found[selection.name][0]), _CAPTION)
             for selection in selections
         ],
         remarks=[
-            "Without any counts, the columns of P still are the zeros and ones in the column space, but whose is whose "
-            "is not known.",
-            "Hiding the log makes audits impossible; circles protect even if the log is public.",
+            "Without counts, the columns of P can still be found: they are the vectors of zeros and ones in the "
+            "column space. Which client has which column is then not known.",
+            "Hiding the log makes audits impossible. Circles protect even if the log is public.",
         ],
     )
 
@@ -103,10 +104,11 @@ def _table(selections: Sequence[Selection], results: Mapping[str, Mapping[str, A
             ("of the mean", lambda row: f"{row[1]['guessing_the_mean']['median_error']:.2g}"),
             ("distinguished", lambda row: f"{row[1]['circle_mates_told_apart']:.0%}"),
         ],
-        "Columns, entries: of the log, what was found right; ±: over the trials. By counts: the most entries that "
-        "counts alone give right. Error: median, of updates, with the log that was found, with the true "
-        "one, and of the mean of all updates as the guess for every client. Distinguished: two members of a circle, or "
-        "of a group drawn like one, matched with their updates; 50% is guessing.",
+        "Columns, entries: the share of the log's columns and entries that is recovered correctly; ± over the trials. "
+        "By counts: the most entries that can be right from the counts without the sums. Error: the median error of "
+        "updates, with the recovered log, with the true log, and if the mean of all updates is guessed for every "
+        "client. Distinguished: how often two members of a circle, or of a group drawn like one, are matched with "
+        "their updates; 50% is guessing.",
     )
 
 
@@ -115,10 +117,11 @@ def _card(attack: Disaggregation, results: Mapping[str, Mapping[str, Any]], *, h
         one = results[selection]
         above = one["entries_right"] > one["entries_right_by_counts_alone"]
         yield CardLine(
-            "find out who took part when",
+            "recover the participation log",
             f"{against}, log hidden",
             Effect.NOT_ELIMINATED if above else Effect.REDUCED,
-            f"{one['entries_right']:.1%} of it are found; by counts alone {one['entries_right_by_counts_alone']:.1%}",
+            f"{one['entries_right']:.1%} of its entries are right; with the counts alone, "
+            f"{one['entries_right_by_counts_alone']:.1%}",
         )
     random = results["random"]
     error, guess = random["median_error"], random["guessing_the_mean"]["median_error"]
@@ -132,7 +135,7 @@ def _card(attack: Disaggregation, results: Mapping[str, Mapping[str, Any]], *, h
         "single out a client's update",
         f"circles of {attack.privacy}, log hidden",
         Effect.ELIMINATED if held else Effect.NOT_ELIMINATED,
-        "circle mates have one and the same column, found or not: distinguished as by guessing"
+        "circle mates have equal columns, recovered or not: distinguished as by guessing"
         if held
         else "circle mates were distinguished",
     )
@@ -142,9 +145,9 @@ def draw_log(selection: Selection, trial: HiddenLogTrial) -> Figure:
     """Draw the true P, the recovered one, and the best guess from the counts; wrong entries are red."""
     order = [client for circle in selection.mates for client in circle]
     panels = [
-        ("as it was", trial.truth),
-        (f"as found: {trial.entries:.1%} right", trial.found),
-        (f"by counts alone: {trial.guess:.1%} right", trial.by_counts),
+        ("true", trial.truth),
+        (f"recovered: {trial.entries:.1%} right", trial.found),
+        (f"from the counts: {trial.guess:.1%} right", trial.by_counts),
     ]
     rounds, clients = trial.truth.shape
     traces: list[dict[str, Any]] = []
@@ -199,5 +202,5 @@ def draw_log(selection: Selection, trial: HiddenLogTrial) -> Figure:
         )
     layout["yaxis"]["title"] = {"text": "rounds"}
     headings = "; ".join(heading for heading, _ in panels)
-    alt = f"Maps of who of {clients} clients took part in which of {rounds} rounds, {selection.words}: {headings}."
+    alt = f"Participation matrices of {clients} clients and {rounds} rounds, {selection.words}: {headings}."
     return Figure(traces, layout, min(max(240, 100 + 8 * rounds), 560), alt)

@@ -21,8 +21,8 @@ def report(attack: Faces, trials: Sequence[Trial]) -> Findings:
             f"{attack.data}: {people} people, each a client with pictures of one person; softmax regression, "
             f"{count(attack.rounds, 'round')} of {count(attack.epochs, 'epoch')}, learning rate "
             f"{attack.learning_rate:g}; {count(attack.trials, 'trial')}. Masked vectors are from real sessions: SA on "
-            f"the complete graph, CCESA on a random one with p = {attack.connection:g}; the shares of a majority of "
-            "its holders open a secret."
+            f"the complete graph, CCESA on a random one with p = {attack.connection:g}; a majority of its share "
+            "holders can reconstruct a secret."
         ),
         numbers={"chance": 1 / people, "rows": {row: readings.record() for row, readings in found.items()}},
         tables=[
@@ -36,7 +36,7 @@ def report(attack: Faces, trials: Sequence[Trial]) -> Findings:
         pictures=[trials[0].strip("People, and what each party reconstructs of them", "The first ten people.")],
         remarks=[
             "A masked vector is uniformly random by construction: that the attack fails on it shows only that masking "
-            "was on, not that faces are safe.",
+            "works, not that faces are safe.",
             "Every protocol reveals the model, which is the purpose of training, and a softmax regression contains a "
             "picture of each class. Secure aggregation hides who contributed what. It does not hide what a model has "
             "learned about a class that is one person; only noise in training bounds that.",
@@ -80,5 +80,5 @@ def _card(found: dict[str, Readings]) -> list[CardLine]:
         line("plain averaging, an eavesdropper", PLAIN, little, "the model was just trained on that person"),
         line("secure aggregation (SA), an eavesdropper", SA, masked, wrong, proven=True),
         line("secure aggregation (CCESA), an eavesdropper", CCESA, masked, wrong, proven=True),
-        line("any protocol, anyone who receives the model", GLOBAL, little, "a class is one person's picture"),
+        line("any protocol, anyone who receives the model", GLOBAL, little, "a class is a picture of one person"),
     ]

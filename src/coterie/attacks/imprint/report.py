@@ -37,14 +37,15 @@ def report(attack: Imprint, rounds: Sequence[CraftedRound]) -> Findings:
         card=_card(attack, largest),
         pictures=[_strip(attack, largest[0])],
         remarks=[
-            "Circles and secure aggregation are no defence here, and cannot be: whatever a model keeps apart within a "
-            "sum is in the sum. Who the examples belong to is hidden among the cohort, unless they show it.",
-            "A pinned architecture keeps an inserted layer out. Where the agreed model begins with a wide linear "
-            "layer, its numbers can be crafted and its shape stays: then noise is what bounds the attack. Attacks "
-            "through convolutions are known too, and several steps of descent blur this form of it, but not all.",
-            "Noise was added to the sum in the clear, of the deviation z times the length C that updates are clipped "
-            "to. A layer in which each example moves one unit alone would stand about sqrt(bins / 2) times as much; "
-            "only a z for which an epsilon is stated is a promise.",
+            "Circles and secure aggregation are no defence here, and cannot be: a crafted model separates the "
+            "examples within the sum. Which client an example belongs to stays hidden among the cohort, unless the "
+            "example shows it.",
+            "A pinned architecture keeps an inserted layer out. If the agreed model begins with a wide linear layer, "
+            "the server can craft its numbers and keep its shape; then only noise bounds the attack. Attacks through "
+            "convolutions are known too. Several steps of descent weaken this attack, but not all of its kind.",
+            "Noise was added to the sum in the clear. Its standard deviation is z times the norm C that updates are "
+            "clipped to. A layer in which each example moves only one unit would withstand about sqrt(bins / 2) times "
+            "as much; only a z for which an epsilon is stated is a promise.",
         ],
     )
 
@@ -59,7 +60,9 @@ def _headline(attack: Imprint, rounds: Sequence[CraftedRound], *, works: bool) -
     if not works:
         return f"The attack fails: {found} are recovered from the sum over {one.cohort} clients"
     quiet = [z for z in attack.noise if all(_silent(each.noisy[z], each.guess) for each in rounds)]
-    noise = f"with noise of z = {min(quiet):g} guessing does better" if quiet else "none of the noise tried ends it"
+    noise = "none of the noise levels tried stops it"
+    if quiet:
+        noise = f"with noise of z = {min(quiet):g} guessing does better"
     return (
         f"Circles do not help: {found} are recovered exactly from the sum over {one.cohort} clients in circles of "
         f"{attack.privacy}; an architecture that clients pin keeps such a layer out, and {noise}"
@@ -99,8 +102,8 @@ def _recovered(by_case: Mapping[tuple[int, int], Sequence[CraftedRound]]) -> Tab
             ("by guessing", lambda row: f"{row[0]['guessed']:.0f}"),
             ("PSNR, dB", lambda row: f"{row[0]['guessed_psnr']:.1f}"),
         ],
-        "Recovered: every pixel within 1/32 of its range; rounding then gives the very digit, of those that come "
-        "along. Expected: examples alone in their bin, if bins were equally likely. PSNR: of each example and the "
+        "Recovered: every pixel within 1/32 of its range; for the bundled digits, rounding then gives the exact "
+        "picture. Expected: examples alone in their bin, if bins were equally likely. PSNR: of each example and the "
         "nearest that was recovered. Guessing: as many public pictures as there are bins.",
     )
 
@@ -146,7 +149,7 @@ def _card(attack: Imprint, rounds: Sequence[CraftedRound]) -> list[CardLine]:
             name,
             f"multi-round cohorts, T = {attack.privacy}",
             Effect.NOT_ELIMINATED if works else Effect.NOT_SHOWN,
-            f"{bare:.0%} recovered exactly: a sum holds whatever the model keeps apart in it",
+            f"{bare:.0%} recovered exactly: the crafted model keeps examples apart within the sum",
         ),
         CardLine(
             name,
@@ -172,7 +175,7 @@ def _strip(attack: Imprint, one: CraftedRound) -> Strip:
     rows += [(f"noise, z = {z:g}", one.noisy[z].nearest[:_SHOWN]) for z in attack.noise]
     rows.append(("guess: a public picture", one.guess.nearest[:_SHOWN]))
     return Strip(
-        f"Some of {len(one.bare.originals):,} examples, as one sum over {one.cohort} clients gives them away",
+        f"Some of {len(one.bare.originals):,} examples, recovered from one sum over {one.cohort} clients",
         rows,
-        "Beside each original, the nearest of what was recovered: the reading that favours the attacker most.",
+        "Beside each original, the nearest of the recovered pictures. This is the best case for the attacker.",
     )

@@ -10,13 +10,13 @@ from coterie.reports.words import Level, count
 
 _MANY = 0.5  # share of pictures recognised from which on the attack counts as working
 _NOTE = (
-    "Mean ± standard deviation over clients. Recognised: of up to 2,000 pictures, none is nearer than the original. "
-    "Alone: the circle's mean is taken for the client's own update; together: for what it is, and all its pictures are "
-    "sought."
+    "Mean ± standard deviation over clients. Recognised: the original is the nearest of up to 2,000 pictures. Alone: "
+    "the attacker takes the circle's mean for the client's own update. Together: it takes the mean for the circle's, "
+    "and looks for all its pictures."
 )
 _CAPTION = (
-    "Every inversion has the same budget. Pictures of a circle are shown below the originals that they fit best, which "
-    "an attacker could not do."
+    "Every inversion has the same budget. Pictures of a circle are shown below the originals that they fit best; an "
+    "attacker does not have these."
 )
 
 
@@ -91,11 +91,11 @@ def _line(privacy: int, readings: Readings, guess: Readings, *, works: bool) -> 
         return CardLine(attack, "secure aggregation, cohorts at random (T = 1)", outcome, why)
     against = f"multi-round cohorts, T = {privacy}"
     if many:
-        why = f"{shown}; {privacy} clients together are a larger batch, and this model gives it away"
+        why = f"{shown}; {privacy} clients together are a larger batch, and this model reveals it"
         return CardLine(attack, against, Effect.NOT_ELIMINATED, why)
     if _beats(readings, guess):
-        return CardLine(attack, against, Effect.REDUCED, f"{shown}; but not whose they are among {privacy}")
-    why = f"{shown}: not shown to be better than guessing here, which is no proof for other models"
+        return CardLine(attack, against, Effect.REDUCED, f"{shown}; but not which of {privacy} clients they belong to")
+    why = f"{shown}: not shown to be better than guessing here, which proves nothing for other models"
     return CardLine(attack, against, Effect.REDUCED if works else Effect.NOT_SHOWN, why)
 
 
@@ -104,8 +104,8 @@ def _setting(attack: Inversion, numbers: int) -> str:
     return (
         f"{attack.data}, {attack.model} ({numbers:,} numbers in an update) {stage}; {attack.clients} clients with "
         f"{count(attack.examples, 'picture')} each, all in one step of descent. {count(attack.trials, 'client')} "
-        f"attacked, each with other data and another model; {attack.steps:,} steps for every inversion. "
-        "A circle's mean is what a real session of secure aggregation opened."
+        f"attacked, each with other data and another model; {attack.steps:,} steps for every inversion. A circle's "
+        "mean comes from a real session of secure aggregation."
     )
 
 

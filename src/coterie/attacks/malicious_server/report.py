@@ -56,7 +56,7 @@ def _strip(result: LieResult, quantizer: Quantizer, shape: tuple[int, ...]) -> S
 
     without, against = ([pictured(attempt) for attempt in side] for side in (result.without, result.against))
     read = READ_OFF if result.without[0].pictures is not None else ""
-    sent = "" if any(attempt.recovered is not None for attempt in result.against) else " Grey: it has nothing at all."
+    sent = "" if any(attempt.recovered is not None for attempt in result.against) else " Grey: nothing was obtained."
     among = max(attempt.among for attempt in result.against)
     blend = f" With the rule it has the sum of {among} clients, drawn as their mean." if among > 1 else ""
     return Strip(
@@ -64,7 +64,7 @@ def _strip(result: LieResult, quantizer: Quantizer, shape: tuple[int, ...]) -> S
         [
             ("The victim's input", np.stack([planted for planted, _ in without])),
             ("Recovered without the rule", np.stack([seen for _, seen in without])),
-            ("Recovered with it", np.stack([seen for _, seen in against])),
+            ("Recovered with the rule", np.stack([seen for _, seen in against])),
         ],
         f"The server {result.lie.action}. The rule: {result.lie.rule}.{read}{blend}{sent}",
     )
@@ -97,10 +97,10 @@ def _table(results: Sequence[LieResult], usual: float) -> Table:
             ("p", lambda each: f"{each.chance:.2g}"),
             ("varied: without / with", varied),
         ],
-        "Obtained: the victim's input to the last bit. Resemblance: the correlation with it of the best that the "
-        "server makes of all it holds with the rule, and p, how often random guesses are as close; the mean of all "
-        f"pictures, for someone who knows it, has {usual:.2f}. Varied: the same lie with messages altered, left out, "
-        "exchanged and repeated at random, and asked again where it is refused.",
+        "Obtained: the victim's input, exact to the last bit. Resemblance: the correlation between the input and the "
+        "best reconstruction from everything the server holds with the rule in place; p: how often random guesses are "
+        f"as close. The mean of all pictures has a resemblance of {usual:.2f}. Varied: the same lie with messages "
+        "altered, left out, exchanged and repeated at random, and requests repeated where they are refused.",
     )
 
 
@@ -110,7 +110,7 @@ def _headline(attack: MaliciousServer, results: Sequence[LieResult]) -> str:
     lies = "lie" if len(results) == 1 else "lies"
     if not worked:
         return (
-            f"Nothing is shown: no lie of {len(results)} obtains anything here, not even without the rule against it."
+            f"Nothing is shown: none of {len(results)} {lies} obtained an input here, even without the rule against it."
         )
     if not obtained:
         return (
@@ -125,7 +125,7 @@ def _headline(attack: MaliciousServer, results: Sequence[LieResult]) -> str:
 def _setting(attack: MaliciousServer, quantizer: Quantizer, shape: tuple[int, ...]) -> str:
     circles = f"circles of {attack.privacy}" if attack.privacy > 1 else "no circles"
     mode = (
-        "The terms are for an active server: clients sign what they say and check each other's word."
+        "The terms are for an active server: clients sign their messages and verify each other's signatures."
         if attack.active
         else "The terms are honest-but-curious: clients trust the server to follow the protocol."
     )
@@ -133,8 +133,8 @@ def _setting(attack: MaliciousServer, quantizer: Quantizer, shape: tuple[int, ..
         f"Sessions of up to {attack.clients} clients in {circles}, on the complete graph; {attack.colluders} of them "
         f"collude. {mode} An input is a picture of {attack.data}, {int(np.prod(shape))} numbers in a ring of "
         f"{quantizer.ring.bits} bits; each lie is tried on {attack.trials} victims. Clients, keys, shares and masks "
-        "are those of the product; what is recovered is a masked input less the keystreams whose seeds the server put "
-        "together."
+        "are those of real sessions. An input is recovered by subtracting from a masked input all keystreams whose "
+        "seeds the server can compute."
     )
 
 
@@ -173,10 +173,13 @@ def _why(attack: MaliciousServer, result: LieResult) -> str:
             return "These terms promise nothing against a server that lies; active-server terms do."
         return "This must not happen: please report it with the command and its seed."
     if not result.worked:
-        return "Fails here even without its rule, so nothing is shown: other rules or numbers prevent it."
+        return "Fails here even without its rule, so nothing is shown: other rules or these settings prevent it."
     if result.outcome is Effect.REDUCED:
         among = max(attempt.among for attempt in result.against)
-        return f"{rule}. What is left is a sum over {among} clients, a whole circle, as any two rounds may show."
+        return (
+            f"{rule}. The server still obtains a sum over {among} clients, a whole circle, which the difference of two "
+            "rounds may reveal as well."
+        )
     return f"{rule}."
 
 
@@ -186,19 +189,19 @@ def _remarks(attack: MaliciousServer, results: Sequence[LieResult]) -> Iterator[
     if tries:
         judged = "by linear algebra over everything the server holds" if attack.active else "by the recovered vector"
         yield (
-            f"Varied at random, lies within a session were tried {tries} more times with all rules on, in {asked:,} "
-            f"messages; {broken} of them obtained what they must not, judged {judged}."
+            f"Lies within a session were tried {tries} more times with all rules on, each varied at random, with "
+            f"{asked:,} messages in all. {broken} of them obtained what they must not, judged {judged}."
         )
     yield (
-        "A rule is taken out by replacing its function in this process for the length of one lie. The protocol has no "
-        "switch for it."
+        "A rule is switched off by replacing its function in this process while one lie is tried. The protocol itself "
+        "has no such switch."
     )
     yield (
-        f"A lie counts as eliminated if no input was obtained, and random guesses are as close in more than "
-        f"{SIGNIFICANT:.1%} of cases."
+        "A lie counts as eliminated if no input was obtained, and random guesses are as close as the server's "
+        f"reconstruction in more than {SIGNIFICANT:.1%} of cases."
     )
     yield (
-        "A circle counts its honest members only. A server can always end a round by lying; then no one learns "
-        "anything. A crafted model that is the same for every client is another attack; comparing models does not "
-        "find it."
+        "Only the honest members of a circle protect each other. A server can always make a round fail by lying; then "
+        "no one learns anything. A crafted model that is the same for every client is another attack, and comparing "
+        "models does not detect it."
     )

@@ -27,20 +27,19 @@ from coterie.reports.intervals import write_reach
 from coterie.reports.words import Level, count
 
 _FEW = (
-    "TPR at FPR: the share of members found if so few others may be taken for members; in brackets how many others "
-    "that is, over all trials. Where that is 0, no other example of a trial scores as high as those found. The first "
-    "row is chance. Model's accuracy: on examples that no one trained on."
+    "TPR at FPR: the share of members found if at most this share of non-members is taken for members; in brackets, "
+    "how many non-members that is over all trials. Where it is 0, no non-member of a trial scores as high as the "
+    "members found. The first row is guessing. Model's accuracy: on examples that no one trained on."
 )
 _COLORS = {"lira": "@accent", "rmia": "@caution"}
 _REMARKS = (
-    "A masked upload is uniformly distributed, whatever it hides: an attack on it is guessing by construction, and "
-    "shows only that the masks work. Secure aggregation reveals the sum; no protocol of this kind makes the sum reveal "
-    "less.",
-    "The attack that is strongest on plain averaging is used everywhere, with as many reference models; thresholds are "
-    "chosen on the attacker's own models. Intervals are over trials (95%), those of found members as if all candidates "
-    "were independent.",
+    "A masked upload is uniformly distributed, so an attack on it is guessing by construction and shows only that the "
+    "masks work. Secure aggregation reveals the sum, and no protocol of this kind makes the sum reveal less.",
+    "Every row uses the attack that is strongest on plain averaging, with the same number of reference models. "
+    "Thresholds are chosen on the attacker's own models. Intervals are over trials (95%); those of members found "
+    "treat all candidates as independent.",
     "An attack that fails here may succeed elsewhere: more rounds, fewer examples for each client and larger models "
-    "all help it. Only noise has a proof.",
+    "all help it. Only noise comes with a proof.",
 )
 
 
@@ -80,7 +79,7 @@ def view_names(attack: PassiveMembership) -> dict[str, str]:
     """Return the names of the views, in the order in which they are shown."""
     last = attack.cohorts[-1]
     names = {
-        NOTHING: "nothing (members drawn anew)",
+        NOTHING: "nothing (members drawn again)",
         CLIENT: "a client's model, plain averaging",
         SECURE: "its masked upload, SA",
         SPARSE: f"its masked upload, CCESA with p = {attack.connection:g}",
@@ -115,13 +114,13 @@ def _headline(best: Mapping[str, InferenceSummary], views: Mapping[str, str], at
         return f"{attack} does not work on plain averaging in this setting ({_auc(client)}), so it says nothing here."
     masked = [view for view in (SECURE, SPARSE) if best[view].beats_guessing]
     uploads = (
-        f"something is visible in {' and '.join(views[view] for view in masked)}"
+        f"the attack beats guessing on {' and '.join(views[view] for view in masked)}"
         if masked
         else "a masked upload reveals nothing"
     )
     sums = [view for view in views if view.startswith("sum-")]
     leaking = [f"{_auc(best[view])} for {views[view]}" for view in sums if best[view].beats_guessing]
-    rest = f"the sum still reveals it: {', '.join(leaking)}" if leaking else "for the sum, nothing could be shown"
+    rest = f"the sum reveals it too: {', '.join(leaking)}" if leaking else "an attack on the sum is not shown to work"
     return (
         f"A client's model in plain averaging reveals who was trained on ({_auc(client)}, {attack}); {uploads}; {rest}."
     )
@@ -145,13 +144,15 @@ def _outcome(view: str, best: Mapping[str, InferenceSummary]) -> Effect:
 
 def _why(view: str, one: InferenceSummary) -> str:
     if view == CLIENT:
-        return f"{_auc(one)}: what the client sends is its model, as it is"
+        return f"{_auc(one)}: the client sends its model unmasked"
     if view in (SECURE, SPARSE):
-        return f"{_auc(one)}: the mask is as good as uniform, whatever is under it"
+        return f"{_auc(one)}: the masked upload is indistinguishable from a uniform one"
     if view.startswith("noisy"):
-        return f"{_auc(one)}: noise bounds what any attack can do"
+        return f"{_auc(one)}: noise bounds what any attack can achieve"
     shown = (
-        "others dilute it, nothing more" if one.beats_guessing else "nothing shown, nothing proven: others dilute it"
+        "the sum only dilutes the update"
+        if one.beats_guessing
+        else "not shown to work, which proves nothing: the sum only dilutes the update"
     )
     return f"{_auc(one)}: {shown}"
 
@@ -253,5 +254,5 @@ def draw_budget(budget: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]],
     layout = make_layout("reference models", "AUC", xaxis=ticks)
     figure = Figure(traces, layout, 380, "AUC by the number of reference models")
     return Plot(
-        "How many reference models it takes", figure, "Means over trials. Solid: a client's model. Dotted: the sum."
+        "AUC and the number of reference models", figure, "Means over trials. Solid: a client's model. Dotted: the sum."
     )

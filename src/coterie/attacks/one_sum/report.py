@@ -15,12 +15,12 @@ _COLORS = ("@accent", "@caution", "@danger", "@safe")
 _SATURATED = 0.9  # share of the ceiling above which there are too few observations
 _FAR = 1000  # deviations; larger distances are an artefact of the ridge, in directions in which no update moves
 _REMARKS = (
-    "Without noise there is no finite ε: whatever bound is shown, another pair of updates or more observations may "
-    "show a larger one. A bound of 0 says that nothing was shown, not that nothing leaks.",
-    "The worst direction is one in which other clients' updates do not move at all, such as the weights of a pixel "
-    "that is never on. No client would be moved there by its data either, but a private mechanism must hide any.",
-    "This is the limit of every defence here: circles and masks keep a sum from being taken apart, and do not change "
-    "what one sum says.",
+    "Without noise there is no finite ε: another pair of updates or more observations may show a larger bound than "
+    "this one. A bound of 0 means that nothing was shown, not that nothing leaks.",
+    "The worst direction is one in which other clients' updates do not differ at all, such as the weights of a pixel "
+    "that is never on. Real data would not move an update there either, but a private mechanism must hide any update.",
+    "This limits every defence here: circles and masks keep a sum from being taken apart, but do not change what the "
+    "sum itself reveals.",
 )
 
 
@@ -94,14 +94,14 @@ def _level(worst: Mapping[int, Shown], most: float, *, exceeded: bool) -> Level:
 
 def _headline(plain: PlainAudits, worst: Mapping[int, Shown], most: float, *, exceeded: bool) -> str:
     if exceeded:
-        return "An audit shows more than noise allows: the noise is not what it is said to be."
+        return "A lower bound is above the proven ε: the noise is not what the proof assumes."
     if not any(shown.epsilon for shown in worst.values()):
-        return "So few sums show nothing, which proves nothing: without noise there is no finite ε."
+        return "With this few sums nothing is shown, which proves nothing: without noise there is no finite ε."
     real = ", ".join(f"ε ≥ {plain[clients, CLIENT].epsilon:.1f} for {clients} clients" for clients in worst)
     least = min(shown.epsilon for shown in worst.values())
     return (
         f"One sum without noise is not a private mechanism. Which of two real updates is in it: {real}. In the worst "
-        f"direction: ε ≥ {least:.1f} for any, where {most:.1f} is the most that so many sums can show."
+        f"direction: ε ≥ {least:.1f} for any, where {most:.1f} is the most that this number of sums can show."
     )
 
 
@@ -111,7 +111,8 @@ def _plain_lines(attack: OneSum, worst: Mapping[int, Shown], most: float) -> lis
             attack.title,
             f"a sum of {clients} without noise",
             Effect.NOT_ELIMINATED,
-            f"ε ≥ {shown.epsilon:.1f} of the {most:.1f} that could be shown: other clients are no noise of known size",
+            f"ε ≥ {shown.epsilon:.1f} of the {most:.1f} that could be shown: other clients' updates are not noise of "
+            "a known distribution",
         )
         for clients, shown in worst.items()
     ]
@@ -134,11 +135,11 @@ def _setting(attack: OneSum, most: float, gap: float) -> str:
     return (
         f"{attack.data}, {attack.model}, {count(attack.examples, 'example')} a client, "
         f"{count(attack.epochs, 'local epoch')}; {count(attack.population, 'client')} to draw from, as many simulated "
-        f"by the attacker, all updates clipped to the median norm. {count(attack.tries, 'sum')} under each hypothesis, "
-        f"half of them to choose the test; {count(attack.trials, 'trial')}, of which medians are shown. Bounds hold "
-        f"with a confidence of {1 - DOUBT:.0%} at δ = {attack.delta:g}, and cannot exceed {most:.2f} with so many "
-        f"sums. Sums are computed in the clear; one real session of each size opens the same sum, to {gap:.1g} of the "
-        "norm in every entry (rounding)."
+        f"by the attacker, all updates clipped to the median norm. {count(attack.tries, 'sum')} under each "
+        f"hypothesis, half of them to choose the test; {count(attack.trials, 'trial')}, of which medians are shown. "
+        f"Bounds hold with a confidence of {1 - DOUBT:.0%} at δ = {attack.delta:g}, and cannot exceed {most:.2f} with "
+        "this number of sums. Sums are computed in the clear; one real session of each size opens the same sum, to "
+        f"{gap:.1g} of the norm in every entry (rounding)."
     )
 
 
@@ -157,8 +158,8 @@ def _plain_table(plain: PlainAudits, most: float) -> Table:
             ("ε at least", lambda row: f"{row[1].epsilon:.2f} ({row[1].least:.2f} to {row[1].most:.2f})"),
             ("ε at most", lambda _: "none"),
         ],
-        "μ is how many deviations of the others' sum lie between the two updates, by the normal approximation. "
-        f"The most that could be shown is {most:.2f}.",
+        "μ is the distance between the two updates in standard deviations of the others' sum, by the normal "
+        f"approximation. The most that could be shown is {most:.2f}.",
     )
 
 
@@ -205,7 +206,8 @@ def _draw_pairs(attack: OneSum, plain: PlainAudits, most: float) -> Plot:
     return Plot(
         "One sum without noise",
         Figure(traces, layout, 400, "Lower bounds on epsilon for one sum without noise"),
-        "Median over trials, whiskers from the least to the most. Dashed: the most that so many sums could show.",
+        "Median over trials, whiskers from the least to the most. Dashed: the most that this number of sums could "
+        "show.",
     )
 
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 _DOUBT = 0.05  # significance level for calling a ranking better than guessing
 _HAVING, _OTHERS = 0.16, -0.16  # offset of points from the line of their selection
 _SCORES = (
-    "A point is a client in a trial. Where red and grey points lie apart, the server knows who has the property; "
-    "circle mates have one score, so that a red point has a grey one below it wherever not all of its circle have it."
+    "A point is a client in a trial. Where red and grey points are separated, the server knows which clients have the "
+    "property. Circle mates have equal scores, so a red point has a grey one below it unless its whole circle has the "
+    "property."
 )
 
 
@@ -57,8 +58,8 @@ def report(attack: PropertyInference, found: Mapping[str, Sequence[PropertyTrial
             for line in _card(selection, results[selection.name], held=held[selection.name])
         ],
         remarks=[
-            "Circles do not hide that one of their members has the property: with few members it says much about each "
-            "of them. Larger circles say less, and noise is what bounds it.",
+            "Circles do not hide that one of their members has the property. In a small circle that says much about "
+            "each member, in a larger one less. Only noise bounds it.",
         ],
     )
 
@@ -98,7 +99,7 @@ def _headline(privacy: int, random: Mapping[str, Any], circles: Mapping[str, Any
     if not held:
         return f"{said} Circles of {privacy} did not hold: {found}, {within}."
     if not _works(random) and not _works(circles):
-        return f"{said} So this run says nothing of circles."
+        return f"{said} So this run says nothing about circles."
     learns = "learns" if _works(circles) else "is not shown to learn"
     return (
         f"{said} With circles of {privacy} it {learns} which circles have such a member, {found}, and distinguishes no "
@@ -137,9 +138,10 @@ def _table(
             ("accuracy", lambda row: f"{row[1]['accuracy']:.0%}"),
         ],
         "AUC: how often a client that has the property is ranked above one that has not; 0.5 is guessing. By chance: "
-        "how likely guessing ranks so well (Mann and Whitney, over all trials). Among mates: the AUC over pairs within "
-        "a circle, or a group drawn like one. By circles' counts: the AUC of knowing how many of each circle have it. "
-        f"Accuracy: of calling scores above a half; calling the same of all is right for {_majority(attack):.0%}.",
+        "how likely guessing ranks this well (Mann and Whitney, over all trials). Among mates: the AUC over pairs "
+        "within a circle, or a group drawn like one. By circles' counts: the AUC of an attacker that knows how many "
+        "members of each circle have it. Accuracy: if clients with a score above a half are said to have it; the same "
+        f"answer for all clients is right for {_majority(attack):.0%}.",
     )
 
 
@@ -150,7 +152,7 @@ def _card(selection: Selection, one: Mapping[str, Any], *, held: bool) -> Iterat
         yield CardLine("find who has a property", selection.words, outcome, why)
         return
     yield CardLine(
-        "tell a client from its circle by a property",
+        "distinguish a client from its circle by a property",
         selection.words,
         Effect.ELIMINATED,
         "circle mates have equal columns in every history, so they get equal scores: distinguished as by guessing",
@@ -159,7 +161,8 @@ def _card(selection: Selection, one: Mapping[str, Any], *, held: bool) -> Iterat
         "find circles that have a property",
         selection.words,
         Effect.REDUCED if _works(one) else Effect.NOT_SHOWN,
-        f"AUC {one['auc']:.2f}; knowing how many of each circle have it would give {one['auc_by_circle_counts']:.2f}",
+        f"AUC {one['auc']:.2f}; an attacker that knows how many of each circle have it gets "
+        f"{one['auc_by_circle_counts']:.2f}",
     )
 
 

@@ -12,7 +12,7 @@ from coterie.reports.findings import CardLine, Effect, Findings, Plot, Table
 from coterie.reports.words import Level, count, printable
 
 _LISTED = 20  # clients in a table
-_CAPTION = "After so many rounds, in exact arithmetic. The upper end is the number of clients in the sums."
+_CAPTION = "After this many rounds, in exact arithmetic. The upper end is the number of clients in the sums."
 _CONSTANT = 0.05  # updates count as constant if they leave less than this share of the sums unexplained
 
 
@@ -25,7 +25,7 @@ def report(_attack: RecordedDifferencing, measured: SumsAudit) -> Findings:
     spare = len(matrix) - int(np.linalg.matrix_rank(matrix.astype(np.float64)))
     constant = bool(spare) and open_share < _CONSTANT
     if exposed:
-        worth = "which hardly changed" if constant else "as far as they did not change"
+        worth = "which hardly changed" if constant else "if they did not change"
         headline = f"{rounds} determine the updates of {count(len(exposed), 'client')} of {seen}, {worth}."
     else:
         headline = f"{rounds} determine no single client's update; the smallest group is of {audited.strong_privacy}."
@@ -34,7 +34,7 @@ def report(_attack: RecordedDifferencing, measured: SumsAudit) -> Findings:
     return Findings(
         level=level,
         headlines=[headline],
-        about=f"{rounds} over {count(seen, 'client')}, from a log and saved means. What the clients sent is not "
+        about=f"{rounds} over {count(seen, 'client')}, from a log and saved means. The clients' true updates are not "
         "known here, so the error of a reconstruction is not known.",
         numbers={
             "rounds": len(participation.rounds),
@@ -99,7 +99,7 @@ def _remarks(measured: SumsAudit, spare: int) -> Iterator[str]:
         yield f"Constant updates leave {open_share:.1%} of the sums unexplained ({more} more than unknowns): {changed}."
     if measured.written_to is not None:
         yield (
-            "Written: an estimate for every client in the sums, the shortest where the sums leave it open, and the "
-            "same for clients that always took part together; the array determined marks those that the sums leave no "
-            "choice in."
+            "Written: an estimate for every client in the sums. Where the sums allow several, it is the shortest one; "
+            "clients that always took part together get the same. The array determined marks the clients whose "
+            "estimate is the only one possible."
         )

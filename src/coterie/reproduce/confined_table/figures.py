@@ -41,7 +41,7 @@ def draw_curves(tables: Mapping[str, Sequence[Learnt]], errors: Collection[str],
     """Draw how models get better, with the public displacement as a dotted line; ``along`` is what is counted."""
     subtitle = "Test examples: mean over participants, and from the worst to the best trial. Dotted: the displacement."
     styles = row_looks(tables)
-    with _table_panels(path, "What participants learn", subtitle, tables) as panels:
+    with _table_panels(path, "Learning curves", subtitle, tables) as panels:
         compared = []
         for axes, name, outcomes in panels:
             scale = 1 if name in errors else 100
@@ -64,7 +64,7 @@ def draw_spreads(tables: Mapping[str, Sequence[Learnt]], errors: Collection[str]
         "to the largest. The less, the fairer."
     )
     styles = row_looks(tables)
-    with _table_panels(path, "How far apart participants are", subtitle, tables) as panels:
+    with _table_panels(path, "Spread of the participants' models", subtitle, tables) as panels:
         compared = []
         for axes, name, outcomes in panels:
             scale = 1 if name in errors else 100
@@ -94,7 +94,7 @@ def draw_growth(outcomes: Sequence[Learnt], paper: Mapping[str, Mapping[str, flo
     subtitle = "Against the number of participants, who have the same examples between them."
     subtitle += " Dotted: the paper's, with all examples and iterations." if learnt else ""
     layout = page_layout(dict.fromkeys(panels, outcomes))
-    with page(path, "What more participants cost", subtitle, panels, **layout) as axes:
+    with page(path, "Cost of more participants", subtitle, panels, **layout) as axes:
         styles = row_looks({"": outcomes})
         for row, members in rows.items():
             ordered = sorted(members, key=lambda outcome: outcome.findings[0].participants)
@@ -158,11 +158,11 @@ def draw_epsilons(
 ) -> None:
     """Draw what is learnt against the epsilon that it is learnt with, beside the values of the paper (its Table 2)."""
     subtitle = (
-        "Points: DP-SGD, whose epsilon holds; at the right, under none, what is learnt without noise. Diamonds: what\n"
-        "Theorem 1 would have for CGD; it is not sound. Grey: printed in the paper, for other notions of epsilon."
+        "Points: DP-SGD, whose epsilon holds; at the right, under none, accuracy without noise. Diamonds: what\n"
+        "Theorem 1 claims for CGD; it is not sound. Grey: printed in the paper, for other notions of epsilon."
     )
     styles = row_looks(tables)
-    with _table_panels(path, "What is learnt, and with which epsilon", subtitle, tables) as panels:
+    with _table_panels(path, "Accuracy and epsilon", subtitle, tables) as panels:
         for axes, name, outcomes in panels:
             scale = 1 if name in errors else 100
             for number, outcome in enumerate(outcomes):
@@ -194,7 +194,9 @@ def draw_lambdas(
         "Lines across: lambda drawn from that range. Dashed: the public displacement."
     )
     color = METHODS["CGD"]
-    with page(path, "How much randomness a start can bear", subtitle, list(tables), **page_layout(tables)) as panels:
+    with page(
+        path, "Accuracy and the spread lambda of the starts", subtitle, list(tables), **page_layout(tables)
+    ) as panels:
         for axes, (name, outcomes) in zip(panels, tables.items(), strict=True):
             fixed = [outcome for outcome in outcomes if len(set(spreads[outcome.row])) == 1]
             fixed.sort(key=lambda outcome: spreads[outcome.row])
@@ -228,11 +230,11 @@ def draw_steps(tables: Mapping[str, Sequence[Learnt]], steps: Mapping[str, StepS
     styles = looks(steps)
     headings = ("Sum of all steps so far, in constant steps", *(f"{name}: accuracy, %" for name in tables))
     subtitle = (
-        "Falling steps start at the constant one. All of them together are below 2 + mu T constant steps.\n"
-        "Accuracy: mean over trials, and from the worst to the best of them; wide lines lie under thin ones."
+        "Falling steps start at the constant one. Their sum is below 2 + mu T constant steps.\nAccuracy: mean over "
+        "trials, and from the worst to the best of them; wide lines lie under thin ones."
     )
     with page(
-        path, "How far falling steps lead", subtitle, headings, **page_layout(dict.fromkeys(headings, ()))
+        path, "Accuracy with falling steps", subtitle, headings, **page_layout(dict.fromkeys(headings, ()))
     ) as panels:
         longest = max(outcome.iterations for outcomes in tables.values() for outcome in outcomes)
         numbers = np.arange(1, longest + 1)

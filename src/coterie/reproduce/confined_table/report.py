@@ -35,9 +35,9 @@ EPSILONS, LAMBDAS, STEPS = "epsilon.png", "lambda.png", "steps.png"
 _EXPLANATION = (
     "*Ours*: accuracy (or mean squared error) on the test examples after the last iteration, the mean over the models "
     "that were evaluated; ± is the standard deviation over trials, each with a seed of its own that all rows share. "
-    "*Spread*: the standard deviation over participants' models, in points (the paper's tables), and *worst* the worst "
-    "of them. *Displacement*: the score of the public displacement alone, which anyone who sees the sums can compute. "
-    "*Refused*: the share of decisions not to take a step up."
+    "*Spread*: the standard deviation over participants' models, in points (the paper's tables), and *worst* the "
+    "worst of them. *Displacement*: the score of the public displacement alone, which anyone who sees the sums can "
+    "compute. *Refused*: the share of steps that participants refused."
 )
 _COSTS = (
     " Seconds are processor time of the median iteration, on one core and without evaluation; for rows that learn "
@@ -65,8 +65,8 @@ _VICTIMS = (
 DISPLACEMENT = "displacement"
 _JUDGED = (
     "The statistic is an interval for the mean over trials (Student's t, 95%): of a number, or of its difference "
-    "between two rows with the same seed. A claim holds if all of the interval is in the range that it names, and does "
-    f"not hold if none of it is. {RULE}"
+    "between two rows with the same seed. A claim holds if the whole interval is in the range that the claim names, "
+    f"and does not hold if none of it is. {RULE}"
 )
 
 
@@ -176,7 +176,7 @@ def _table(settings: ConfinedSettings, name: str, outcomes: Sequence[Learnt]) ->
     columns["trials"] = [str(len(outcome.trials)) for outcome in outcomes]
     rules = outcomes[0].findings[0].rules
     learnt = "; ".join(f"{rule} {value:.4g}" for rule, value in rules.items())
-    note = f"Rules that learn nothing have a mean squared error of: {learnt}." if rules else ""
+    note = f"Mean squared error of rules that learn nothing: {learnt}." if rules else ""
     return Table(name, list(columns), list(zip(*columns.values(), strict=True)), note).without_empty_columns()
 
 

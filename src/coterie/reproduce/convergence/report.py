@@ -298,7 +298,7 @@ def _middle(values: Reals) -> float:
 
 def _draw(experiment: ConvergenceSettings, found: Sequence[SchemeCourses], path: Path) -> None:
     subtitle = "Solid: the loss above the least, geometric mean over trials. Dashed: the corrected bound of Theorem 2."
-    with page(path, "What circles cost in training", subtitle, legend=True) as (axes,):
+    with page(path, "Cost of circles in training", subtitle, legend=True) as (axes,):
         styles = looks(one.scheme.name for one in found)
         for one in found:
             style = styles[one.scheme.name]

@@ -22,17 +22,17 @@ _NEAR = 0.06  # the ratios of the printed times are as near as this to p
 _GROWS = 0.05  # growth this much above an order's counts as the same: the parts of lower order are left out of it
 _SAVINGS = (0.2, 0.3)  # the share of SA's resources that the abstract names
 _ABOUT = (
-    "*The rule*: p* is the larger of the bounds of Theorems 3 and 4, and t the threshold of Remark 4. Nothing is "
-    "random in it. *Times*: sessions of SA and CCESA with real cryptography advance in turns, one client each, on one "
-    "core. All clients are played and timed. Inputs are {length:,} numbers of the ring modulo 2^{bits}, and each "
-    "client drops out of every step with the same probability, of both sessions alike. Times are processor times: of a "
-    "client, the median over the clients of a session; of the server, all of its steps. In tables they are the least "
-    "over the trials, because other work of the machine can only add to them; ratios are means over trials ± their "
-    "standard deviation. *Growth*: operations are counted on random graphs without playing sessions; a test compares "
-    "the counts with what real sessions do. Bytes are lengths of our messages without the masked vector. A client is "
-    "the mean client where nobody drops out; the server works after {dropout:.0%} have dropped out of the four steps. "
-    "Bell's degree and threshold are those of the least Harary graph that keeps privacy failures below 2^-40 and "
-    "reliability failures below 2^-20."
+    "*The rule*: p* is the larger of the bounds of Theorems 3 and 4, and t the threshold of Remark 4. It has no "
+    "randomness. *Times*: sessions of SA and CCESA with real cryptography run in alternation, one client each, on one "
+    "core. All clients are timed. Inputs are {length:,} numbers of the ring modulo 2^{bits}, and each client drops "
+    "out of every step with the same probability, of both sessions alike. Times are processor times: of a client, the "
+    "median over the clients of a session; of the server, all of its steps. Tables have the minimum over the trials, "
+    "because other work on the machine can only add to times; ratios are means over trials ± their standard "
+    "deviation. *Growth*: operations are counted on random graphs without playing sessions; a test compares the "
+    "counts with what real sessions do. Bytes are lengths of our messages without the masked vector. Costs of a "
+    "client are means over clients when nobody drops out; costs of the server are those after {dropout:.0%} of the "
+    "clients have dropped out of the four steps. Bell's degree and threshold are those of the least Harary graph that "
+    "keeps privacy failures below 2^-40 and reliability failures below 2^-20."
 )
 
 
@@ -128,7 +128,7 @@ def _rule_table(experiment: GraphCostsSettings) -> Table:
         "Figure 4.1 and Table F.4: the rule",
         ["n", *(f"{clients:,}" for clients in experiment.rule.clients)],
         rows,
-        "*digit*: another last digit than p* has. **wrong**: off by more.",
+        "*digit*: the last digit differs from that of p*. **wrong**: off by more.",
     )
 
 
@@ -216,7 +216,7 @@ def _ratio_table(experiment: GraphCostsSettings, pairs: Sequence[Pair]) -> Table
             ("printed", lambda one: printed(one)),
             ("bytes of a client", lambda one: mean_and_spread(one.byte_ratios, ".3f")),
         ],
-        f"Bytes are all that a client sends and receives, with the vector of {experiment.length:,} numbers. "
+        f"Bytes are everything that a client sends and receives, with the vector of {experiment.length:,} numbers. "
         + " ".join(_sparse_enough(experiment)),
     )
 
@@ -264,10 +264,10 @@ def _growth_table(courses: dict[str, Course]) -> Table:
         "Table 1: operations, and how they grow",
         headings,
         rows,
-        "m is the length of the vector. What Table 1 adds up is counted apart, each part with the order that Table 1 "
-        "has for it. *Exponent*: of a power of n, fitted to all sizes, and fitted alike to the order. SA's server "
-        "makes about n³/4 products, because it makes the weights of every secret anew. That is within O(mn²) as long "
-        "as m is at least n, so n stands for m there.",
+        "m is the length of the vector. The parts of what Table 1 adds up are counted separately, each with its order "
+        "in Table 1. *Exponent*: that of a power of n fitted to all sizes, beside the same fit to the order. SA's "
+        "server makes about n³/4 products, because it makes the weights of every secret anew. That is within O(mn²) "
+        "as long as m is at least n, so n stands for m there.",
     )
 
 

@@ -52,7 +52,7 @@ def draw_privacy(curves: Sequence[Curves], path: Path) -> None:
         "proved and what is attained."
     )
     headings = ("Weak T: the fewest clients any combination is about", "Strong T: the smallest group with one weight")
-    with page(path, "What the server can single out", subtitle, headings, _WIDE, legend=True) as (weak, strong):
+    with page(path, "Strong and weak T over the rounds", subtitle, headings, _WIDE, legend=True) as (weak, strong):
         for number, (one, color, _) in enumerate(entry for entry in _all(curves) if entry[2]):
             style = (0, (3, 1.5)) if number == 1 else "-"  # the first two run on top of each other
             found, rounds = one.history, np.arange(1, len(one.history.strong.mean) + 1)
@@ -101,11 +101,11 @@ def draw_losses(losses: Sequence[Losses], path: Path) -> None:
     """Draw the rounds until T is broken and until a client is exposed, if survivors are summed naively."""
     horizon = max((one.rounds for one in losses), default=1)
     subtitle = (
-        "Selected clients drop out inside rounds. Each dot is a history in which the survivors were summed, whoever\n"
-        f"they were; bars are medians. Circle-aligned unmasking sums intact circles only ({horizon} rounds each)."
+        "Selected clients drop out inside rounds. Each dot is a history in which all survivors were\nsummed; bars are "
+        f"medians. Circle-aligned unmasking sums intact circles only ({horizon} rounds each)."
     )
     size = (11.0, 2.4 + 0.8 * len(losses))
-    with page(path, "One dropout at the wrong moment", subtitle, size=size, margin=2.1, legend=True) as (axes,):
+    with page(path, "Dropouts inside a round", subtitle, size=size, margin=2.1, legend=True) as (axes,):
         for place, one in enumerate(losses):
             across, along = np.random.default_rng(0).uniform(
                 -1, 1, (2, len(one.naive))

@@ -155,9 +155,9 @@ def _equal_table(equal: Sequence[EqualHistory], experiment: MultiRoundSettings) 
             ("at most", lambda one: f"{one.interval[1]:.4f}"),
             ("rounds", lambda one: f"{len(one.rates) * experiment.rounds:,}"),
         ],
-        "Cohorts are uniform unions of circles (the paper's mode lambda = 0); circles are the same in all trials. F is "
-        "the difference between the largest and the smallest share of rounds that a circle took part in. It is 0 by "
-        "symmetry; what is seen is chance. At most: with a confidence of 95%, for all circles together.",
+        "Cohorts are uniform unions of circles (the paper's mode lambda = 0); circles are the same in all trials. F "
+        "is the difference between the largest and the smallest share of rounds that a circle took part in. It is 0 "
+        "by symmetry; what is measured is chance. At most: with a confidence of 95%, for all circles together.",
     )
 
 
@@ -238,10 +238,10 @@ def _losses_table(experiment: MultiRoundSettings, losses: Sequence[Losses]) -> T
             ("strong T", lambda one: _values(one.values("aligned_strong"))),
             ("summed", lambda one: f"{one.values('aligned').mean():.2f}"),
         ],
-        f"Clients drop out with probability {dropout:g} before selection, and a selected one with "
-        "1 - s inside the round. Naive: the survivors are summed, whoever they are. Circle-aligned: survivors of a "
-        "broken circle are left out. Selection is by Algorithm 2. Rounds are median (smallest to largest). More "
-        "losses do not mean earlier exposure: they split more circles, which leaves the server with more unknowns.",
+        f"Clients drop out with probability {dropout:g} before selection, and a selected one with 1 - s inside the "
+        "round. Naive: all survivors are summed. Circle-aligned: survivors of a broken circle are excluded. Selection "
+        "is by Algorithm 2. Rounds are median (smallest to largest). More losses do not mean earlier exposure: they "
+        "split more circles, which leaves the server with more unknowns.",
     )
 
 
@@ -269,17 +269,16 @@ def _differences(experiment: MultiRoundSettings, curves: Sequence[Curves]) -> It
         )
     yield (
         "Algorithm 2 looks for the least frequent client among all available ones. If a circle mate of it is missing, "
-        "no cohort contains it and the algorithm is undefined. Here it is sought in complete circles only. The "
-        "authors' code does neither: it minimises the summed frequency, which takes the least-used circles; F is "
-        "lower that way."
+        "no cohort contains it and the algorithm is undefined. Here only complete circles are searched. The authors' "
+        "code does neither: it minimises the summed frequency, which takes the least-used circles and makes F lower."
     )
     yield (
         "F is divided by the rounds that were not skipped in the authors' code, and by all rounds in the definition. "
         "The more rounds a scheme skips, the more the two differ: see partition."
     )
     yield (
-        "T(t) is read off the reduced row echelon form in the authors' code, which is only an upper bound of weak T "
-        "(and decides exactly whether it is 1). Here it is proved, in exact arithmetic; for random selection it is "
+        "The authors' code reads T(t) off the reduced row echelon form, which is only an upper bound of weak T (and "
+        "decides exactly whether it is 1). Here weak T is computed in exact arithmetic; for random selection it is "
         "enclosed between two bounds until a few rounds before the first exposure (the band of Figure 4 a)."
     )
 

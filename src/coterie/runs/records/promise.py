@@ -131,7 +131,7 @@ class Promise:
             )
         if self.varying:
             said += (
-                ". What the sums say about a group together is not bounded. In this run clients and their examples have "
+                ". What sums say about a group together is not bounded. In this run clients and their examples have "
                 "different weights from round to round. For simple models that has been enough to compute the data of "
                 "both members of a circle of two (docs/security/threat-model.md). Noise is a bound; fedavg or fedprox "
                 "with a constant learning rate and examples in a fixed order (training.shuffle = false) removes these "

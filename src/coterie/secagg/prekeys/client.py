@@ -357,7 +357,7 @@ def answer(state: AnyParked, message: bytes, identity: Identity | None) -> tuple
         case Signed():
             return state.reveal(message)
         case Done():
-            raise LocalProtocolError("the session is over: no message is answered any more")
+            raise LocalProtocolError("the session is over: this client sends no more messages in it")
 
 
 _DECODER: "msgspec.msgpack.Decoder[AnyParked]" = msgspec.msgpack.Decoder(AnyParked, dec_hook=read_topology)

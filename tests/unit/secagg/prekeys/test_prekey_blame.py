@@ -153,7 +153,7 @@ def test_disputes_are_counted(disputes: list[Dispute], most: int, proven: set[in
 
 @settings(max_examples=100)
 @given(st.data())
-def test_nobody_is_blamed_for_what_it_did_not_do(data: st.DataObject) -> None:
+def test_honest_clients_are_not_blamed(data: st.DataObject) -> None:
     terms = make_terms(9, active=True, colluders=2, circles=(0, 0, 0, 1, 1, 1, 2, 2, 2))
     liars = data.draw(st.sets(st.integers(0, 8), max_size=2))
     some = st.sets(st.integers(0, 8))
@@ -240,7 +240,7 @@ def draw_shares(data: st.DataObject, view: PrekeyView, liars: Collection[int], a
 
 @settings(max_examples=100)
 @given(st.data())
-def test_nobody_is_framed_by_liars_that_choose_their_errors(data: st.DataObject) -> None:
+def test_liars_that_choose_their_errors_cannot_frame_honest_clients(data: st.DataObject) -> None:
     """The liars are as many as the terms withstand, and know which shares the server tries first."""
     colluders = data.draw(st.integers(1, 4))
     cast, view = revealed(colluders, data.draw(st.sampled_from([None, 3])))
@@ -343,7 +343,7 @@ def test_a_dealer_whose_secret_no_shares_open_is_named() -> None:
     assert caught.value.clients == ("client-02",)
 
 
-def test_a_dealer_whose_envelopes_nobody_can_open_is_named() -> None:
+def test_a_dealer_of_unreadable_envelopes_is_named() -> None:
     cast = PrekeyCast(make_terms(4))
     for name in cast.terms.clients:
         reply = cast.contribute(name)
@@ -356,7 +356,7 @@ def test_a_dealer_whose_envelopes_nobody_can_open_is_named() -> None:
     assert caught.value.blame == Blame(("client-02",))
 
 
-def test_a_wrong_share_among_the_fewest_answers_ends_the_session_and_nobody_can_be_named() -> None:
+def test_a_wrong_share_among_the_fewest_answers_ends_the_session_without_blame() -> None:
     """Each dealer may have dealt it, or the holder made it up: with as many answers as the threshold nothing tells."""
     cast, outgoing = contributed(make_terms(4, active=True, colluders=0))
     with pytest.raises(WrongShares, match="too few shares are left to prove") as caught:
@@ -365,13 +365,13 @@ def test_a_wrong_share_among_the_fewest_answers_ends_the_session_and_nobody_can_
     assert caught.value.clients == named(0, 1, 2, 3)
 
 
-def test_too_few_answers_blame_nobody() -> None:
+def test_too_few_answers_blame_no_client() -> None:
     cast, outgoing = contributed(make_terms(4, active=True, colluders=0))
     with pytest.raises(ThresholdError, match="masks of 4 clients") as caught:
         finish(cast, outgoing, silent={2, 3})
     assert caught.value.shortfall == dict.fromkeys(named(0, 1, 2, 3), (2, 3))
 
 
-def test_nobody_is_blamed_where_all_are_honest() -> None:
+def test_honest_sessions_have_no_blame() -> None:
     cast, outgoing = contributed(make_terms(12, active=True, colluders=1, circles=PAIRS), lost=(3,))
     assert finish(cast, outgoing, silent={5, 8}) == Blame()

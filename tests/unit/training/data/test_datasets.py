@@ -33,7 +33,7 @@ def small(name: str, folder: Path | str | None) -> Dataset:
 # ------------------------------------------------------------------------------------------- what is read
 
 
-def test_digits_are_bundled_and_always_split_alike() -> None:
+def test_digits_are_bundled_and_always_split_equally() -> None:
     data, again = load("digits"), load("digits")
     assert data.train_x.shape == (1438, 1, 8, 8)
     assert data.test_x.shape == (359, 1, 8, 8)
@@ -117,7 +117,7 @@ def test_training_pictures_may_be_cut_short(name: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10", "cifar100"])
-def test_validation_pictures_are_the_last_of_training_and_nobody_trains_on_them(name: str, folder: Path) -> None:
+def test_validation_pictures_are_the_last_of_training_and_are_not_trained_on(name: str, folder: Path) -> None:
     everything, held = load(name, folder), load(name, folder, validation_rows=1)
     assert np.array_equal(held.train_x, everything.train_x[:-1])
     assert np.array_equal(held.test_x, everything.train_x[-1:])
@@ -305,7 +305,7 @@ def test_unknown_data_sets_are_refused(pairs: list[Any], classes: int | None, wr
         from_torch(pairs, pairs, classes=classes)
 
 
-def test_training_and_test_examples_must_be_alike() -> None:
+def test_training_and_test_examples_must_have_one_form() -> None:
     one = np.zeros((2, 3), np.float32), np.zeros(2, np.int64)
     other = np.zeros((2, 4), np.float32), np.zeros(2, np.int64)
     with pytest.raises(InputError, match="differ in shape"):

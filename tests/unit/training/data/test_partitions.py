@@ -95,7 +95,7 @@ def test_cifar_sharing_gives_200_shared_and_415_of_one_label() -> None:
 
 
 @given(label_arrays, counts, st.floats(1e-3, 1e3), st.integers(1, 3), seeds)
-def test_dirichlet_divides_and_leaves_nobody_short(
+def test_dirichlet_divides_and_gives_every_client_enough(
     labels: Indices, clients: int, alpha: float, least: int, seed: int
 ) -> None:
     if clients * least > labels.size:
@@ -107,7 +107,7 @@ def test_dirichlet_divides_and_leaves_nobody_short(
     assert min(part.size for part in parts) >= least
 
 
-def test_dirichlet_goes_from_one_class_each_to_all_alike() -> None:
+def test_dirichlet_ranges_from_one_class_each_to_iid() -> None:
     labels = np.repeat(np.arange(10), 1000)
 
     def largest_share(alpha: float) -> float:

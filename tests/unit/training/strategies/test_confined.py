@@ -72,7 +72,7 @@ def test_it_is_the_loop_of_the_paper(alpha: float, clip: float, threshold: float
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
 
 
-def test_models_stay_as_far_apart_as_they_were_drawn_while_nobody_refuses() -> None:
+def test_without_refusals_models_keep_their_distances() -> None:
     problem = small_problem(dtype=torch.float64)
     strategy = begin(problem, IncreaseCheck(1e9))
     before = strategy.models()

@@ -93,7 +93,7 @@ def test_small_nodes_lose_precision_if_one_announces_nothing(log: pytest.LogCapt
     assert "is rounded to about" in log.text
 
 
-def test_large_nodes_do_not_count_alike() -> None:
+def test_large_nodes_weigh_more() -> None:
     weights = [50_000, 200_000]
     total, error = outcome(start(announcing(weights)), weights)
     assert (total, founded().most_weight) == (250_000, 2**18 - 1)

@@ -173,7 +173,7 @@ def interrupt(world: World, rounds: int, **attributes: object) -> None:
         world.run(rounds, observer=stop)
 
 
-def test_a_server_that_was_killed_goes_on_with_its_chain(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_killed_server_continues_its_chain(home: Path, caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     interrupt(world, 5, step="contribute", round=3)
     assert list((home / "server").glob("*.descent"))
@@ -293,7 +293,7 @@ def test_a_model_with_more_than_parameters_is_refused_before_anything_is_sent(na
 
 def test_an_app_that_reports_no_loss_is_named(home: Path) -> None:
     world = World()
-    with pytest.raises(NothingTrained, match="lacks the loss that confined descent judges"):
+    with pytest.raises(NothingTrained, match="lacks the loss by which confined descent"):
         world.run(3, Confinement(loss="error"), empty_rounds=1)
 
 

@@ -146,7 +146,7 @@ AROUND = "private_mod comes first, as in ClientApp(mods=[private_mod, ...])"
     ids=["local-dp", "clipping", "compression", "none"],
 )
 @pytest.mark.parametrize("founded", [False, True], ids=["first", "later"])
-def test_a_mod_in_the_wrong_place_is_told_before_the_first_round(
+def test_a_mod_in_the_wrong_place_is_reported_before_the_first_round(
     mods: list[Mod], founded: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     if founded:
@@ -161,9 +161,9 @@ def test_a_mod_in_the_wrong_place_is_told_before_the_first_round(
     assert not any("[ROUND 1/2]" in line for line in lines[:first])
 
 
-def test_a_mod_that_adds_to_what_arrives_is_told_before_the_first_round(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_mod_that_changes_messages_is_reported_before_the_first_round(caplog: pytest.LogCaptureFixture) -> None:
     kept = PrivateStrategy(FedAvg(**QUIET), deadline=2)
-    with pytest.raises(NothingTrained, match="was given something else to work on") as caught:
+    with pytest.raises(NothingTrained, match="received other work") as caught:
         kept.start(make_grid(make_app([Adding(), private_mod]), 4), initial_arrays(), 1)  # type: ignore[list-item]
     assert AROUND in str(caught.value)
     lines = [record.getMessage() for record in caplog.records]
@@ -172,7 +172,7 @@ def test_a_mod_that_adds_to_what_arrives_is_told_before_the_first_round(caplog: 
     assert not any("[ROUND 1/1]" in line for line in lines[:warned])
 
 
-def test_a_mod_inside_that_will_not_go_on_is_told_as_the_apps_failure() -> None:
+def test_a_failing_inner_mod_is_reported_as_the_apps_failure() -> None:
     kept = PrivateStrategy(FedAvg(**QUIET), deadline=2)
     with pytest.raises(NothingTrained, match="its app failed"):
         kept.start(make_grid(make_app([private_mod, fixedclipping_mod]), 4), initial_arrays(), 1)  # type: ignore[list-item]
@@ -192,7 +192,7 @@ def test_mods_in_an_order_that_works_train(mods: list[Mod], caplog: pytest.LogCa
     ("config", "words"),
     [
         ({"coterie-privacy": 3}, "does not trust the roster"),
-        ({"coterie-minimum": 5}, "insists on more than this session offers"),
+        ({"coterie-minimum": 5}, "requires stricter terms than this session has"),
         ({"coterie-roster": "00" * 32}, "does not trust the roster"),
         ({"coterie-nonsense": 1}, "cannot use its settings"),
     ],
@@ -230,9 +230,7 @@ class Moody:
 @example(works=[True, False, False, True], most=2)
 @example(works=[False, False], most=3)
 @example(works=[False, False], most=0)
-def test_a_run_ends_at_the_given_number_of_empty_rounds_in_a_row_and_goes_on_later(
-    works: list[bool], most: int
-) -> None:
+def test_a_run_ends_after_consecutive_empty_rounds_and_can_be_resumed(works: list[bool], most: int) -> None:
     for left_over in server_home().glob("*.checkpoint"):
         left_over.unlink()
     moody, rounds = Moody(works), len(works)
@@ -278,7 +276,7 @@ def test_a_strategy_that_wants_no_training_is_left_alone() -> None:
     assert result.evaluate_metrics_clientapp[1]["accuracy"] == pytest.approx(0.15, abs=1e-3)
 
 
-def test_many_nodes_that_say_the_same_are_told_in_a_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+def test_equal_reasons_of_many_nodes_are_grouped(caplog: pytest.LogCaptureFixture) -> None:
     app = ClientApp(mods=[private_mod])
 
     @app.train()

@@ -85,8 +85,8 @@ def test_a_circle_that_is_not_complete_sits_out(home: Path) -> None:
     assert set(kept.grid.results[-1].revealed) == set(roster.names) - alone
 
 
-def test_too_few_are_told_so() -> None:
-    with pytest.raises(ConfigError, match="1 nodes are there"):
+def test_too_few_nodes_are_refused() -> None:
+    with pytest.raises(ConfigError, match="1 node enrolled within"):
         play(make_grid(make_app([private_mod]), 1), deadline=0.5)
 
 
@@ -97,7 +97,7 @@ def test_a_roster_promises_one_privacy_for_good() -> None:
         play(make_grid(app, 4), privacy=4)
 
 
-def test_somebody_else_under_a_known_name_takes_no_part(home: Path) -> None:
+def test_an_impostor_under_a_known_name_takes_no_part(home: Path) -> None:
     app = make_app([private_mod])
     play(make_grid(app, 4))
     (home / "nodes" / "partition-0" / "identity.key").unlink()
@@ -169,7 +169,7 @@ def test_a_population_grows_as_often_as_it_likes_in_a_run() -> None:
     assert [len(result.revealed) for result in kept.grid.results] == [4, 6, 8]
 
 
-def test_a_voucher_of_somebody_who_was_never_enrolled_does_not_stay(tmp_path: Path) -> None:
+def test_vouchers_of_nodes_that_never_enrolled_are_removed(tmp_path: Path) -> None:
     vouchers = VoucherFile(tmp_path / "vouchers")
     vouchers.add("ann", Voucher(b"squatter", b"signature"))
     vouchers.add("ann", Voucher(b"ann", b"signature"))

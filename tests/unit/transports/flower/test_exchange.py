@@ -37,7 +37,7 @@ def ask(deliver: Deliver, nodes: int = 2, seconds: float = 60, clock: Clock | No
     return list(exchange.ask({number: RecordDict() for number in range(nodes)}, seconds))
 
 
-def test_everybody_who_answers_is_told_once() -> None:
+def test_every_reply_is_delivered_once() -> None:
     replies = ask(lambda message, _answer: echo(message), nodes=5)
     assert sorted(reply.node for reply in replies) == list(range(5))
     assert all(reply.records is not None for reply in replies)
@@ -99,7 +99,7 @@ def test_a_node_that_is_away_has_its_grace_however_often_the_superlink_says_so()
     assert reply.records is not None
 
 
-def test_nobody_is_waited_for_beyond_the_deadline() -> None:
+def test_the_deadline_ends_the_wait() -> None:
     clock = Clock()
     replies = ask(lambda message, _: None if message.metadata.dst_node_id else echo(message), seconds=9, clock=clock)
     assert [reply.node for reply in replies if reply.records is None] == [1]

@@ -27,7 +27,9 @@ def lines(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
 
 
 @pytest.mark.parametrize("nodes", [4, 5, 6])
-def test_by_default_a_round_goes_on_without_any_one_of_few_nodes(nodes: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_by_default_a_round_continues_without_any_one_of_few_nodes(
+    nodes: int, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "flwr")
     for node in range(nodes):
         kept = PrivateStrategy(FedAvg(**QUIET), deadline=1, resume=False)

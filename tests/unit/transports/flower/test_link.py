@@ -29,9 +29,7 @@ def test_errors_that_pass_by_themselves(kind: str) -> None:
 @pytest.mark.parametrize(
     "error", [ValueError("a bug"), http_error(400), http_error(403), http_error(501), KeyError("x"), RuntimeError()]
 )
-def test_errors_that_stay_are_raised_at_once_and_told_on_one_line(
-    error: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_permanent_errors_are_raised_at_once_in_one_line(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     with pytest.raises(type(error)) as caught:
         steadily(failing([error]), 60, clock, clock.sleep)

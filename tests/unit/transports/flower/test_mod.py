@@ -182,7 +182,7 @@ def test_an_operator_may_allow_evaluation_of_the_node_alone() -> None:
 
 
 @pytest.mark.parametrize("failure", [ValueError("patient 17 has diabetes"), MemoryError("patient 17")])
-def test_what_goes_wrong_in_training_stays_on_the_node(failure: Exception) -> None:
+def test_errors_of_training_stay_on_the_node(failure: Exception) -> None:
     app = ClientApp(mods=[private_mod])
 
     @app.train()
@@ -204,7 +204,7 @@ def test_what_goes_wrong_in_training_stays_on_the_node(failure: Exception) -> No
 
 
 @PROTOCOLS
-def test_a_full_disk_is_told_as_a_matter_of_the_nodes_own_folder(
+def test_a_full_disk_is_reported_as_a_problem_of_the_nodes_folder(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, protocol: str
 ) -> None:
     def full_folder(_path: Path, _content: bytes, *, until: float) -> None:

@@ -81,7 +81,7 @@ def test_a_pin_that_is_set_later_counts(home: Path, log: pytest.LogCaptureFixtur
     assert play(grid_of(4, roster=versions(home)[0].digest.hex())) == [4]
 
 
-def test_a_pin_goes_on_working_when_the_population_grows(home: Path) -> None:
+def test_a_pin_keeps_working_when_the_population_grows(home: Path) -> None:
     play(grid_of(4), rounds=0)
     pin = versions(home)[0].digest.hex()
     assert play(grid_of(4, roster=pin)) == [4]
@@ -89,7 +89,7 @@ def test_a_pin_goes_on_working_when_the_population_grows(home: Path) -> None:
     assert len(versions(home)) == 2
 
 
-def test_a_pin_to_an_older_version_is_good_for_whoever_trusts_none_yet(home: Path) -> None:
+def test_a_pin_to_an_older_version_serves_nodes_without_a_roster(home: Path) -> None:
     play(grid_of(4), rounds=0)
     play(grid_of(5), rounds=0)
     play(grid_of(6), rounds=0)
@@ -186,5 +186,5 @@ def test_a_floor_that_is_raised_later_counts(tmp_path: Path) -> None:
         memory = file.of(Client("ann", b"ann"))
         memory.trust(found("ann", "bob", "cid"))
         check_roster(NodeSettings("ann", tmp_path, Floor(privacy=2)), memory, [], {})
-        with pytest.raises(PeerProtocolError, match="T = 2; the least is 3"):
+        with pytest.raises(PeerProtocolError, match="T = 2; this node requires at least 3"):
             check_roster(NodeSettings("ann", tmp_path, Floor(privacy=3)), memory, [], {})

@@ -68,7 +68,7 @@ def warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("kind", MEANS, ids=lambda kind: type(kind).__name__)
-def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(kind: strategy.Strategy, home: Path) -> None:
+def test_an_interrupted_run_resumes_bit_exact(kind: strategy.Strategy, home: Path) -> None:
     arrays = ArrayRecord({"w": Array(np.zeros(3, np.float32))})
     whole = PrivateStrategy(fresh(kind), precision=40, most_examples=64).start(private_grid(), arrays, 3)
 
@@ -242,7 +242,7 @@ class Sending(FedAvg):
         return super().configure_train(server_round, arrays, config, grid)
 
 
-def test_what_is_configured_now_counts_and_a_difference_is_told(warnings: Warnings) -> None:
+def test_the_current_configuration_counts_and_a_difference_is_logged(warnings: Warnings) -> None:
     interrupt(1, 2, lr=0.5, momentum=0.9, decay=0.1, epochs=1)
     kept = Sending()
     config = ConfigRecord({"lr": 0.01, "momentum": 0.9, "epochs": 2})
@@ -255,7 +255,7 @@ def test_what_is_configured_now_counts_and_a_difference_is_told(warnings: Warnin
     assert "momentum" not in line
 
 
-def test_what_the_strategy_changes_itself_goes_on_from_the_checkpoint(warnings: Warnings) -> None:
+def test_changes_of_the_strategy_resume_from_the_checkpoint(warnings: Warnings) -> None:
     seen = []
     for rate, at in (1.0, 2), (0.01, 3), (0.01, 4):
         decaying = Halving()
@@ -277,7 +277,7 @@ def test_a_second_run_while_the_first_is_alive_is_refused_and_touches_nothing(ho
     def evaluate(number: int, _arrays: ArrayRecord) -> None:
         if number == 1:
             kept = file.read_bytes()
-            with pytest.raises(ConfigError, match="another run of this app is alive") as error:
+            with pytest.raises(ConfigError, match="another run of this app is still running") as error:
                 PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2)
             refused.append(str(error.value))
             assert file.read_bytes() == kept
@@ -300,4 +300,4 @@ def test_a_run_that_begins_anew_beside_another_keeps_no_checkpoint(home: Path, w
             assert file.read_bytes() == kept
 
     PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2, evaluate_fn=evaluate)
-    assert warnings() == ["Coterie: another run of this app is alive; this one keeps no checkpoint"]
+    assert warnings() == ["Coterie: another run of this app is still running; this one writes no checkpoint"]

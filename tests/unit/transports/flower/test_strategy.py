@@ -245,7 +245,7 @@ def test_every_step_has_the_grace_that_is_set(monkeypatch: pytest.MonkeyPatch) -
     assert graces == [90] * 4  # the question who nodes are, twice in the first run, and two steps
 
 
-def test_the_history_goes_on_over_runs(home: Path) -> None:
+def test_the_history_continues_over_runs(home: Path) -> None:
     for _ in range(2):
         PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2)
     with Ledger.inspect(home / "server" / "ledger.sqlite") as ledger:

@@ -181,7 +181,7 @@ def test_the_log_advises_no_retirement_without_proof(log: pytest.LogCaptureFixtu
     assert "roster retire" not in log.text
 
 
-def test_a_round_that_wrong_shares_end_says_so_and_names_nobody_without_proof(log: pytest.LogCaptureFixture) -> None:
+def test_a_round_ended_by_wrong_shares_names_no_client_without_proof(log: pytest.LogCaptureFixture) -> None:
     (result,) = play(make_grid(make_app([private_mod]), 4, lying(NODE, silent=(NODE + 1,))))
     assert isinstance(result.error, WrongShares)
     assert result.blame == Blame()
@@ -250,7 +250,7 @@ def test_a_node_that_gives_no_prekeys_sits_out_and_is_not_asked_in_every_round(
     assert f"{NAME} has no prekeys, and takes no part in rounds of two trips: gave no prekeys" in log.text
 
 
-def test_a_node_of_an_earlier_version_goes_on_with_its_folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_of_an_earlier_version_keeps_its_folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its memory has no tables for prekeys, and it was shown the latest roster alone."""
     app = make_app([private_mod])
     play(make_grid(app, 4), rounds=0)
@@ -328,7 +328,9 @@ def test_an_operator_may_refuse_either_protocol_or_a_session_that_costs_too_much
 
 def test_a_run_in_which_no_node_accepts_the_protocol_says_so() -> None:
     grid = make_grid(make_app([private_mod]), 4, config={"coterie-protocol": "papers"})
-    with pytest.raises(NothingTrained, match=r"4 clients sit out without prekeys.*insists on more than this session"):
+    with pytest.raises(
+        NothingTrained, match=r"4 clients sit out without prekeys.*requires stricter terms than this session"
+    ):
         play(grid, empty_rounds=1)
 
 
@@ -490,7 +492,7 @@ class Stop(BaseException):
 
 @pytest.mark.parametrize("tag", [CONTRIBUTE, SURVIVORS], ids=["contribute", "reveal"])
 @pytest.mark.parametrize("answered", [0, 1, 4])
-def test_a_server_that_ends_in_a_round_goes_on_from_its_checkpoint(home: Path, tag: int, answered: int) -> None:
+def test_a_server_that_ends_in_a_round_resumes_from_its_checkpoint(home: Path, tag: int, answered: int) -> None:
     app, seen = make_app([private_mod]), Counter[int]()
 
     def end(message: Message, answer: Answer) -> Message:

@@ -150,7 +150,7 @@ def connect(run: PrivateRounds, reply: Reply, folder: Path) -> dict[str, App]:
     return apps
 
 
-def test_fedavg_runs_as_it_is_over_means(home: Path, tmp_path: Path) -> None:
+def test_fedavg_runs_unchanged_over_means(home: Path, tmp_path: Path) -> None:
     run, apps = controller(moved, tmp_path, train_metrics={"loss": (0, 3)})
     run.run()
     last = run.saved[-1]
@@ -191,7 +191,7 @@ def test_a_mean_without_a_result_leaves_the_model_and_ends_the_run_in_time(home:
         ({"meta": {"NUM_STEPS_CURRENT_ROUND": "many"}}, "lacks the number 'NUM_STEPS_CURRENT_ROUND'"),
     ],
 )
-def test_the_server_is_told_what_a_result_lacks(
+def test_the_server_learns_what_a_result_lacks(
     changes: dict[str, Any], reason: str, home: Path, tmp_path: Path
 ) -> None:
     run, _ = controller(

@@ -212,7 +212,7 @@ def test_a_site_with_another_app_is_not_summed(ledger: Ledger, other: SiteApp) -
     sites = Sites(6, {"site-3": other})
     rounds = aggregator(sites, ledger, colluders=0)
     assert rounds.mean(assignment(), 1) is not None
-    assert "something else to work on" in rounds.reasons["site-3"]
+    assert "other work than the session" in rounds.reasons["site-3"]
     assert "site-3" not in revealed(ledger, 1)
     assert "site-3" not in sites.trained
 

@@ -69,8 +69,8 @@ class PrivateSettings(Settings):
     grace: Annotated[
         float,
         Option(
-            "Seconds for a node that is reported gone to come back before its step goes on without it; never longer "
-            "than the step itself.",
+            "Seconds to wait for a node that is reported gone before its step continues without it; never longer than "
+            "the step itself.",
             least=0,
             most=LONGEST,
         ),
@@ -78,9 +78,9 @@ class PrivateSettings(Settings):
     empty_rounds: Annotated[
         int,
         Option(
-            "So many rounds of training in a row without a result end the run, with `NothingTrained` and the reasons; "
-            "so does a run in which no round had a result. 1 ends it at once, 0 never. The checkpoint stays, and the "
-            "next run goes on from it.",
+            "The run ends after this many training rounds in a row without a result, with `NothingTrained` and the "
+            "reasons; so does a run in which no round had a result. 1 ends it at once, 0 never. The checkpoint stays, "
+            "and the next run continues from it.",
             least=0,
         ),
     ] = 3

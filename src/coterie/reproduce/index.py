@@ -131,7 +131,7 @@ def write_index(results: Mapping[str, Results]) -> str:
         parts += [f"## {paper.name}", _paper(paper, results)]
     parts += ["## Reports", _reports(results)]
     if missing := _not_run(results):
-        parts += ["## Declared, and not reported yet", f"{_NOTE}\n{missing}"]
+        parts += ["## Declared, and not reported yet", missing]
     parts.append(
         "Data sets other than scikit-learn's digits are read from the folder that `COTERIE_DATA` or `--data-dir` "
         "names; nothing is downloaded."

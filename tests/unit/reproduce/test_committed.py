@@ -1,15 +1,17 @@
 """Committed reports: each is what today's code writes from the committed trials, byte for byte."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from coterie.reproduce.declarations import declared, read_declaration
-from coterie.reproduce.runner import REPORT, RESULTS, Run
+from coterie.reproduce.runner import JOURNAL, REPORT, RESULTS, Run
 
 RESULTS_FOLDER = Path(__file__).parents[3] / "docs" / "results"
+TRIALS_FOLDER = RESULTS_FOLDER.parent / "trials"
 COMMITTED = sorted(file.parent.name for file in RESULTS_FOLDER.glob(f"*/{RESULTS}"))
 
 
@@ -26,6 +28,11 @@ def test_every_folder_is_listed_with_its_trials() -> None:
     assert folders == set(COMMITTED)
     index = (RESULTS_FOLDER / "README.md").read_text()
     assert [name for name in COMMITTED if f"({name}/{REPORT})" not in index] == []
+
+
+def test_the_page_of_unfinished_experiments_names_the_journals_that_are_there() -> None:
+    named = set(re.findall(r"docs/trials/([\w-]+)", (TRIALS_FOLDER / "README.md").read_text()))
+    assert named == {file.parent.name for file in TRIALS_FOLDER.glob(f"*/{JOURNAL}")}
 
 
 @pytest.mark.parametrize("name", COMMITTED)

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from matplotlib.image import imread
+from tests.support.data_files import write_data
 
 from coterie.cli.reproduce import _work
 from coterie.errors import ConfigError
@@ -15,7 +16,7 @@ from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, r
 from coterie.reproduce.experiment import Job, JobContext, Record
 from coterie.reproduce.runner import JOURNAL, REPORT, RESULTS, Run
 from coterie.reproduce.training import RUNS
-from coterie.reproduce.training_table import TrainingTable
+from coterie.reproduce.training_table import TrainingTable, Variant
 from coterie.runs.engine.run import TrainingRun
 
 SMALL = """
@@ -44,7 +45,10 @@ set = { "cohort.privacy" = 2 }
 paper = { "T=2" = { "IID" = 12.34 } }
 notes = ["Nobody has checked this."]
 """
-TRAINING = ("ccesa-cifar10", "ccesa-faces", "multi-round-ablation", "multi-round-cifar10", "multi-round-mnist")
+TRAINING = (
+    *("ccesa-cifar10", "ccesa-faces", "multi-round-ablation"),
+    *("multi-round-cifar10", "multi-round-cifar100", "multi-round-mnist"),
+)
 
 
 @pytest.fixture
@@ -85,6 +89,21 @@ def test_tables_of_the_six_schemes_have_the_papers_values_and_settings() -> None
     assert experiment.paper["T=4"] == {"IID": 98.11, "non-IID": 92.51}
     cifar = table(read_declaration(declared()["multi-round-cifar10"]))
     assert cifar.config(Job("IID", "random", 0), 0, None).training.schedule.milestones == (400, 800)
+
+
+def test_rounds_on_cifar100_train_vgg11(tmp_path: Path) -> None:
+    """With the four pictures that the made-up files hold, a batch of one, and clients that are always there."""
+    write_data(tmp_path / "data")
+    declaration = read_declaration(declared()["multi-round-cifar100"])
+    few = {"data.options": {}, "clients.count": 4, "cohort.size": 2, "availability.dropout": 0.0}
+    small = {"training.batch_size": 1, "rounds": 2, "training.evaluate_every": 2}
+    always = Variant(name="IID", settings={"partition.kind": "iid", "availability.kind": "equal"})
+    shipped = table(declaration, QUICK)
+    experiment = msgspec.structs.replace(shipped, common={**shipped.common, **few, **small}, tables=(always,))
+    record = experiment.measure(Job("IID", "random", 0), 0, JobContext(tmp_path, tmp_path / "data", lambda: False))
+    assert record is not None
+    assert (record["rounds"], record["skipped"], record["aborted"]) == (2, 0, 0)
+    assert record["parameters"] > 9_000_000  # eight convolutions, and 100 classes
 
 
 def test_a_job_is_the_run_with_its_settings(declaration: Declaration, tmp_path: Path) -> None:

@@ -187,12 +187,18 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
         judged = {name: list(islice(corrected, len(some))) for name, some in found.items()}
         return Findings(
             headlines=[line for name, members in tables.items() for line in self._headlines(members, judged[name])],
-            about=_explanation(rows),
+            about=_explanation(rows, self._scored),
             claims=claims,
             claims_note=_JUDGED,
             tables=[self._table(name, members) for name, members in tables.items()],
-            drawings=[Drawing(CURVES, partial(_draw, tables))],
+            drawings=[Drawing(CURVES, partial(_draw, tables, self._scored))],
         )
+
+    @property
+    def _scored(self) -> str:
+        """What accuracy is measured on: the test examples, or training examples that are kept for validation."""
+        options = [{**self.common, **table.settings}.get("data.options", {}) for table in self.tables]
+        return "validation examples" if any(chosen.get("validation_rows") for chosen in options) else "test examples"
 
     def _table(self, name: str, rows: Sequence[Row]) -> Table:
         baseline = next((row for row in rows if row.scheme == self.baseline), None)
@@ -308,10 +314,10 @@ def _judged_rounds(row: Row) -> tuple[str, Verdict]:
     return f"{lost} of {tries} rounds aborted ({low:.1%} to {high:.1%})", verdict
 
 
-def _explanation(rows: Sequence[Row]) -> str:
+def _explanation(rows: Sequence[Row], scored: str) -> str:
     return (
         f"{_either({row.rounds for row in rows})} rounds; the model has {_either({row.parameters for row in rows})} "
-        "parameters. Accuracy on the test examples after the last round: mean ± standard deviation over the runs, "
+        f"parameters. Accuracy on the {scored} after the last round: mean ± standard deviation over the runs, "
         "each with a seed of its own that all schemes share; the comparison is between runs with the same seed. T: "
         "the smallest strong T of any run. Exposed, C, F, skipped and aborted rounds: means over the runs. T, "
         "exposed, C and F count every sum that the server may have seen, also that of a round that was aborted after "
@@ -321,8 +327,8 @@ def _explanation(rows: Sequence[Row]) -> str:
     )
 
 
-def _draw(tables: Mapping[str, Sequence[Row]], path: Path) -> None:
-    subtitle = "Accuracy on the test examples, in percent: mean over the runs, and from the worst to the best of them."
+def _draw(tables: Mapping[str, Sequence[Row]], scored: str, path: Path) -> None:
+    subtitle = f"Accuracy on the {scored}, in percent: mean over the runs, and from the worst to the best of them."
     columns = min(3, len(tables))
     size = (max(9.0, 2.5 + 5.2 * columns), 5.8 + 4.0 * (-(-len(tables) // columns) - 1))
     with page(path, "Learning curves", subtitle, list(tables), size, legend=True, columns=columns) as panels:

@@ -190,7 +190,7 @@ def test_a_roster_below_the_floor_is_not_remembered(home: Path) -> None:
     assert value_of(play(make_grid(make_app([private_mod]), 4))) is not None
 
 
-def test_no_operator_can_let_plain_training_through_by_mistake() -> None:
+def test_no_setting_allows_plain_training() -> None:
     plain = Message(RecordDict({"arrays": initial_arrays(), "config": ConfigRecord()}), VICTIM, "train")
     node = FakeNode(make_app([private_mod]), {"partition-id": 2, "coterie-allow": "evaluate train"})
     assert node.answer(plain).has_error()
@@ -301,7 +301,7 @@ def test_a_node_that_sends_garbage_does_not_end_the_run(hello: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a\x1b[2J\nCoterie: all is well", "a" * 65])
-def test_a_node_chooses_no_name_that_spoils_a_roster_or_a_log(name: str) -> None:
+def test_a_node_name_that_would_corrupt_a_roster_or_a_log_is_refused(name: str) -> None:
     grid = make_grid(make_app([private_mod]), 5)
 
     def named(message: Message, answer: Answer) -> Message:
@@ -376,7 +376,7 @@ def read_loosely(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "late", [{"coterie-roster": 64 * "0"}, {"coterie-members": "/nowhere"}], ids=["pin", "members"]
 )
-def test_an_invitation_in_disguise_is_checked_like_any_other(
+def test_an_invitation_encoded_in_another_way_is_checked_like_any_other(
     late: dict[str, str], loose: bool, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node that trusts a roster already is invited in all ways there are, after its operator has set a pin."""

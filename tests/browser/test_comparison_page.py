@@ -1,4 +1,4 @@
-"""The page of a comparison in a real browser: plots are drawn, nobody complains, and nothing leaves the machine."""
+"""The page of a comparison in a real browser: plots are drawn, without errors and without requests."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,7 +78,7 @@ def test_on_a_telephone_a_legend_names_the_lines(page: "Page", file: Path) -> No
     assert all(width > 200 for width in page.evaluate(widths))
 
 
-def test_the_tables_say_whose_test_examples_scores_are_on(page: "Page", file: Path) -> None:
+def test_the_tables_name_the_test_examples_of_each_score(page: "Page", file: Path) -> None:
     page.open(file, 2)
     text = page.evaluate("document.body.innerText")
     assert "accuracy on clients' data" in text.lower()

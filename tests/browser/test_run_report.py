@@ -1,4 +1,4 @@
-"""A run's report in a real browser: plots are drawn, nobody complains, and nothing leaves the machine."""
+"""The report of a run in a real browser: plots are drawn, without errors and without requests."""
 
 from dataclasses import replace
 from pathlib import Path

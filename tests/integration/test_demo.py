@@ -35,7 +35,7 @@ def read(out: Path) -> dict[str, Any]:
     return report
 
 
-def test_people_get_a_table_a_summary_a_picture_and_a_report(tmp_path: Path) -> None:
+def test_the_command_prints_a_table_and_writes_a_summary_a_picture_and_a_report(tmp_path: Path) -> None:
     code, output, _ = invoke(tmp_path / "new" / "folder")
     out = tmp_path / "new" / "folder"
     assert code == 0

@@ -1,4 +1,4 @@
-"""How an update is made of a client's data stays the same for one round, whatever becomes of the run in between.
+"""The recipe of a round stays the same when a run is interrupted: an update is made from data in one way only.
 
 Two sums over one circle that are made in the same way are one equation. Made in two ways they are two.
 """
@@ -51,7 +51,7 @@ def play_on(folder: RunFolder, rounds: int) -> None:
         ledger.verify(before)
 
 
-def test_more_rounds_do_not_stretch_the_schedule_of_a_round_that_was_interrupted(
+def test_more_rounds_do_not_change_the_schedule_of_an_interrupted_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = interrupted(tmp_path / "run", monkeypatch)
@@ -90,7 +90,7 @@ CONFINED = ("training.algorithm=confined", "partition.kind=iid", "confined.step.
         (("training.learning_rate=0.1",), "training.learning_rate=0.2"),
     ],
 )
-def test_clients_refuse_another_recipe_even_if_the_run_does_not(
+def test_clients_refuse_another_recipe_even_if_the_run_accepts_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: tuple[str, ...], change: str
 ) -> None:
     """The settings are compared with the checkpoint's; the clients do not rely on that."""

@@ -1,4 +1,4 @@
-"""Killed at any moment, a run goes on as if nothing had happened."""
+"""A run that was killed at any moment resumes and ends with the same result."""
 
 import json
 import shutil
@@ -143,7 +143,7 @@ def kill_and_compare(tmp_path: Path, overrides: tuple[str, ...], labels: tuple[s
             shutil.rmtree(folder)
 
 
-def test_a_run_killed_at_any_kind_of_moment_ends_the_same(tmp_path: Path) -> None:
+def test_a_run_killed_at_any_kind_of_moment_ends_with_the_same_result(tmp_path: Path) -> None:
     labels = (
         "after LocalUpdates.contribution",
         "before Ledger.reveal",
@@ -159,7 +159,9 @@ def test_a_run_killed_at_any_kind_of_moment_ends_the_same(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_runs_of_all_kinds_killed_at_all_kinds_of_moments_end_the_same(tmp_path: Path, variant: str) -> None:
+def test_runs_of_all_kinds_killed_at_all_kinds_of_moments_end_with_the_same_result(
+    tmp_path: Path, variant: str
+) -> None:
     kill_and_compare(tmp_path, VARIANTS[variant], (), every=variant == "failing rounds")
 
 
@@ -190,7 +192,7 @@ def stopped(tmp_path: Path) -> RunFolder:
     return folder
 
 
-def test_a_ledger_that_lost_its_tail_is_found_out(stopped: RunFolder) -> None:
+def test_a_ledger_without_its_last_entry_is_detected(stopped: RunFolder) -> None:
     with sqlite3.connect(stopped.ledger_file) as database:
         database.execute("DELETE FROM coterie_ledger WHERE sequence = (SELECT max(sequence) FROM coterie_ledger)")
     with pytest.raises(LedgerTampered, match="missing"):
@@ -223,7 +225,7 @@ def test_a_folder_that_lost_something_is_refused(stopped: RunFolder) -> None:
         TrainingRun.open(stopped).play()
 
 
-def test_a_run_does_not_go_on_under_an_edited_configuration(stopped: RunFolder) -> None:
+def test_a_run_does_not_continue_under_an_edited_configuration(stopped: RunFolder) -> None:
     """A round interrupted after its sum was opened would be played again with other updates."""
     settings = stopped.config_file.read_text()
     edited = settings.replace("learning_rate = 0.1", "learning_rate = 0.2", 1)
@@ -283,7 +285,7 @@ def forget_secret(folder: RunFolder) -> None:
     folder.save(Checkpoint(msgspec.structs.replace(found.progress, secret=""), found.state))
 
 
-def test_a_run_whose_clients_lost_their_memory_does_not_go_on(stopped: RunFolder) -> None:
+def test_a_run_whose_clients_lost_their_memory_does_not_continue(stopped: RunFolder) -> None:
     """With another secret besides, a round that is played again would show its sum under other noise."""
     stopped.memory_file.unlink()
     with pytest.raises(InputError, match=r"clients\.sqlite is missing"):

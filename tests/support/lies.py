@@ -1,4 +1,4 @@
-"""Strategies of a lying server, drawn at random: a few moves out of many, each with chances of its own.
+"""Random strategies of a lying server: a few moves out of many, each with its own probability.
 
 Nothing here knows which rule a move would break. The choices lean towards what hurts (few envelopes for one client,
 broken circles, two stories, clients that join twice), for a uniformly random server would take millions of sessions.

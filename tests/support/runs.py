@@ -1,4 +1,4 @@
-"""Records of made-up runs, for pages and consoles that only show them."""
+"""Records of made-up runs, for tests of pages and console output."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A session of the search: real clients with inputs of their own, and a server that garbles what it says.
+"""A session of the search: real clients with inputs of their own, and a server that damages its messages.
 
 Beside what a strategy plans, any message may be garbled: lines left out, repeated, put in another order or under
 another number, fields exchanged, borrowed from other books and sessions, or made up. If the client refuses it, the

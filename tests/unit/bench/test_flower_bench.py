@@ -58,7 +58,7 @@ def shown(costs: FlowerCosts, monkeypatch: pytest.MonkeyPatch, *options: str) ->
         ),
     ],
 )
-def test_the_bench_judges_what_protection_adds_by_what_its_trips_cost(
+def test_the_cost_of_protection_is_compared_with_that_of_its_trips(
     changes: dict[str, float], verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     papers = replace(PAPERS, **changes)  # type: ignore[arg-type]

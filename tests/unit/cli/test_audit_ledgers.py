@@ -115,7 +115,7 @@ def test_a_ledger_with_its_skipped_and_broken_rounds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [b"", b"\x01"], ids=["an older version's rows", "another recipe"])
-def test_across_different_recipes_no_privacy_is_shown(tmp_path: Path, first: bytes) -> None:
+def test_a_ledger_with_several_recipes_does_not_meet_a_requirement(tmp_path: Path, first: bytes) -> None:
     path = tmp_path / "ledger.db"
     with Ledger.open(path) as ledger:
         ledger.reveal(1, ["ann", "bob", "cyd", "dan"], promised=4, recipe=first)
@@ -148,7 +148,7 @@ def test_a_ledger_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
     assert "ledger entry 1" in result.stderr
 
 
-def test_a_second_reveal_of_a_round_cannot_hide_the_first(tmp_path: Path) -> None:
+def test_a_forged_second_reveal_of_a_round_is_refused(tmp_path: Path) -> None:
     """The chain is intact, and only the life of a round tells: a round is revealed once."""
     path = tmp_path / "ledger.db"
     write_ledger(path)

@@ -76,7 +76,7 @@ def test_without_resuming_a_second_reveal_stays_a_conflict(ledger: Ledger) -> No
         ledger.reveal(1, CIRCLE, promised=2)
 
 
-def test_a_round_recorded_as_over_cannot_go_another_way(ledger: Ledger) -> None:
+def test_a_finished_round_cannot_end_in_another_way(ledger: Ledger) -> None:
     ledger.skip(1, "nobody was there")
     with pytest.raises(LedgerConflict, match="already recorded as skipped"):
         ledger.reveal(1, CIRCLE, promised=2, resuming=True)

@@ -201,7 +201,9 @@ def test_metrics_that_were_not_declared_never_leave() -> None:
 
 
 @given(weight=ANYTHING, loss=ANYTHING, entries=st.lists(st.floats(), min_size=2, max_size=2), base=st.floats())
-def test_no_value_refuses(weight: float, loss: float, entries: list[float], base: float) -> None:
+def test_no_value_of_a_contribution_causes_a_refusal(
+    weight: float, loss: float, entries: list[float], base: float
+) -> None:
     """A refusal that depends on data would tell the server, by name, something about one node's data."""
     form = make(train_metrics=(Metric("loss", -1.0, 3.0),), most_weight=50)
     received = model({"w": np.full(2, base), "running_var": np.full(2, base)})
@@ -254,7 +256,7 @@ def test_an_array_without_a_mean_is_refused() -> None:
 
 
 @given(hnp.arrays(np.float64, 3) | hnp.arrays(np.float32, 3), st.sampled_from([np.int64, np.uint8, np.int32]))
-def test_fractions_become_whole_numbers_again(found: Any, dtype: type[Any]) -> None:  # noqa: ANN401
+def test_means_of_whole_numbers_are_rounded(found: Any, dtype: type[Any]) -> None:  # noqa: ANN401
     count = as_whole_numbers(found, np.dtype(dtype))
     assert count.dtype == dtype
     assert as_whole_numbers(count, np.dtype(dtype)) is count
@@ -263,7 +265,7 @@ def test_fractions_become_whole_numbers_again(found: Any, dtype: type[Any]) -> N
             assert rounded == round(value)
 
 
-def test_the_content_is_named_by_all_that_a_client_works_on() -> None:
+def test_the_digest_of_the_content_covers_all_of_a_clients_work() -> None:
     form, task = make(), Task(7, "train", "1")
     names = {
         content_digest(b"w", form, b"a", task),

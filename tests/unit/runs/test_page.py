@@ -1,4 +1,4 @@
-"""What is said about a run, in words, on its page and on the console."""
+"""The words about a run, its page and its console output."""
 
 import io
 import struct
@@ -33,7 +33,7 @@ def words(summary: Summary) -> str:
     return " ".join(sentence for _, sentence in in_words(summary))
 
 
-def test_numbers_add_up() -> None:
+def test_the_numbers_of_a_summary_add_up() -> None:
     records = made_up(20)
     summary = summarised(records)
     assert (summary.completed, summary.skipped, summary.aborted) == (16, 2, 2)
@@ -130,7 +130,7 @@ def test_forecasts_are_drawn_as_a_picture(tmp_path: Path) -> None:
     assert (width, height) == (2100, 720)
 
 
-def test_only_the_promised_t_is_said_to_last() -> None:
+def test_only_the_promised_t_is_stated_for_any_number_of_rounds() -> None:
     records = made_up(3, strong_privacy=6)
     summary = summarised(records)
     page = run_page(summary, client_names(), records, "run")
@@ -255,7 +255,7 @@ def test_a_line_says_why_there_is_no_result() -> None:
     assert "aborted before reveal: lost" in line(aborted, 10)
 
 
-def test_curves() -> None:
+def test_curves_are_drawn_with_block_characters() -> None:
     assert curve([0.0, 0.5, 1.0], 0.0, 1.0) == "▁▅█"
     assert len(curve([0.5] * 1000, 0.0, 1.0)) == 40
     assert curve([3.0], 3.0, 3.0) == "▁"

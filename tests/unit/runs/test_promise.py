@@ -42,11 +42,11 @@ FEW_LOST = "aggregation.dropout=0.01"  # so that a plan for circles of four is s
             ],
             1,
         ),
-        (["cohort.policy=tests.support.mine:Neighbours"], 2),
-        (["cohort.policy=tests.support.mine:RoundRobin"], 1),
+        (["cohort.policy=tests.support.user_code:Neighbours"], 2),
+        (["cohort.policy=tests.support.user_code:RoundRobin"], 1),
     ],
 )
-def test_what_is_promised(overrides: list[str], privacy: int) -> None:
+def test_the_promise_follows_from_the_settings(overrides: list[str], privacy: int) -> None:
     assert promised(load_config(None, overrides)).privacy == privacy
 
 

@@ -139,7 +139,7 @@ def test_against_a_lying_server_just_under_a_third_collude_unless_said_otherwise
     assert session_colluders(make_config({}).aggregation, 100, 100) == 0
 
 
-def test_noise_is_shared_out_among_those_who_are_surely_honest() -> None:
+def test_noise_is_divided_among_the_clients_that_are_certainly_honest() -> None:
     """All colluders may be in the smallest sum."""
     config = load_config(
         None, ["aggregation.collusion=0.29", "cohort.minimum=40", "cohort.size=100", "clients.count=100"]
@@ -178,7 +178,7 @@ class Ring(msgspec.Struct, frozen=True, tag="a ring for tests"):
         return Graph(np.full(size, 2), np.sort([[(i - 1) % size, (i + 1) % size] for i in range(size)], axis=1).ravel())
 
 
-def test_a_topology_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_custom_topology_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rings_of_mine.py").write_text("from tests.unit.runs.test_protection import Ring\nclass Wrong: pass\n")
     monkeypatch.setattr("coterie.runs.engine.protection.TOPOLOGIES", table := dict(TOPOLOGIES))

@@ -1,4 +1,4 @@
-"""Records beside noise: what is not declared public is not written down."""
+"""Records of runs with noise: only columns that are declared public are written."""
 
 import msgspec
 import pytest
@@ -34,7 +34,7 @@ def test_only_declared_columns_are_kept(public: set[str], value: float) -> None:
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_of_clients_own_models_no_score_is_kept(name: str) -> None:
+def test_with_noise_no_score_of_own_models_is_kept(name: str) -> None:
     algorithm = ALGORITHMS[name]
     record = RoundRecord(round=1, outcome=Outcome.COMPLETED, accuracy=0.5, test_loss=0.5, error=0.5)
     record = extend(record, algorithm.columns, dict.fromkeys(algorithm.columns, 0.5))

@@ -326,7 +326,7 @@ def test_an_operator_may_refuse_either_protocol_or_a_session_that_costs_too_much
     assert sums(play(make_grid(make_app([private_mod]), 4, config=floor), protocol=protocol)) == [summed]
 
 
-def test_a_run_in_which_no_node_accepts_the_protocol_says_so() -> None:
+def test_a_run_whose_protocol_no_node_accepts_ends_with_the_reason() -> None:
     grid = make_grid(make_app([private_mod]), 4, config={"coterie-protocol": "papers"})
     with pytest.raises(
         NothingTrained, match=r"4 clients sit out without prekeys.*requires stricter terms than this session"

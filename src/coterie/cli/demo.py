@@ -157,8 +157,8 @@ def _introduction(show: "Demo") -> "Iterator[str]":
     else:
         yield (
             f"With {count(settings.leaving, 'dropout')}, and {plan.collusion:.0%} of the clients colluding with the "
-            f"server: probability that the graph exposes a client: {_odds(plan.privacy_failure_log2)}; that the round "
-            f"fails: {_odds(plan.reliability_failure_log2)}."
+            f"server, the graph exposes a client with probability {_odds(plan.privacy_failure_log2)}, and the round "
+            f"fails with probability {_odds(plan.reliability_failure_log2)}."
         )
     if settings.active and not is_complete(plan.topology, settings.clients):
         held = ", and T does not hold for them" if settings.circle_size else ""
@@ -247,4 +247,4 @@ def _time(milliseconds: float) -> str:
 
 
 def _odds(log2: float) -> str:
-    return "none" if log2 == -math.inf else f"below 2^{math.ceil(log2)}"
+    return "zero" if log2 == -math.inf else f"below 2^{math.ceil(log2)}"

@@ -53,8 +53,8 @@ def shown(costs: FlowerCosts, monkeypatch: pytest.MonkeyPatch, *options: str) ->
         ),
         (
             {"seconds": 2.0, "cryptography": 1.3},
-            "Protection adds 250 ms more than its trips cost: it cannot here, where the cryptography of 50 clients "
-            "on 2 cores alone takes longer than that.",
+            "Protection adds 250 ms more than its trips cost. It cannot add less than its trips here: the cryptography "
+            "of 50 clients on 2 cores alone takes longer.",
         ),
     ],
 )

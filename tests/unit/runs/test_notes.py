@@ -171,7 +171,7 @@ def test_a_share_that_rounds_to_no_colluder_is_reported(threat: str) -> None:
         return collusion_notes(build_run(config, find_federation(config)))
 
     (said,) = notes(0.02)  # of 40
-    assert "collusion = 0.02 of 40 clients is less than one client: c = 0" in said
+    assert "collusion = 0.02 of 40 clients is less than one client, so c = 0" in said
     assert said.endswith("c = 1 needs aggregation.collusion = 0.03")
     assert notes(0.03) == notes(0.0) == notes(-1.0) == ()
 

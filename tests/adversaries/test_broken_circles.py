@@ -143,7 +143,7 @@ def test_an_honest_client_was_exposed_when_circles_were_not_counted(unlucky: Dra
 
 
 def test_clients_refuse_the_exposing_sum_under_planned_terms(unlucky: Drawn) -> None:
-    """Also where the plan knew nothing of circles: they make more sessions fail, not a sum less private."""
+    """Clients also refuse if the plan ignored circles: circles make more sessions fail, but no sum less private."""
     plan = recommend(CLIENTS, LOST, collusion=COLLUSION)
     assert not is_complete(plan.guarantee.topology, CLIENTS)
     terms = msgspec.structs.replace(

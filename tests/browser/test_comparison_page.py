@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.runs import HOSTILE, made_up, summarised
+from tests.support.runs import HOSTILE, make_records, summarised
 
 from coterie.runs.comparison.comparison import Comparison, Group
 from coterie.runs.comparison.entries import Entry
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def run_entry(name: str, column: str, factor: float, *, own: float | None = None, **settings: object) -> Entry:
-    records = made_up(40, epsilon=3.5 if "noise__kind" in settings else None)
+    records = make_records(40, epsilon=3.5 if "noise__kind" in settings else None)
     points = tuple((record.round, factor * getattr(record, column)) for record in records)
     score, summary = SCORES[column], summarised(records, **settings)
     return Entry(name, score, points, summary, total_bytes=48_000_000, owners_score=own)

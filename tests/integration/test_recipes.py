@@ -61,7 +61,7 @@ def test_more_rounds_do_not_change_the_schedule_of_an_interrupted_round(
 def test_an_open_sum_is_not_opened_again_under_another_learning_rate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where more rounds stretch the cosine, the interrupted round has another rate: its clients refuse another sum."""
+    """If more rounds change the cosine, the interrupted round has another rate, and its clients refuse another sum."""
     monkeypatch.setattr(run, "with_schedule_length", lambda config, _begun=None: config)
     folder = interrupted(tmp_path / "run", monkeypatch)
     with pytest.raises(TrainingError, match=r"took part in round 2 before it was interrupted, under another recipe"):
@@ -113,7 +113,7 @@ def test_participants_of_confined_descent_keep_their_recipe(tmp_path: Path, monk
 def test_a_checkpoint_without_settings_is_held_to_those_of_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As older versions wrote them."""
+    """Older versions wrote such checkpoints."""
     folder = interrupted(tmp_path / "run", monkeypatch)
     checkpoint = folder.checkpoint()
     assert checkpoint is not None

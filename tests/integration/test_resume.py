@@ -247,7 +247,7 @@ def test_more_rounds_may_be_asked_for(stopped: RunFolder) -> None:
 
 
 def test_a_noisy_round_is_not_repeated_with_another_update(tmp_path: Path) -> None:
-    """As on another processor, where training ends in other last digits: its noise would be new, and average out."""
+    """Another processor can give other last digits: the noise would then be new, and two sums would average it out."""
     folder = RunFolder.open(begun(tmp_path / "run", "noise.kind=skellam", "cohort.minimum=4"))
     run = TrainingRun.open(folder)
     with MemoryFile(folder.memory_file, durable=False) as file:
@@ -259,7 +259,7 @@ def test_a_noisy_round_is_not_repeated_with_another_update(tmp_path: Path) -> No
 
 
 def test_a_noisy_round_is_not_repeated_with_other_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same updates again, but noise from another secret: the two sums together would have less of it."""
+    """The updates are the same, but the noise comes from another secret: both sums together would have less noise."""
     folder = RunFolder.open(begun(tmp_path / "run", "noise.kind=skellam", "rounds=1", "cohort.minimum=4", *EVERYBODY))
     crash_before_checkpoint(folder, 1, monkeypatch)
     with Ledger.open(folder.ledger_file) as ledger:
@@ -286,7 +286,7 @@ def forget_secret(folder: RunFolder) -> None:
 
 
 def test_a_run_whose_clients_lost_their_memory_does_not_continue(stopped: RunFolder) -> None:
-    """With another secret besides, a round that is played again would show its sum under other noise."""
+    """With another secret, a repeated round would reveal its sum under other noise."""
     stopped.memory_file.unlink()
     with pytest.raises(InputError, match=r"clients\.sqlite is missing"):
         TrainingRun.open(stopped).play()
@@ -294,7 +294,7 @@ def test_a_run_whose_clients_lost_their_memory_does_not_continue(stopped: RunFol
 
 @pytest.mark.parametrize("variant", [(), VARIANTS["confined, additive"]])
 def test_memories_that_lost_the_rounds_of_the_run_are_refused(tmp_path: Path, variant: tuple[str, ...]) -> None:
-    """An emptied file, and one that the clients wrote anew afterwards, are no better than none."""
+    """An emptied file, and a new one that clients wrote afterwards, are refused like a missing one."""
     folder = RunFolder.open(begun(tmp_path / "run", *variant, *EVERYBODY, "rounds=2"))
     assert TrainingRun.open(folder).play().summary.completed == 2
     memory = folder.memory_file.read_bytes()
@@ -326,7 +326,7 @@ def test_an_earlier_checkpoint_without_the_digest_of_the_secret_is_accepted(stop
     "change", [{"aggregated": []}, {"aggregated": ["client-01", "client-02"]}, {"outcome": "skipped"}]
 )
 def test_records_that_contradict_the_ledger_are_refused(tmp_path: Path, change: dict[str, object]) -> None:
-    """The T that is shown would be that of another history."""
+    """Otherwise the T shown would belong to another history."""
     folder = RunFolder.open(begun(tmp_path / "run", *EVERYBODY, "rounds=2"))
     assert TrainingRun.open(folder).play().summary.completed == 2
     records = list(map(json.loads, folder.metrics_file.read_text().splitlines()))

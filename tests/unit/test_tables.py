@@ -81,7 +81,7 @@ def test_no_module_knows_an_entry_of_a_table_by_name() -> None:
 
 
 def test_comparisons_with_names_of_entries_are_found(tmp_path: Path) -> None:
-    """The test above can fail."""
+    """It shows that the test above can fail."""
     (tmp_path / "module.py").write_text(
         'if policy == "multi-round" or topology in ("auto", "harary") or isinstance(graph, Complete | Harary):\n'
         "    match kind:\n"

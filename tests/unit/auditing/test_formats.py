@@ -213,7 +213,7 @@ def test_other_parameters_are_options_of_their_name(package: str, command: str) 
     ids=lambda path: str(path.relative_to(SOURCE)),
 )
 def test_no_text_of_the_library_spells_an_option(path: Path) -> None:
-    """But for the help of the options themselves, which settings declare with ``Option(...)``."""
+    """The help of the options themselves, which settings declare with ``Option(...)``, is excepted."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):

@@ -159,7 +159,7 @@ def test_a_round_missing_from_a_log_of_nvflare_is_reported() -> None:
 
 
 def test_a_table_that_quotes_nvflare_is_still_a_table() -> None:
-    """Otherwise one cell would hide all rows."""
+    """Otherwise a single cell would hide all rows."""
     quoted = "Contribution from a ACCEPTED by the aggregator at round 1."
     log = read(f"round,client,note\n1,a,{quoted}\n1,b,{quoted}\n2,a,\n")
     assert rounds(log) == {1: ["a", "b"], 2: ["a"]}

@@ -97,7 +97,7 @@ def test_a_closed_pipe_ends_other_commands_in_order(arguments: list[str]) -> Non
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("arguments", [["audit", "-"], ["audit", "-", "--json"], ["plan", "--help"], ["--version"]])
 def test_a_full_disk_is_reported_in_one_line(arguments: list[str], unbuffered: str) -> None:
-    """It was a traceback."""
+    """It used to be a traceback."""
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
             [sys.executable, "-m", "coterie", *arguments],

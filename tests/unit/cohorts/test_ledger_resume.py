@@ -93,7 +93,7 @@ def test_resuming_a_round_that_never_began_is_an_ordinary_round(ledger: Ledger) 
 
 
 def play_once(folder: Path, faults: Faults, *, resuming: bool) -> RoundResult[Aggregate]:
-    """A server that starts anew: it knows the roster, and of the history only what the ledger tells."""
+    """Play a round as a restarted server, which knows only the roster and the ledger."""
     with Ledger.open(folder / "ledger.db") as ledger:
         return Population(make_roster(12), ledger, cohort=6).play(1, faults=faults, resuming=resuming)
 

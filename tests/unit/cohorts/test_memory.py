@@ -44,7 +44,7 @@ def memory(path: Path) -> Iterator[ClientMemory]:
 
 
 def again(path: Path) -> ClientMemory:
-    """The memory as a process that starts anew finds it."""
+    """Open the memory again, as a new process does."""
     return MemoryFile(path).of(ANN)
 
 
@@ -225,7 +225,7 @@ def test_changes_that_a_server_must_not_make_are_refused(
 
 
 def test_retirement_is_remembered(memory: ClientMemory, path: Path) -> None:
-    """Also by those it concerns: with the old roster they could be asked to go on without the leaver."""
+    """Members of the circle remember it too: with the old roster they could be asked to continue without the leaver."""
     retired = ROSTER.leave(["bob"])
     memory.trust(retired)
     with pytest.raises(PeerProtocolError, match="does not follow"):
@@ -296,7 +296,7 @@ def test_an_unusable_file_is_a_configuration_error(tmp_path: Path) -> None:
 
 
 def test_a_retired_circle_stays_together(memory: ClientMemory) -> None:
-    """It was summed as a whole before: a sum over a part of it would tell that part apart."""
+    """It was summed as a whole before, so a sum over a part of it would separate that part."""
     memory.trust(ROSTER.leave(["bob"]))
     memory.enter(b"\x01")
     with pytest.raises(PeerProtocolError, match="separate the circle of ann"):
@@ -363,7 +363,7 @@ def test_a_memory_of_an_older_version_gets_a_table_of_fixed_values(path: Path) -
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_what_was_committed_survives_a_kill(tmp_path: Path, durable: bool) -> None:
-    """A simulation does not force it to disk; the end of the process takes nothing away."""
+    """A simulation does not force data to disk, but committed data survives the end of the process."""
     path = tmp_path / "clients.sqlite"
     program = (
         "import os, signal, sys\n"

@@ -113,7 +113,7 @@ def test_the_displacement_form_is_algorithm_1(
 
 
 def test_at_a_large_step_some_participants_refuse_and_some_accept() -> None:
-    """What the comparison above is worth: at a large step some refuse and some do not."""
+    """So the comparison above covers both decisions."""
     problem, descent = Quadratics(names(6), 1), ConfinedDescent(make_offsets(1), names(6), ConstantStep(1.5))
     counts = [
         len(iterate(descent, names(6)[:2], problem.gradient, problem.loss, mean, np.random.default_rng(0)))
@@ -132,7 +132,7 @@ def test_without_refusals_distances_never_shrink() -> None:
 
 
 def test_the_public_displacement_is_a_model() -> None:
-    """One that knows no offset, and here a better one than anybody's: offsets are only noise on top of it."""
+    """It has no offset. Here it is better than any participant's model, because offsets are only noise on top of it."""
     problem, offsets = Quadratics(names(20), 0), make_offsets(spread=Spread(0.5))
     descent = ConfinedDescent(offsets, names(20), ConstantStep(0.3), NoCheck())
     for _ in range(60):
@@ -281,7 +281,7 @@ def test_the_model_that_is_judged_equals_the_accepted_one_bit_for_bit(decisions:
 
 
 def test_with_a_constant_step_size_a_step_that_all_refuse_is_proposed_forever() -> None:
-    """With full batches and a constant step size; a falling one gets out of it."""
+    """It needs full batches and a constant step size; falling steps end it."""
 
     def moves(step_size: ConstantStep | InverseRootStep) -> tuple[bool, float]:
         problem, rng = Quadratics(names(3), 0), np.random.default_rng(0)

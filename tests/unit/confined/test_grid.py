@@ -314,7 +314,7 @@ def test_batches_are_of_one_size_and_need_groups_that_refuse_nothing() -> None:
 
 
 def test_at_a_large_step_some_groups_refuse_and_some_accept() -> None:
-    """What the comparison above is worth."""
+    """So the comparison above covers both decisions."""
     grid, (x, labels) = Grid(5, 2), examples(40, 3)
     cached = CachedGroups(x, labels, grid, make_descent(grid, 4.0))
     rng = np.random.default_rng(0)

@@ -182,7 +182,7 @@ def test_no_repr_shows_a_secret() -> None:
 
 @given(st.integers(0, 18), st.booleans())
 def test_a_public_key_has_one_form(excess: int, high: bool) -> None:
-    """Other bytes for the same point would be another key to whoever looks for repeated ones."""
+    """If one point had two encodings, a repeated key could look like a new one."""
     own = PrivateKey.generate(SystemEntropy(), "key")
     again = bytearray(own.public)
     again[-1] |= 0x80

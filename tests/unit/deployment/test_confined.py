@@ -84,7 +84,7 @@ def test_no_model_is_kept_that_another_configuration_judged(tmp_path: Path, stor
 
 
 def test_a_model_in_the_folder_of_another_node_or_configuration_counts_as_none(tmp_path: Path) -> None:
-    """A folder outlives its node: under another name it has another memory, and the models are of the old one."""
+    """A folder may be used by a node with another name and another memory; its models belong to the old node."""
     models = [np.zeros(2, np.float32), np.ones(2, np.float32)]
     judged(node_in(tmp_path), models[:1])
     other = ConfinedNode(tmp_path, Confinement(), "bea", SECRET, b"bea, configured", dict, accept)
@@ -101,7 +101,7 @@ def test_a_model_in_the_folder_of_another_node_or_configuration_counts_as_none(t
 
 @pytest.mark.parametrize(("name", "size"), [("w", 2), ("v", 2), ("w", 3)])
 def test_all_descents_of_a_node_begin_with_the_same_arrays(tmp_path: Path, name: str, size: int) -> None:
-    """A start depends on their names and shapes: other ones would be another start, of the server's choice."""
+    """A start depends on names and shapes of arrays. With other arrays, the server could choose another start."""
     memory: dict[str, bytes] = {}
 
     def fix(values: Mapping[str, bytes]) -> Mapping[str, bytes]:

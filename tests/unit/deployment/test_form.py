@@ -125,7 +125,7 @@ def test_arrays_of_every_kind_come_back(dtype: type[Any]) -> None:
 def test_a_wide_range_keeps_the_precision_of_a_narrow_one(
     moves: list[tuple[float, int]], clip: float, bits: tuple[int, int]
 ) -> None:
-    """Finer steps modulo the ring carry what one rounded number could not."""
+    """Finer steps modulo the ring carry the digits that one rounded number loses."""
     precision, most = bits
     if precision == 53:
         moves = moves[:1]
@@ -164,7 +164,7 @@ def test_the_statistics_of_a_batch_normalisation_are_not_clipped() -> None:
 
 @given(st.lists(st.tuples(st.integers(-(10**6), 10**6), st.integers(1, 10_000)), min_size=1, max_size=4))
 def test_the_mean_of_whole_numbers_is_exact(moves: list[tuple[int, int]]) -> None:
-    """Whoever reads it as a whole number again cuts its fraction off."""
+    """Reading it as a whole number cuts its fraction off."""
     received = model({"count": np.array(7)})
     replies = [reply_to(received, {"count": move}, weight) for move, weight in moves]
     total = sum(move * weight for move, weight in moves)
@@ -184,7 +184,7 @@ def test_values_beyond_the_range_are_clipped_and_counted_for_each_array() -> Non
 
 @given(st.sampled_from([0.0, 1.0, -5.0, 7.0]), st.integers(1, 3))
 def test_a_mean_at_the_end_of_its_range_stays_within_it(accuracy: float, weight: int) -> None:
-    """Dither may add to it or take from it; an accuracy of 1.0004 is none."""
+    """Dither may change it slightly, but an accuracy of 1.0004 is impossible."""
     received = model({"w": np.zeros(1)})
     form = make(train_metrics=(Metric("accuracy", 0.0, 1.0),))
     _, metrics, clipped = mean_of(form, received, [reply_to(received, {}, weight, accuracy=accuracy)] * 2)

@@ -114,7 +114,7 @@ def test_a_state_is_synced_with_its_expiry_time_before_anything_else(
 def test_cleaning_up_deletes_nothing_of_a_run_that_is_being_answered(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is there, half written or over: whoever holds the place knows better."""
+    """Half-written and expired states are kept too: the process that holds the lock decides."""
     park(folder, 7, -60)
     sync = os.fsync
 
@@ -170,7 +170,7 @@ def test_different_runs_do_not_wait_for_each_other_and_the_same_one_does(folder:
 
 
 def test_a_process_waiting_for_a_deleted_lock_takes_the_next_one(folder: Path) -> None:
-    """Else one process would hold the file that is gone, and another the one that is there."""
+    """Otherwise one process would lock the deleted file, and another the new one."""
     there: list[bool] = []
     waiting = threading.Event()
 

@@ -52,7 +52,7 @@ def test_a_vector_counts_as_if_all_of_it_were_written(length: int, bits: int, ac
 
 
 def test_a_vector_of_gigabytes_is_planned_without_writing_it() -> None:
-    """It was written several times, in full."""
+    """It used to be written several times in full."""
     tracemalloc.start()
     try:
         plan = recommend(100, 0.1, length=10**9)

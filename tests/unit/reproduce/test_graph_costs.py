@@ -151,7 +151,7 @@ def test_every_quantity_has_an_order_for_every_scheme() -> None:
 
 
 def test_the_printed_times_are_near_p() -> None:
-    """Which is where the margin of the claims comes from."""
+    """The margin of the claims comes from this."""
     experiment = shipped()
     for row in experiment.times:
         if row.scheme == CCESA:

@@ -143,7 +143,7 @@ def test_losses_expose_clients_unless_unmasking_is_circle_aligned(declaration: D
 
 
 class Interrupted(Exception):
-    """Somebody has seen enough."""
+    """A job that the user interrupts."""
 
 
 def test_results_do_not_depend_on_workers_or_interruptions(declaration: Declaration, tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_two_processes_do_not_work_in_one_folder(declaration: Declaration, tmp_p
 
 
 def test_a_line_that_another_process_is_writing_is_left_alone(declaration: Declaration, tmp_path: Path) -> None:
-    """It was cut off before the lock was taken, and that process wrote on where nothing was."""
+    """It used to be cut off before the lock was taken, while the other process was still writing it."""
     run = Run("small", declaration, tmp_path, trials=1)
     run.work()
     journal = tmp_path / JOURNAL

@@ -50,7 +50,7 @@ def expected(interval: tuple[float, float], least: float, most: float) -> Judgem
 
 @given(scales, scales, verdicts)
 def test_the_rule_is_the_same_for_rounds_examples_and_participants(ours: Scale, paper: Scale, verdict: Verdict) -> None:
-    """Whichever of the three is smaller, and whatever the statistic says, the claim stays open."""
+    """If any of the three is smaller, the claim stays open, whatever the statistic says."""
     smaller = any(0 < own < theirs for own, theirs in zip(ours, paper, strict=True))
     found = settle("It works", "1 to 2", verdict, ours.shortfalls(paper))
     assert found.judgement is (OPEN if smaller else verdict.judgement)
@@ -114,7 +114,7 @@ def test_an_interval_without_width_proves_nothing(value: float, trials: int, end
 
 
 def test_an_improvement_below_the_margin_fails() -> None:
-    """Without a margin, a difference of nothing can never be found."""
+    """Without a margin, a difference of zero can never be shown."""
     alike = np.array([-0.1, 0.0, 0.1, 0.05, -0.05, 0.0])
     assert judge_mean(alike, 0.0).judgement is OPEN
     assert judge_mean(alike, 0.0, margin=0.5).judgement is FAILS
@@ -228,7 +228,7 @@ def test_without_claims_there_is_no_table_of_them() -> None:
 
 @pytest.mark.parametrize("name", sorted(declared()))
 def test_no_declared_check_of_the_sums_is_called_the_papers(name: str) -> None:
-    """What whoever sees the sums learns, or has for a model, is in no paper."""
+    """No paper has claims about what an observer of the sums learns, or about the model that this observer has."""
     for claim in read_declaration(declared()[name]).remarks.get("claims", ()):
         assert claim.get("ours", False) or "sums" not in claim["says"]
 

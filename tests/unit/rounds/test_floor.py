@@ -263,7 +263,7 @@ def test_on_a_sparse_graph_the_threshold_must_be_stated(topology: Topology) -> N
 
 
 def test_a_roster_with_circles_does_not_let_them_be_left_out() -> None:
-    """Whatever T the client's own floor asks for."""
+    """It does not matter which T the client's own floor requires."""
     terms = terms_of(ROSTER, circles=None)
     with pytest.raises(PeerProtocolError, match="the session has no circles"):
         Floor().check(terms, MEMBER, ROSTER)

@@ -157,7 +157,7 @@ def test_a_new_invitation_ends_an_unfinished_session(tmp_path: Path) -> None:
 
 @MODES
 def test_a_message_after_the_end_is_blamed_on_the_server(tmp_path: Path, mode: ThreatMode) -> None:
-    """A refusal like any other, which transports expect: a server must not end a client's program by it."""
+    """It is an ordinary refusal, which transports expect: a server cannot end a client's program in this way."""
     stage = Stage(tmp_path, mode).until(Step.REVEAL)
     message = stage.inbox["client-02"]
     stage.until(Step.DONE)

@@ -163,7 +163,7 @@ def test_another_algorithm_is_run_recorded_and_reported_like_those_of_the_table(
 def test_a_column_that_is_not_declared_public_is_withheld_beside_noise(
     committee: type[Committee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of a column that somebody invents and thinks no more about."""
+    """Such are new columns for which nobody decided whether they are public."""
     monkeypatch.setattr(Committee, "columns", ("spread", "worst", "made_up"))
     measures = Committee.measures
     monkeypatch.setattr(Committee, "measures", lambda *given: {**measures(*given), "made_up": 41.517329})

@@ -61,7 +61,7 @@ def test_runs_of_one_second_have_folders_of_their_own(tmp_path: Path, monkeypatc
 def test_a_folder_is_named_after_the_run_or_its_data(
     settings: dict[str, object], begins: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All were named after the digits."""
+    """All folders used to be named after the digits."""
     monkeypatch.chdir(tmp_path)
     folder = RunFolder.create(None, make_config(settings))
     assert folder.path.name.startswith(f"{begins}2")

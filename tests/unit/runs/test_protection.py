@@ -44,7 +44,7 @@ def test_graph_and_threshold_are_planned_for_the_session_that_is_played(clients:
 
 @pytest.mark.parametrize("circle", [1, 2, 5])
 def test_graph_and_fewest_clients_are_planned_for_circles(circle: int) -> None:
-    """Whoever drops out takes a circle along; without that, the bound for the sums of such a session was void."""
+    """A dropout excludes its circle. A plan that ignored this had a bound that did not hold."""
     planned = shapes(200, circle=circle, topology="harary", dropout=0.02, collusion=0.05)
     shape, plan = planned(200), recommend(200, 0.02, collusion=0.05, privacy=circle, topology="harary")
     assert (shape.topology, shape.threshold) == (plan.guarantee.topology, plan.guarantee.threshold)
@@ -81,7 +81,7 @@ def planned(clients: int, everybody: int, share: float | None, *, active: bool) 
 @settings(deadline=None)
 @given(collusions())
 def test_a_run_counts_colluders_as_the_planner_does(active: bool, drawn: tuple[int, int, float]) -> None:
-    """A share of all clients in both; a run that has settings at all has a plan, and the other way round."""
+    """Both count a share of all clients. Settings are valid for a run if and only if there is a plan."""
     everybody, clients, share = drawn
     expected = planned(clients, everybody, share, active=active)
     threat = {"aggregation.threat": "active-server"} if active else {}

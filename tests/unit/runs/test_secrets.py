@@ -73,7 +73,7 @@ def test_a_full_disk_leaves_no_secret_behind(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("name", ["clients.secret.draft", "config.toml.draft"])
 def test_a_link_at_a_name_that_can_be_guessed_is_not_written_to(tmp_path: Path, name: str) -> None:
-    """As somebody could put there who may write to the folder above a run, but not to the victim."""
+    """An attacker who may write to the folder above a run, but not to the target, could place such a link."""
     victim = tmp_path / "victim"
     victim.write_text("precious")
     (tmp_path / "run").mkdir()

@@ -232,7 +232,7 @@ def test_a_node_whose_prekeys_ran_out_is_asked_for_more(home: Path) -> None:
 def test_a_node_that_gives_no_prekeys_sits_out_and_is_not_asked_in_every_round(
     home: Path, log: pytest.LogCaptureFixture
 ) -> None:
-    """As a node of an earlier version of Coterie does, which does not know the question."""
+    """A node of an earlier version of Coterie behaves like this, because it does not know the request."""
 
     def forget(message: Message, answer: Answer) -> Message:
         header = header_of(message.content)
@@ -472,7 +472,7 @@ def test_a_state_of_the_papers_protocol_is_deleted_when_a_session_in_two_trips_b
 def test_a_node_killed_at_any_write_gives_one_answer_and_stays_in_the_round(
     tag: int, large: bool, before: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever it was writing when it was killed: asked again, it takes part, and no step has two answers."""
+    """At every write, a node that was killed and is asked again takes part, and no step gets two answers."""
     if large:
         monkeypatch.setattr("coterie.cohorts.memory.LARGE_REPLY", 0)
     app, killed = make_app([private_mod]), 0

@@ -145,7 +145,7 @@ def test_without_matplotlib_everything_but_the_picture(tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (("--dropout", "1"), "refused to go on"),
+        (("--dropout", "1"), "refused to continue"),
         (("--dropout", "0.7", "--active", "--topology", "harary"), "clients confirmed the survivors"),
         (("--circles", "6"), "0 clients would be aggregated"),
     ],

@@ -175,7 +175,7 @@ def _failure(show: "Demo", error: "RoundAborted") -> "Iterator[str]":
     yield f"[red bold]The round was aborted:[/] {error}."
     if refusals := show.session.report.refusals:
         first = refusals[0]
-        yield f"{count(len(refusals), 'client')} refused to go on, for instance {first.client}: {first.reason}."
+        yield f"{count(len(refusals), 'client')} refused to continue, for instance {first.client}: {first.reason}."
     yield "Nothing was unmasked: the server holds only noise, and learned no vector."
     yield f"{settings.leaving:,} of {settings.clients:,} clients drop out here. Try a lower dropout{circles}."
 

@@ -104,7 +104,7 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
         if not 0 <= self.tolerated <= size - 2:
             raise ConfigError(
                 f"of {size} clients between 0 and {size - 2} may collude, not {self.tolerated}: "
-                "a sum hides nobody unless two honest clients are in it"
+                "a sum hides no client unless two honest ones are in it"
             )
         if complete and self.threshold is not None and self.threshold <= self.tolerated:
             raise ConfigError(

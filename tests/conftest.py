@@ -1,4 +1,4 @@
-"""Settings for all tests: properties are judged by what they show, never by how long they take.
+"""Settings for all tests. Properties have no time limit.
 
 The same examples are tried every time, so that a test says the same of the same code; `make slow` tries others, and
 four times as many. A property that needs a certain number of examples states it.

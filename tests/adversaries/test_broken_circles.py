@@ -113,7 +113,7 @@ def play(session: Drawn, victim: int) -> tuple[Cast, RingVector, dict[int, dict[
     return cast, terms.ring.unpack(sent.payload, terms.length), known
 
 
-def test_without_a_minimum_sums_fall_apart_far_more_often_than_was_printed() -> None:
+def test_without_a_minimum_sums_split_into_parts_far_more_often_than_the_printed_bound() -> None:
     parts = [len(draw_session(number, LOST, *OLD).honest_parts) for number in range(500)]
     assert sum(count > 1 for count in parts) >= 5
 
@@ -142,8 +142,8 @@ def test_an_honest_client_was_exposed_when_circles_were_not_counted(unlucky: Dra
     assert np.array_equal(aggregate.total, ring_sum(terms, cast.inputs, aggregate.clients))
 
 
-def test_clients_refuse_that_sum_under_planned_terms(unlucky: Drawn) -> None:
-    """Also where the plan knew nothing of circles: they make more sessions fail, not a sum less private."""
+def test_clients_refuse_the_exposing_sum_under_planned_terms(unlucky: Drawn) -> None:
+    """Clients also refuse if the plan ignored circles: circles make more sessions fail, but no sum less private."""
     plan = recommend(CLIENTS, LOST, collusion=COLLUSION)
     assert not is_complete(plan.guarantee.topology, CLIENTS)
     terms = msgspec.structs.replace(
@@ -174,7 +174,7 @@ def test_a_client_that_computes_the_bound_itself_refuses_the_old_terms(unlucky: 
     floor.check(msgspec.structs.replace(unlucky.terms, **planned), name)
 
 
-def test_no_honest_part_falls_apart_with_the_parameters_of_a_plan() -> None:
+def test_with_planned_parameters_no_sum_splits_into_parts() -> None:
     plan = recommend(CLIENTS, 0.02, collusion=COLLUSION, privacy=PRIVACY, privacy_bits=20)
     assert not is_complete(plan.guarantee.topology, CLIENTS)
     planned = (plan.guarantee.topology, plan.guarantee.threshold, plan.minimum)

@@ -1,4 +1,4 @@
-"""Lying, late and repetitive clients: named, and harmless to the round; harmful with the defence switched off."""
+"""Attacks by clients that lie, come late or repeat messages: harmless with the defence on, harmful with it off."""
 
 import msgspec
 import pytest
@@ -298,7 +298,7 @@ def test_without_a_quorum_of_confirmations_the_round_ends() -> None:
 
 
 @pytest.mark.parametrize("kind", ["missing", "forged", "of fewer masks"])
-def test_an_input_with_a_bad_statement_never_came(kind: str) -> None:
+def test_an_input_with_a_bad_statement_is_rejected_and_counts_as_missing(kind: str) -> None:
     cast = Cast(make_terms(7, active=True)).play_until(Step.MASK)
     replies = cast.replies()
     good = messages.decode(replies[VILLAIN], messages.MaskedInput, "test", cast.terms.digest)
@@ -320,7 +320,7 @@ def test_an_input_with_a_bad_statement_never_came(kind: str) -> None:
 
 @pytest.mark.parametrize("active", [False, True])
 @pytest.mark.parametrize("circles", [None, (0, 0, 1, 1, 2, 2, 3)])
-def test_a_vector_that_is_not_well_packed_never_came(circles: tuple[int, ...] | None, active: bool) -> None:
+def test_a_badly_packed_vector_is_rejected_and_counts_as_missing(circles: tuple[int, ...] | None, active: bool) -> None:
     cast = Cast(make_terms(7, active=active, colluders=1 if active else None, circles=circles)).play_until(Step.MASK)
     replies = cast.replies()
     villain = names(7)[-1]
@@ -351,7 +351,7 @@ def test_leaving_after_masking_does_not_end_the_round(circles: tuple[int, ...] |
 
 @pytest.mark.parametrize("active", [False, True])
 @pytest.mark.parametrize("field", ["sealing_key", "masking_key"])
-def test_the_second_to_advertise_a_key_is_rejected(field: str, active: bool) -> None:
+def test_a_client_that_advertises_a_key_of_another_client_is_rejected(field: str, active: bool) -> None:
     cast = Cast(make_terms(5, active=active))
     replies = cast.replies()
     theirs, own = (

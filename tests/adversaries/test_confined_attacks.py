@@ -63,7 +63,7 @@ def honest_loss(check: LossCheck) -> tuple[float, float, float]:
     return before, average(), sum(refused) / (30 * len(NAMES))
 
 
-def test_the_loss_check_turns_poison_into_standing_still() -> None:
+def test_with_the_loss_check_poison_stops_progress_and_does_no_other_harm() -> None:
     before, ruined, _ = honest_loss(NoCheck())
     assert ruined > 5 * before
     before, kept, refused = honest_loss(IncreaseCheck(0.0))

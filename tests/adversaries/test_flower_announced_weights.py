@@ -1,4 +1,4 @@
-"""One node announces a weight far above all others, to choose the scale of everybody's numbers for good."""
+"""One node announces a weight far above all others, which would set the scale of all nodes' numbers permanently."""
 
 from pathlib import Path
 

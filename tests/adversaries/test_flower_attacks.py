@@ -93,7 +93,7 @@ class _Anything(bytes):
 
 
 def another_rate(message: Message, answer: Answer) -> Message:
-    """Give the victim another configuration: its learning rate, and so its update, would stand out."""
+    """Give the victim another configuration: with another learning rate its update would stand out."""
     if not message.content.array_records.get("arrays") or message.metadata.dst_node_id != VICTIM:
         return answer(message)
     crafted = RecordDict(dict(message.content.items()))
@@ -184,13 +184,13 @@ def test_a_limit_on_examples_does_not_reveal_which_nodes_have_more() -> None:
 
 
 def test_a_roster_below_the_floor_is_not_remembered(home: Path) -> None:
-    """The first roster is trusted for good: a node that took over one it cannot use would never take part again."""
+    """The first roster is trusted permanently: a node that accepted one it cannot use would never take part again."""
     play(make_grid(make_app([private_mod]), 4), privacy=1)
     shutil.rmtree(home / "server")
     assert value_of(play(make_grid(make_app([private_mod]), 4))) is not None
 
 
-def test_no_operator_can_let_plain_training_through_by_mistake() -> None:
+def test_no_setting_allows_plain_training() -> None:
     plain = Message(RecordDict({"arrays": initial_arrays(), "config": ConfigRecord()}), VICTIM, "train")
     node = FakeNode(make_app([private_mod]), {"partition-id": 2, "coterie-allow": "evaluate train"})
     assert node.answer(plain).has_error()
@@ -301,7 +301,7 @@ def test_a_node_that_sends_garbage_does_not_end_the_run(hello: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a\x1b[2J\nCoterie: all is well", "a" * 65])
-def test_a_node_chooses_no_name_that_spoils_a_roster_or_a_log(name: str) -> None:
+def test_a_node_name_that_would_corrupt_a_roster_or_a_log_is_refused(name: str) -> None:
     grid = make_grid(make_app([private_mod]), 5)
 
     def named(message: Message, answer: Answer) -> Message:
@@ -336,7 +336,7 @@ INVITATIONS = {"papers": (3, 0), "two-trips": (4, 10)}
 
 
 def spellings(protocol: str) -> list[bytes]:
-    """Return all ways in which msgpack can write the length and the tag of an invitation, the usual one first."""
+    """Return all encodings of the length and the tag of an invitation in msgpack, the usual one first."""
     fields, tag = INVITATIONS[protocol]
     arrays = [bytes([0x90 | fields]), b"\xdc" + fields.to_bytes(2, "big"), b"\xdd" + fields.to_bytes(4, "big")]
     unsigned = [bytes([0xCC + power]) + tag.to_bytes(1 << power, "big") for power in range(4)]
@@ -345,7 +345,7 @@ def spellings(protocol: str) -> list[bytes]:
 
 
 def spelt(message: Message, begin: bytes) -> Message:
-    """Return an invitation that says the same and begins otherwise."""
+    """Return the same invitation with another encoding of its beginning."""
     body = begin + payload_of(message.content, "server")[2 : -messages.CHECKSUM_BYTES]
     header = dict(header_of(message.content) or {})
     return _changed(message, packed(body + messages.checksum(body), header, without_ours(message.content)))
@@ -376,10 +376,10 @@ def read_loosely(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "late", [{"coterie-roster": 64 * "0"}, {"coterie-members": "/nowhere"}], ids=["pin", "members"]
 )
-def test_an_invitation_in_disguise_is_checked_like_any_other(
+def test_an_invitation_encoded_in_another_way_is_checked_like_any_other(
     late: dict[str, str], loose: bool, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node that trusts a roster already is invited in all ways there are, after its operator has set a pin."""
+    """A node that trusts a roster already gets invitations in all encodings, after its operator has set a pin."""
     refused: list[bool] = []
     app, ways = make_app([private_mod]), spellings(protocol)
     assert value_of(play(make_grid(app, 4), protocol=protocol)) is not None

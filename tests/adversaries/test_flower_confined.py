@@ -144,7 +144,7 @@ def change_of(node: int) -> NDArray[Any]:
     return np.asarray(-RATE * (FAR - CENTRES[node]))
 
 
-def test_nodes_that_follow_any_chain_give_one_change_away(home: Path, unchecked: None, hiding: None) -> None:
+def test_nodes_that_follow_any_chain_reveal_the_change_of_one_node(home: Path, unchecked: None, hiding: None) -> None:
     learnt = attack(home)
     assert learnt[1] == pytest.approx(change_of(VICTIM) + change_of(SHOWN), abs=1e-5)
     assert 2 not in learnt
@@ -162,13 +162,13 @@ def test_a_complete_chain_is_shown_to_all_nodes(home: Path) -> None:
     assert learnt[3] == pytest.approx(np.zeros(3), abs=1e-5), "both nodes closed the gate, or neither did"
 
 
-def test_a_model_shown_outside_a_session_would_do_the_same(home: Path, unchecked: None) -> None:
+def test_a_model_shown_outside_a_session_would_also_reveal_the_change_of_one_node(home: Path, unchecked: None) -> None:
     learnt = attack(home, alone=True)
     assert learnt[2] == pytest.approx(change_of(VICTIM) + change_of(SHOWN), abs=1e-5)
     assert learnt[3] == pytest.approx(change_of(VICTIM), abs=1e-5)
 
 
-def test_a_node_that_alone_was_shown_a_model_is_not_summed_with_others(home: Path) -> None:
+def test_a_node_that_was_the_only_one_to_see_a_model_is_not_summed_with_others(home: Path) -> None:
     learnt = attack(home, alone=True)
     assert learnt.keys() == {1, 2}
 
@@ -194,7 +194,7 @@ def two_opinions(folder: Path) -> float:
     return total
 
 
-def test_two_functions_that_judge_one_chain_would_give_an_evaluation_away(
+def test_two_functions_that_judge_one_chain_would_reveal_one_evaluation(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(confined._Judging, "check_task", lambda *_: None)
@@ -348,7 +348,7 @@ def squared(node: int) -> float:
     return float(error @ error)
 
 
-def test_two_configurations_that_judge_one_chain_would_give_an_evaluation_away(
+def test_two_configurations_that_judge_one_chain_would_reveal_one_evaluation(
     home: Path, one_chain: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NodeContribution, "_check_judging", lambda *_: None)

@@ -78,14 +78,14 @@ def attack(operator: dict[str, int], happens: Callable[[], object] = lambda: Non
     return None if mean is None else mean.arrays["w"]
 
 
-def test_a_weight_that_another_function_reported_would_give_one_update_away(
+def test_a_weight_that_another_function_reported_would_reveal_one_update(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NodeContribution, "_check_weighing", lambda *_: None)
     assert attack({}) == pytest.approx(0.1 * CENTRES[VICTIM], abs=1e-4)
 
 
-def test_a_weight_is_used_for_the_function_that_reported_it(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_weight_is_used_only_for_the_function_that_reported_it(home: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert attack({}) is None
     assert "set coterie-weight on every node to use" in caplog.text
 

@@ -125,7 +125,7 @@ def sum_of(kept: PrivateStrategy) -> tuple[int, NDArray[np.float64]] | None:
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nodes weigh what they report and work as they are told, in every session anew."""
+    """Let nodes use the reported weight and the given configuration in every session, and remember nothing."""
     monkeypatch.setattr(ClientMemory, "fix", lambda _memory, values: dict(values))
 
 
@@ -170,7 +170,7 @@ def test_nodes_refuse_another_cap_before_their_function_is_called(monkeypatch: p
 
 
 def test_nodes_that_remember_their_weight_say_the_same_ten_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second line of defence: were the form believed, the weights would still be one number for good."""
+    """The second line of defence: even if the form were accepted, each weight would still be permanent."""
     world = World()
     sums = [sum_of(session(world, monkeypatch, believed=True, most_examples=cap)) for cap in sorted(CAPS)[4:]]
     heard = [found for found in sums if found is not None]
@@ -316,7 +316,7 @@ def test_other_changes_of_the_recipe_are_refused_before_the_function_is_called(
 
 
 def shares_above(world: World, monkeypatch: pytest.MonkeyPatch, *, believed: bool) -> dict[float, float | None]:
-    """Ask for the accuracy in ever other ranges; each gives the share of a circle above a threshold."""
+    """Ask for the accuracy in many ranges; each gives the share of a circle above a threshold."""
     share: dict[float, float | None] = {}
     for threshold in (-0.05, 0.05, 0.15, 0.25):
         ranges = {"accuracy": (threshold, threshold + 1e-6)}

@@ -54,7 +54,7 @@ def descend(grid: FakeGrid) -> NDArray[Any] | None:
 
 
 def restore_old_backup(home: Path, grid: FakeGrid) -> None:
-    """Lose everything but what a backup from before the first descent has: the identity key, and what was enrolled."""
+    """Restore a backup from before the first descent: it has only the identity key and the enrolment."""
     folder = home / "nodes" / f"partition-{VICTIM}"
     shutil.rmtree(folder / "confined")
     with sqlite3.connect(folder / "memory.sqlite") as memory:

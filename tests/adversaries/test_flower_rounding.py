@@ -81,7 +81,9 @@ def test_the_rounding_of_one_sum_does_not_reveal_the_updates_of_two_nodes(
 
 @pytest.mark.parametrize("name", ["w", "bn.running_var", "whole"])
 @pytest.mark.parametrize("shares", [(0.5, 0.5), (0.25, 0.75), (-3.5, 4.5)])
-def test_sums_are_distributed_alike_if_the_weighted_sum_is_the_same(name: str, shares: tuple[float, float]) -> None:
+def test_sums_have_the_same_distribution_if_the_weighted_sum_is_the_same(
+    name: str, shares: tuple[float, float]
+) -> None:
     """Every element of the vector has the distribution that it has if one of two nodes did not move.
 
     It failed: the sum of 0 and 1 step is always 1, and the sum of two halves is 0, 1 or 2.
@@ -167,7 +169,7 @@ def test_a_coarser_type_of_the_same_model_reveals_two_updates_unless_types_are_f
         assert right.mean() > 0.95
 
 
-def test_a_range_that_is_no_whole_number_makes_no_fractions_of_counters() -> None:
+def test_a_fractional_range_is_rounded_down_for_counters() -> None:
     """Clamped counters times odd weights were halves; the variance of their rounding gave the weights away."""
     form = Form(RosterRecipe(clips=(("steps", 1000.5),)), 2)
     assert form.reach("steps", "i") == 1000
@@ -182,7 +184,7 @@ def test_the_share_of_clipped_counters_is_not_sent() -> None:
 
 
 @pytest.mark.parametrize("clip", [1e-4, 1.0])
-def test_no_count_of_steps_leaves_dither_without_binary_digits(clip: float) -> None:
+def test_counts_of_steps_are_small_enough_for_dither_to_keep_its_binary_digits(clip: float) -> None:
     """In wide ranges counts reached 2^52, where float64 has no digits below 1, and rounding varied with the entry."""
     recipe = RosterRecipe(clip=clip, most_weight=1)
     form, model = Form(recipe, 2), {"bn.running_var": np.zeros(1)}

@@ -188,7 +188,9 @@ def test_the_order_of_records_is_part_of_the_configuration() -> None:
     assert set(called) == {1}
 
 
-def test_what_an_app_does_to_the_model_it_received_changes_no_contribution(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_app_may_change_the_model_it_received_without_changing_its_contribution(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """An app may put its new model into the records that it received, and reply with them.
 
     It failed: the change was taken against what the app had left there, and was zero for everybody, without a word.

@@ -102,7 +102,7 @@ def test_a_papers_session_between_the_trips_ends_the_two_trip_session() -> None:
     assert NAME not in play(switch)
 
 
-def test_a_prekey_gets_one_contribution_whatever_book_it_is_in() -> None:
+def test_a_prekey_is_used_for_one_contribution_in_any_book() -> None:
     """Rule: a prekey is used for one book, ever; another session with it, in this run or the next, is refused."""
     refused: list[bool] = []
 
@@ -119,7 +119,7 @@ def test_a_prekey_gets_one_contribution_whatever_book_it_is_in() -> None:
     assert refused == [True]
 
 
-def test_a_repeated_book_gets_the_same_bytes_whatever_model_comes_with_it() -> None:
+def test_a_repeated_book_gets_the_same_bytes_with_any_model() -> None:
     """Rule: one contribution per book. A second one, over a crafted model, would give away a difference of inputs."""
     same: list[bool] = []
 
@@ -136,7 +136,7 @@ def test_a_repeated_book_gets_the_same_bytes_whatever_model_comes_with_it() -> N
     assert same == [True]
 
 
-def test_one_survivor_list_is_answered_also_after_a_restart_of_the_node() -> None:
+def test_only_one_survivor_list_is_answered_even_after_a_restart_of_the_node() -> None:
     """Rule: one list per book. On Flower every message is a new process, so only what is on disk refuses."""
     refused: list[bool] = []
 

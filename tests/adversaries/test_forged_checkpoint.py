@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from tests.support.ledgers import append, checkpoints, content_at, entry_at, fill, often, replace
+from tests.support.ledgers import append, checkpoints, content_at, entry_at, fill, replace, write_checkpoints_often
 
 from coterie.cohorts import ledger_store
 from coterie.cohorts.ledger import Head, Ledger
@@ -21,7 +21,7 @@ ISOLATING = ("ann", "cid", "dan")
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    often(monkeypatch)
+    write_checkpoints_often(monkeypatch)
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         fill(ledger, range(1, 31))
         for number in range(31, 39):  # the last checkpoint comes after all rows

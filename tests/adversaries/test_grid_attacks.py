@@ -89,7 +89,7 @@ def test_sums_of_several_iterations_reveal_a_group_to_its_members() -> None:
     assert np.corrcoef(found.ravel(), data.ravel())[0, 1] > 0.99  # the columns of all members, of every example
 
 
-def test_one_iteration_does_not() -> None:
+def test_one_iteration_does_not_reveal_a_group_to_its_members() -> None:
     """From fewer sums than there are columns for each hidden unit, the equations have many solutions."""
     watched, displacements, data = play(1, secure=True)
     found = solve(watched.sums[:2], displacements)
@@ -110,7 +110,7 @@ def test_a_part_is_visible_in_plain_addition_and_hidden_by_the_secure_sum() -> N
     assert np.abs(rest - rail).max() > 0.1
 
 
-def test_of_two_members_each_finds_the_part_of_the_other() -> None:
+def test_in_a_group_of_two_each_member_finds_the_part_of_the_other() -> None:
     widths = {"bank": 6, "shop": 5}
     clear, _, _ = play(1, secure=False, widths=widths)
     secure, _, _ = play(1, secure=True, widths=widths)

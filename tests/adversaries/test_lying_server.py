@@ -27,7 +27,7 @@ OFF_AND_ON = pytest.mark.parametrize("defended", [False, True])
 
 @OFF_AND_ON
 @pytest.mark.parametrize("colluders", [0, None])
-def test_stranding(defended: bool, colluders: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stranding_attack(defended: bool, colluders: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The victim carries masks only of clients who are then said to be stranded, and so have their keys opened."""
     if not defended:
         monkeypatch.setattr(rules, "check_statements", lambda *_: None)
@@ -50,7 +50,7 @@ def test_stranding(defended: bool, colluders: int | None, monkeypatch: pytest.Mo
 
 @OFF_AND_ON
 @pytest.mark.parametrize("circles", [None, (0, 0, 1, 1, 2, 2, 1)])
-def test_stripping(defended: bool, circles: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stripping_attack(defended: bool, circles: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """One colluder more than the terms allow for, at the majority threshold: the statements hold all the same."""
     if not defended:
         monkeypatch.setattr(rules, "check_statements", lambda *_: None)
@@ -69,7 +69,9 @@ def test_stripping(defended: bool, circles: tuple[int, ...] | None, monkeypatch:
 
 @OFF_AND_ON
 @pytest.mark.parametrize("circles", [None, (0, 0, 0, 1, 1, 1, 1)])
-def test_equivocation(defended: bool, circles: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_equivocation_attack(
+    defended: bool, circles: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not defended:
         monkeypatch.setattr(Terms, "quorum", property(lambda terms: len(terms.clients) // 2 + 1))
     server = LyingServer(make_terms(7, active=True, circles=circles), colluders=[6])
@@ -88,7 +90,7 @@ def test_equivocation(defended: bool, circles: tuple[int, ...] | None, monkeypat
 @pytest.mark.parametrize("circles", [None, (0, 0, 0)])
 @pytest.mark.parametrize("numbered", [False, True])
 @pytest.mark.parametrize("distinct", [False, True])
-def test_copied_keys(
+def test_the_copied_key_attack(
     numbered: bool, distinct: bool, circles: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Binding the clients' numbers is the defence; refusing repeated keys is another on top."""
@@ -123,7 +125,7 @@ class Barbell(msgspec.Struct, frozen=True, tag="barbell"):
 
 @OFF_AND_ON
 @pytest.mark.parametrize("circles", [None, tuple(number // 2 for number in range(12))])
-def test_cutting_a_bridge(defended: bool, circles: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bridge_attack(defended: bool, circles: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ends of the bridge refuse to confirm, but nobody needs them."""
     monkeypatch.setitem(TOPOLOGIES, "barbell", TopologyKind(Barbell))
     if not defended:
@@ -144,7 +146,9 @@ def test_cutting_a_bridge(defended: bool, circles: tuple[int, ...] | None, monke
 
 @OFF_AND_ON
 @pytest.mark.parametrize("circles", [None, (0, 1, 2, 3, 4)])
-def test_joining_twice(defended: bool, circles: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_attack_of_joining_twice(
+    defended: bool, circles: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One book opens the victim's self seed, the other its key, with shares that were dealt under the first."""
     if not defended:
         monkeypatch.setattr(rules, "pair_context", lambda purpose, terms, _, *pair: bind(purpose, terms, *sorted(pair)))
@@ -198,7 +202,9 @@ def lonely_by_the_graph() -> LyingServer:
 
 @OFF_AND_ON
 @pytest.mark.parametrize("make", [lonely_by_circles, lonely_by_the_graph])
-def test_lonely_sums(defended: bool, make: Callable[[], LyingServer], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_attack_on_clients_without_an_honest_neighbour(
+    defended: bool, make: Callable[[], LyingServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not defended:
         monkeypatch.setattr(rules, "check_company", lambda *_: None)
     server = make()

@@ -48,7 +48,7 @@ def join_keys(value: object, path: str = "") -> Iterator[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize("defended", [False, True])
-def test_arguments_that_change_places_with_a_key_that_nvflare_ignores(
+def test_arguments_swapped_with_a_key_that_nvflare_ignores(
     defended: bool, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Configured(Learning):

@@ -61,8 +61,10 @@ def test_a_server_that_puts_its_own_keys_into_the_book_reads_the_input(
 
 
 @pytest.mark.parametrize("bound", [False, True])
-def test_a_restored_disk_never_puts_one_mask_under_two_inputs(bound: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even where the random numbers come again with the disk: the masks depend on the input."""
+def test_a_restored_disk_never_masks_two_inputs_with_the_same_mask(
+    bound: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random numbers may repeat after a restore, but the masks depend on the input too."""
     cast = PrekeyCast(make_terms(6, active=True, colluders=0))
     name, ring = cast.terms.clients[VICTIM], cast.terms.ring
     if not bound:

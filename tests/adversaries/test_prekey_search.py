@@ -104,7 +104,7 @@ def test_members_with_all_checks_reveal_only_sums_over_whole_circles(
         ("coterie.secagg.prekeys.rules", "check_direct", None, 375),
     ],
 )
-def test_members_without_a_rule_give_something_away(
+def test_members_without_a_rule_reveal_something(
     where: str, rule: str, instead: str | None, start: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The search starts shortly before the first world that leaks, which does not leak with the rule on."""

@@ -1,4 +1,4 @@
-"""The records of a run, which may be published: no number of them is about one client alone, or shows private data.
+"""The records of a run may be published: no number in them is about one client alone or reveals private data.
 
 Sums are protected, and a number beside them could undo it: a share over the updates of a round that has no sum, or a
 score on test examples of one client.
@@ -39,7 +39,7 @@ def of_everybody(costs: RoundCosts, clients: Collection[str]) -> float:
 
 @pytest.mark.parametrize("defended", [False, True])
 @pytest.mark.filterwarnings("ignore:Round", "ignore:About")
-def test_how_much_is_clipped_of_a_client_whose_partner_dropped_out(
+def test_the_count_of_clipped_entries_of_a_client_whose_partner_dropped_out(
     defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not defended:

@@ -69,7 +69,7 @@ def likeness(kind: type[Scaffold], rounds: int = 3) -> list[float]:
     return found
 
 
-def test_two_parts_with_different_coefficients_give_a_single_client_away() -> None:
+def test_two_parts_with_different_coefficients_reveal_a_single_client() -> None:
     assert min(likeness(AsPublished)) > 0.999999
 
 

@@ -392,7 +392,7 @@ def test_a_client_that_was_left_out_does_not_answer() -> None:
         cast.reply(VICTIM, announcement(cast, [name for name in names(5) if name != VICTIM]))
 
 
-def test_a_survivor_that_never_shared_is_a_lie() -> None:
+def test_a_survivor_list_with_a_client_that_never_shared_is_refused() -> None:
     cast = Cast(make_terms(5)).play_until(Step.MASK, {Step.SHARE: ["client-04"]})
     cast.play()
     with pytest.raises(PeerProtocolError, match="never shared"):

@@ -3,7 +3,7 @@
 All clients are real, with X25519, Ed25519, AES and Shamir's sharing as they are; nothing is replaced by a stand-in. The
 judge (:mod:`coterie.attacks.malicious_server.knowledge`) shares no code with the rules it judges. Whatever it calls a
 leak, the server also computes from the masked vectors it received, and it is what the clients' inputs come to
-(:func:`tests.support.world.robbed`).
+(:func:`tests.support.world.learns_too_much`).
 """
 
 import inspect
@@ -14,7 +14,7 @@ import pytest
 from tests.support import scripts
 from tests.support.lies import MOVES, make_liar
 from tests.support.scripts import Sessions
-from tests.support.world import FIELDS, LINES, NUMBER, robbed
+from tests.support.world import FIELDS, LINES, NUMBER, learns_too_much
 
 from coterie.attacks.malicious_server.ablation import RULES, without
 from coterie.attacks.malicious_server.knowledge import exposes, recovered
@@ -114,7 +114,7 @@ def test_every_rule_has_a_verdict() -> None:
 @pytest.mark.parametrize(("rule", "script"), SCRIPTS, ids=lambda value: getattr(value, "__name__", value))
 def test_without_the_rule_the_server_learns_too_much(rule: str, script: Script) -> None:
     with without(rule):
-        assert robbed(*script())
+        assert learns_too_much(*script())
 
 
 @pytest.mark.parametrize("rule", BACKED)
@@ -122,18 +122,18 @@ def test_without_both_rules_the_server_learns_too_much(rule: str) -> None:
     behind, script = BACKED[rule]
     for taken, lost in ((rule,), False), ((behind,), False), ((rule, behind), True):
         with without(*taken):
-            assert robbed(*script()) is lost, taken
+            assert learns_too_much(*script()) is lost, taken
 
 
 @pytest.mark.parametrize("script", ALL_SCRIPTS, ids=lambda script: getattr(script, "__name__", ""))
 def test_with_all_rules_on_no_script_learns_anything(script: Script) -> None:
-    assert not robbed(*script())
+    assert not learns_too_much(*script())
 
 
 @pytest.mark.parametrize("rule", NOT_FOR_PRIVACY)
 def test_without_other_rules_no_script_learns_anything(rule: str) -> None:
     with without(rule):
-        assert not any(robbed(*script()) for script in ALL_SCRIPTS)
+        assert not any(learns_too_much(*script()) for script in ALL_SCRIPTS)
 
 
 def test_a_repeated_signature_reads_a_client_in_the_clear() -> None:

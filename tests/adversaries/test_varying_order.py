@@ -1,4 +1,4 @@
-"""What T does not cover: sums over one circle in which each client takes its examples in another order in each round.
+"""A limit of T: sums over one circle in which each client takes its examples in a different order in each round.
 
 The order follows from the seed, which the server has. In several steps, an example counts by what the later steps leave
 of its own: (1 - rate h) for each later example of curvature h. So a new order is a new equation. A server that follows

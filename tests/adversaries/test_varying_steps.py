@@ -1,4 +1,4 @@
-"""What T does not cover: sums over one circle in which each update is made in another way than in the round before.
+"""A limit of T: sums over one circle in which each update is made in a different way than in the round before.
 
 A client with curvature h and optimum m moves by (1 - (1 - rate h)^steps) (m - w) from the model w. Where the rate
 changes, the sums of a circle of two are more equations than unknowns. A server that follows the protocol solves them
@@ -104,6 +104,6 @@ def test_changing_steps_distinguish_mates(kind: type[FedAvg], schedule: Schedule
         assert error(kind, schedule) < 1e-3
 
 
-def test_averaging_at_a_constant_rate_does_not() -> None:
+def test_averaging_at_a_constant_rate_does_not_distinguish_mates() -> None:
     with torch.random.fork_rng():
         assert error(FedAvg, Milestones()) > 0.05

@@ -1,4 +1,4 @@
-"""Weights that vary between sums over one circle tell its members apart; weights that stay do not.
+"""Weights that vary between sums over one circle reveal the updates of its members. Constant weights do not.
 
 The clients are never alone in a sum, and every sum is over the whole circle: T = 4 by who took part.
 """
@@ -28,7 +28,7 @@ def sums(caps: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize(("caps", "found"), [(CAPS, True), ((60,) * 5, False)])
-def test_other_weights_are_other_equations(caps: tuple[int, ...], found: bool) -> None:
+def test_changing_weights_add_equations_that_reveal_single_updates(caps: tuple[int, ...], found: bool) -> None:
     weights, seen, updates = sums(caps)
     solved = np.linalg.lstsq(weights, seen, rcond=None)[0]
     assert bool(np.abs(solved - updates).max() < 1e-3) is found

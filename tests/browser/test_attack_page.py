@@ -1,4 +1,4 @@
-"""An attack's page in a real browser: pictures and plots are drawn, nobody complains, nothing leaves the machine."""
+"""The page of an attack in a real browser: pictures and plots are drawn, without errors and without requests."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,10 +1,10 @@
-"""The page of a comparison in a real browser: plots are drawn, nobody complains, and nothing leaves the machine."""
+"""The page of a comparison in a real browser: plots are drawn, without errors and without requests."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.runs import HOSTILE, made_up, summarised
+from tests.support.runs import HOSTILE, make_records, summarised
 
 from coterie.runs.comparison.comparison import Comparison, Group
 from coterie.runs.comparison.entries import Entry
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def run_entry(name: str, column: str, factor: float, *, own: float | None = None, **settings: object) -> Entry:
-    records = made_up(40, epsilon=3.5 if "noise__kind" in settings else None)
+    records = make_records(40, epsilon=3.5 if "noise__kind" in settings else None)
     points = tuple((record.round, factor * getattr(record, column)) for record in records)
     score, summary = SCORES[column], summarised(records, **settings)
     return Entry(name, score, points, summary, total_bytes=48_000_000, owners_score=own)
@@ -78,7 +78,7 @@ def test_on_a_telephone_a_legend_names_the_lines(page: "Page", file: Path) -> No
     assert all(width > 200 for width in page.evaluate(widths))
 
 
-def test_the_tables_say_whose_test_examples_scores_are_on(page: "Page", file: Path) -> None:
+def test_the_tables_name_the_test_examples_of_each_score(page: "Page", file: Path) -> None:
     page.open(file, 2)
     text = page.evaluate("document.body.innerText")
     assert "accuracy on clients' data" in text.lower()

@@ -1,4 +1,4 @@
-"""The explorer in a real browser: what one sees, how it is used, and by whom it can be used."""
+"""The explorer in a real browser: what it shows, how it is used, and whether it is accessible."""
 
 import base64
 import json
@@ -146,7 +146,7 @@ def test_it_can_be_used_by_keyboard(page: "Page", explorer: ExplorerServer) -> N
     page.wait_for("document.querySelector('.person.exposed') !== null")
 
 
-def test_whole_circles_never_show_anybody(page: "Page", explorer: ExplorerServer) -> None:
+def test_whole_circles_expose_no_person(page: "Page", explorer: ExplorerServer) -> None:
     show(page, explorer.url, "leak", "#/leak?story=whole&seed=7&round=20")
     assert texts(page, ".person.exposed") == []
     assert "nobody is exposed" in texts(page, ".news")[0]
@@ -162,7 +162,7 @@ def test_another_draw_has_other_rounds(page: "Page", explorer: ExplorerServer) -
     assert page.complaints == []
 
 
-def test_circles_of_another_size_have_another_story(page: "Page", explorer: ExplorerServer) -> None:
+def test_the_size_of_circles_can_be_changed(page: "Page", explorer: ExplorerServer) -> None:
     show(page, explorer.url, "leak", "#/leak?story=whole&seed=7&round=20&privacy=4&lost=0.15")
     assert set(texts(page, ".percent")) == {"25%"}
     assert len(texts(page, ".circle")) == 3
@@ -235,9 +235,7 @@ def test_a_dropped_log_gets_a_certificate(page: "Page", explorer: ExplorerServer
     assert page.complaints == []
 
 
-def test_a_log_that_is_dropped_beside_the_zone_is_audited_and_not_opened(
-    page: "Page", explorer: ExplorerServer
-) -> None:
+def test_a_log_dropped_outside_the_zone_is_audited_and_not_opened(page: "Page", explorer: ExplorerServer) -> None:
     show(page, explorer.url, "log")
     drop(page, "mine.csv", "round,client\n1,ada\n1,ben\n", "h1")
     page.wait_for("document.querySelector('.certificate') !== null")
@@ -305,7 +303,7 @@ def test_circles_are_left_out_whole_and_small_sums_stay_closed(page: "Page", exp
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("width", [390, 1360])
-def test_nothing_is_wider_than_the_page_or_asked_for_elsewhere(
+def test_nothing_is_wider_than_the_page_and_no_other_host_is_contacted(
     page: "Page", explorer: ExplorerServer, view: str, width: int
 ) -> None:
     show(page, explorer.url, view, width=width)
@@ -356,7 +354,7 @@ def test_views_are_links_with_titles_and_focus(page: "Page", explorer: ExplorerS
     page.wait_for("document.title.startsWith('Your log')")
 
 
-def test_no_motion_where_none_is_wanted(page: "Page", explorer: ExplorerServer) -> None:
+def test_nothing_moves_if_reduced_motion_is_preferred(page: "Page", explorer: ExplorerServer) -> None:
     show(page, explorer.url, "leak", still=True)
     moving = "[...document.querySelectorAll('*')].some((one) => getComputedStyle(one).transitionDuration !== '0s')"
     assert page.evaluate(moving) is False
@@ -408,7 +406,7 @@ def test_another_page_cannot_make_it_work(
     assert sorted(asked) == ([] if guarded else ["/api/audit", "/api/plan"])
 
 
-def test_it_says_when_the_server_is_gone(page: "Page") -> None:
+def test_a_stopped_server_is_reported(page: "Page") -> None:
     with running_explorer() as server:
         show(page, server.url, "server")
     click(page, ".controls .primary")

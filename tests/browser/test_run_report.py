@@ -1,11 +1,11 @@
-"""A run's report in a real browser: plots are drawn, nobody complains, and nothing leaves the machine."""
+"""The report of a run in a real browser: plots are drawn, without errors and without requests."""
 
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.runs import FORECAST, HOSTILE, client_names, courses, made_up, regression, summarised
+from tests.support.runs import FORECAST, HOSTILE, client_names, courses, make_records, regression, summarised
 
 from coterie.runs.algorithms import ALGORITHMS
 from coterie.runs.records.client_scores import Basis, ClientScore, ClientScores
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def test_the_report_is_drawn_and_makes_no_requests(
     page: "Page", tmp_path: Path, fields: dict[str, object], settings: dict[str, object], plots: int, dark: bool
 ) -> None:
-    records = made_up(40, **fields)
+    records = make_records(40, **fields)
     file = tmp_path / "report.html"
     file.write_text(run_page(summarised(records, **settings), client_names(), records, HOSTILE), encoding="utf-8")
     page.open(file, plots, dark=dark)
@@ -52,7 +52,7 @@ def test_forecasts_are_drawn(page: "Page", tmp_path: Path) -> None:
 
 
 def test_the_report_fits_a_telephone(page: "Page", tmp_path: Path) -> None:
-    records = made_up(200)
+    records = make_records(200)
     file = tmp_path / "report.html"
     file.write_text(run_page(summarised(records), client_names(), records, "run"), encoding="utf-8")
     page.open(file, 7, width=400)
@@ -73,7 +73,7 @@ def test_scores_of_clients_and_metrics_are_drawn(page: "Page", tmp_path: Path) -
     settings: dict[str, object] = {"training__algorithm": "ditto", "training__metrics": ["own:rmse:smaller", "own:f1"]}
     records = [
         extend(record, (*ALGORITHMS["ditto"].columns, "rmse", "f1"), {"rmse": 1 / record.round, "f1": 0.5})
-        for record in made_up(40)
+        for record in make_records(40)
     ]
     summary = replace(summarised(records, **settings), client_scores=ClientScores(Basis.TESTS, "own", rows, 12))
     file = tmp_path / "report.html"

@@ -1,4 +1,4 @@
-"""The documentation site in a real browser: everybody can read it, in both schemes, on a screen and on a phone."""
+"""The documentation site in a real browser: it is accessible, in both colour schemes, on a screen and on a phone."""
 
 import functools
 import http.server
@@ -49,7 +49,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("width", [1300, 390], ids=["screen", "phone"])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_everybody_can_read_it(page: "Page", site: str, name: str, width: int, dark: bool) -> None:
+def test_every_page_is_accessible(page: "Page", site: str, name: str, width: int, dark: bool) -> None:
     page.open_plainly(f"{site}/{name}.html", dark=dark, width=width)
     assert page.find_barriers() == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing sticks out at the side"

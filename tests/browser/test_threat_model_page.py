@@ -1,4 +1,4 @@
-"""The statement of a plan's threat model in a real browser: it fits, it prints, and everybody can read it."""
+"""The statement of a plan's threat model in a real browser: it fits the screen, prints well and is accessible."""
 
 import base64
 import re

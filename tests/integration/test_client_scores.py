@@ -1,4 +1,4 @@
-"""The score of every client: on its own tests, on what it keeps for testing, or by its share of each label."""
+"""Scores of clients: on their own tests, on examples kept for testing, or on common tests weighted by their labels."""
 
 import csv
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
-from tests.support.mine import load_clients
+from tests.support.user_code import load_clients
 from torch import nn
 
 from coterie.api import train
@@ -81,7 +81,7 @@ def test_the_common_model_is_judged_by_the_test_set_or_by_all_clients_tests_toge
     assert files[0] == files[1] == files[2]  # tests change nothing that is learnt
 
 
-def test_without_tests_of_their_own_labels_count_as_often_as_clients_have_them(tmp_path: Path) -> None:
+def test_without_own_tests_the_common_tests_are_weighted_by_the_labels_of_the_client(tmp_path: Path) -> None:
     clients, test = load_clients()
     only = {}
     for number, (name, (x, y)) in enumerate(clients.items()):  # one label, and a single example of the next
@@ -154,7 +154,7 @@ def test_with_noise_no_score_is_on_examples_of_the_clients(tmp_path: Path, more:
         go(tmp_path / "stop", epsilon=8, **{**more, "settings": stopping})
 
 
-def test_numbers_without_own_tests_are_judged_by_the_common_ones(tmp_path: Path) -> None:
+def test_regressions_without_tests_of_their_own_are_evaluated_on_the_common_ones(tmp_path: Path) -> None:
     clients, (x, y) = load_clients()
     numbers = {name: (given, labels / 7) for name, (given, labels) in clients.items()}
     settings = {"training.learning_rate": 0.01}
@@ -181,7 +181,7 @@ def test_a_metric_that_fails_on_the_examples_of_one_client_is_left_out_there(tmp
     assert [row["global_both"] for row in found.values()] == ["", *["0.5"] * 5]
 
 
-def test_some_clients_may_have_no_tests_and_go_on_with_the_same_ones(tmp_path: Path) -> None:
+def test_some_clients_may_lack_tests_and_a_resumed_run_needs_the_same_tests(tmp_path: Path) -> None:
     some = {name: TESTS[name] for name in ("site-1", "site-4")}
     first = go(tmp_path / "run", client_tests=some, test_set=load_clients()[1])
     assert {name: row["test_examples"] for name, row in rows(first).items()}["site-1"] == "9"

@@ -1,4 +1,4 @@
-"""Whole runs of confined descent: what they learn, what they reveal, and what is said of it."""
+"""Whole runs of confined descent: what they learn, what they reveal, and what their reports state."""
 
 import json
 from pathlib import Path
@@ -168,7 +168,7 @@ def test_the_steps_of_the_paper_cause_a_warning(tmp_path: Path) -> None:
         ("aggregation.threat=active-server", "cohort.privacy: a circle of 2 has 1 honest members if 1 collude"),
     ],
 )
-def test_contradictions(override: str, complaint: str) -> None:
+def test_contradictory_settings_are_refused(override: str, complaint: str) -> None:
     settings = [*SMALL, "confined.addition=additive", "cohort.minimum=4", override]
     with pytest.raises(ConfigError, match=complaint):
         load_config(None, settings)

@@ -35,7 +35,7 @@ def read(out: Path) -> dict[str, Any]:
     return report
 
 
-def test_people_get_a_table_a_summary_a_picture_and_a_report(tmp_path: Path) -> None:
+def test_the_command_prints_a_table_and_writes_a_summary_a_picture_and_a_report(tmp_path: Path) -> None:
     code, output, _ = invoke(tmp_path / "new" / "folder")
     out = tmp_path / "new" / "folder"
     assert code == 0
@@ -145,7 +145,7 @@ def test_without_matplotlib_everything_but_the_picture(tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (("--dropout", "1"), "refused to go on"),
+        (("--dropout", "1"), "refused to continue"),
         (("--dropout", "0.7", "--active", "--topology", "harary"), "clients confirmed the survivors"),
         (("--circles", "6"), "0 clients would be aggregated"),
     ],

@@ -1,4 +1,4 @@
-"""The energy example: regions that learn to forecast their load, in every way that Coterie learns."""
+"""The energy example: regions that learn to forecast their load, with every training algorithm."""
 
 import csv
 import gzip

@@ -44,7 +44,7 @@ def test_a_transport_of_the_user_sums_whole_circles(example: dict[str, object], 
         assert [set(row) for _, row in ledger.rows()] == [set(result.revealed) for result in results]
 
 
-def test_a_peer_that_announces_too_much_is_disconnected(example: dict[str, object]) -> None:
+def test_a_peer_that_announces_too_many_bytes_is_disconnected(example: dict[str, object]) -> None:
     async def read(announced: int) -> bytes:
         reader = asyncio.StreamReader()
         reader.feed_data(announced.to_bytes(4, "big") + b"abc")

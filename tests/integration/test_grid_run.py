@@ -175,7 +175,7 @@ def test_settings_that_contradict_each_other(overrides: tuple[str, ...], said: s
     assert said in str(caught.value)
 
 
-def test_a_part_beyond_the_bound_ends_the_run_with_the_way_out(tmp_path: Path) -> None:
+def test_a_part_beyond_the_bound_ends_the_run_with_advice(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"the bound is 0.001: scale the inputs down, .* raise confined.grid.bound"):
         play(tmp_path / "run", *GRID, "confined.grid.bound=0.001")
 

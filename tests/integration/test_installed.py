@@ -1,4 +1,4 @@
-"""The wheel where it is used: in an environment with the oldest dependencies declared, and with the newest."""
+"""The installed wheel, with the oldest and with the newest dependencies that it declares."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ def coterie(python: Path, folder: Path, *arguments: str, status: int = 0) -> str
     return done.stdout + done.stderr
 
 
-def test_the_oldest_are_exact() -> None:
+def test_the_oldest_versions_are_exact() -> None:
     assert all("==" in requirement for requirement in OLDEST)
 
 

@@ -1,4 +1,4 @@
-"""Kill -9 at every point of a round: what is recorded is never less than what was revealed."""
+"""A server killed at every point of a round: every sum that was revealed is recorded."""
 
 import json
 import sqlite3

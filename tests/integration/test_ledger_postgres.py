@@ -134,7 +134,7 @@ def test_a_commit_waits_for_the_disk_even_if_the_database_would_not(
     store.close()
 
 
-def test_without_the_lock_the_constraints_still_let_only_one_in(postgres_url: str, ledger: Ledger) -> None:
+def test_without_the_lock_the_constraints_still_admit_only_one_server(postgres_url: str, ledger: Ledger) -> None:
     """A database whose locks we do not know: the other server's commit falls between our look and our write."""
     overtaken: list[bool] = []
 

@@ -1,4 +1,4 @@
-"""Made-up entries: a new row of a table is all that commands need to know a new thing, and without it none knows it."""
+"""Made-up entries of tables: with one new row all commands know a new thing, and without it none does."""
 
 import csv
 import json

@@ -227,7 +227,7 @@ def test_the_result_of_a_run_is_html(tmp_path: Path) -> None:
 
 
 def test_the_result_of_a_run_prints_as_its_summary(tmp_path: Path) -> None:
-    """The first thing that many do with a result is to print it."""
+    """Many users print a result first."""
     result = train(tmp_path)
     lines = str(result).splitlines()
     assert f"after {ROUNDS} rounds" in lines[0]
@@ -237,7 +237,7 @@ def test_the_result_of_a_run_prints_as_its_summary(tmp_path: Path) -> None:
 
 
 def test_warnings_point_to_the_call_of_train(tmp_path: Path) -> None:
-    """Not to a line of Coterie, which the user cannot change."""
+    """They do not point to a line of Coterie, which the user cannot change."""
     with pytest.warns(UserWarning, match="are clipped") as caught:
         train(tmp_path, settings={"aggregation.clip": 1e-4})
     assert {warning.filename for warning in caught if "are clipped" in str(warning.message)} == {__file__}

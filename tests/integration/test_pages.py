@@ -63,7 +63,7 @@ def test_a_page_that_is_run_as_a_whole_is_read_by_its_test(page: str, test: str)
 
 
 @pytest.mark.parametrize("words", LEFT_OUT, ids=" ".join)
-def test_a_command_that_is_not_run_is_one(words: list[str]) -> None:
+def test_a_command_that_is_not_run_exists(words: list[str]) -> None:
     program, *arguments = words
     if program == "coterie":
         understand(arguments)
@@ -73,7 +73,7 @@ def test_a_command_that_is_not_run_is_one(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_a_command_in_a_sentence_is_one(command: str) -> None:
+def test_a_command_in_a_sentence_exists(command: str) -> None:
     words = shlex.split(command)[1:]
     if len(words) == 1:  # the name of a command, without its arguments
         assert words[0] in vars(typer.main.get_command(app))["commands"]
@@ -83,11 +83,11 @@ def test_a_command_in_a_sentence_is_one(command: str) -> None:
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_a_page_does_what_it_shows(name: str, tmp_path: Path) -> None:
+def test_the_blocks_of_a_page_print_what_it_shows(name: str, tmp_path: Path) -> None:
     PageRun(tmp_path).play(QUICK[name], slow=False)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SLOW)
-def test_the_slow_part_of_a_page_does_what_it_shows(name: str, tmp_path: Path) -> None:
+def test_the_slow_blocks_of_a_page_print_what_it_shows(name: str, tmp_path: Path) -> None:
     PageRun(tmp_path).play(SLOW[name], slow=True)

@@ -1,4 +1,4 @@
-"""How an update is made of a client's data stays the same for one round, whatever becomes of the run in between.
+"""The recipe of a round stays the same when a run is interrupted: an update is made from data in one way only.
 
 Two sums over one circle that are made in the same way are one equation. Made in two ways they are two.
 """
@@ -51,7 +51,7 @@ def play_on(folder: RunFolder, rounds: int) -> None:
         ledger.verify(before)
 
 
-def test_more_rounds_do_not_stretch_the_schedule_of_a_round_that_was_interrupted(
+def test_more_rounds_do_not_change_the_schedule_of_an_interrupted_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = interrupted(tmp_path / "run", monkeypatch)
@@ -61,7 +61,7 @@ def test_more_rounds_do_not_stretch_the_schedule_of_a_round_that_was_interrupted
 def test_an_open_sum_is_not_opened_again_under_another_learning_rate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where more rounds stretch the cosine, the interrupted round has another rate: its clients refuse another sum."""
+    """If more rounds change the cosine, the interrupted round has another rate, and its clients refuse another sum."""
     monkeypatch.setattr(run, "with_schedule_length", lambda config, _begun=None: config)
     folder = interrupted(tmp_path / "run", monkeypatch)
     with pytest.raises(TrainingError, match=r"took part in round 2 before it was interrupted, under another recipe"):
@@ -90,7 +90,7 @@ CONFINED = ("training.algorithm=confined", "partition.kind=iid", "confined.step.
         (("training.learning_rate=0.1",), "training.learning_rate=0.2"),
     ],
 )
-def test_clients_refuse_another_recipe_even_if_the_run_does_not(
+def test_clients_refuse_another_recipe_even_if_the_run_accepts_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: tuple[str, ...], change: str
 ) -> None:
     """The settings are compared with the checkpoint's; the clients do not rely on that."""
@@ -113,7 +113,7 @@ def test_participants_of_confined_descent_keep_their_recipe(tmp_path: Path, monk
 def test_a_checkpoint_without_settings_is_held_to_those_of_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As older versions wrote them."""
+    """Older versions wrote such checkpoints."""
     folder = interrupted(tmp_path / "run", monkeypatch)
     checkpoint = folder.checkpoint()
     assert checkpoint is not None

@@ -1,4 +1,4 @@
-"""The command that reproduces experiments, as a process that is ended while its workers work."""
+"""The command that reproduces experiments, terminated while its workers compute."""
 
 import json
 import os

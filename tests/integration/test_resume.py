@@ -1,4 +1,4 @@
-"""Killed at any moment, a run goes on as if nothing had happened."""
+"""A run that was killed at any moment resumes and ends with the same result."""
 
 import json
 import shutil
@@ -143,7 +143,7 @@ def kill_and_compare(tmp_path: Path, overrides: tuple[str, ...], labels: tuple[s
             shutil.rmtree(folder)
 
 
-def test_a_run_killed_at_any_kind_of_moment_ends_the_same(tmp_path: Path) -> None:
+def test_a_run_killed_at_any_kind_of_moment_ends_with_the_same_result(tmp_path: Path) -> None:
     labels = (
         "after LocalUpdates.contribution",
         "before Ledger.reveal",
@@ -159,7 +159,9 @@ def test_a_run_killed_at_any_kind_of_moment_ends_the_same(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_runs_of_all_kinds_killed_at_all_kinds_of_moments_end_the_same(tmp_path: Path, variant: str) -> None:
+def test_runs_of_all_kinds_killed_at_all_kinds_of_moments_end_with_the_same_result(
+    tmp_path: Path, variant: str
+) -> None:
     kill_and_compare(tmp_path, VARIANTS[variant], (), every=variant == "failing rounds")
 
 
@@ -190,7 +192,7 @@ def stopped(tmp_path: Path) -> RunFolder:
     return folder
 
 
-def test_a_ledger_that_lost_its_tail_is_found_out(stopped: RunFolder) -> None:
+def test_a_ledger_without_its_last_entry_is_detected(stopped: RunFolder) -> None:
     with sqlite3.connect(stopped.ledger_file) as database:
         database.execute("DELETE FROM coterie_ledger WHERE sequence = (SELECT max(sequence) FROM coterie_ledger)")
     with pytest.raises(LedgerTampered, match="missing"):
@@ -223,7 +225,7 @@ def test_a_folder_that_lost_something_is_refused(stopped: RunFolder) -> None:
         TrainingRun.open(stopped).play()
 
 
-def test_a_run_does_not_go_on_under_an_edited_configuration(stopped: RunFolder) -> None:
+def test_a_run_does_not_continue_under_an_edited_configuration(stopped: RunFolder) -> None:
     """A round interrupted after its sum was opened would be played again with other updates."""
     settings = stopped.config_file.read_text()
     edited = settings.replace("learning_rate = 0.1", "learning_rate = 0.2", 1)
@@ -245,7 +247,7 @@ def test_more_rounds_may_be_asked_for(stopped: RunFolder) -> None:
 
 
 def test_a_noisy_round_is_not_repeated_with_another_update(tmp_path: Path) -> None:
-    """As on another processor, where training ends in other last digits: its noise would be new, and average out."""
+    """Another processor can give other last digits: the noise would then be new, and two sums would average it out."""
     folder = RunFolder.open(begun(tmp_path / "run", "noise.kind=skellam", "cohort.minimum=4"))
     run = TrainingRun.open(folder)
     with MemoryFile(folder.memory_file, durable=False) as file:
@@ -257,7 +259,7 @@ def test_a_noisy_round_is_not_repeated_with_another_update(tmp_path: Path) -> No
 
 
 def test_a_noisy_round_is_not_repeated_with_other_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same updates again, but noise from another secret: the two sums together would have less of it."""
+    """The updates are the same, but the noise comes from another secret: both sums together would have less noise."""
     folder = RunFolder.open(begun(tmp_path / "run", "noise.kind=skellam", "rounds=1", "cohort.minimum=4", *EVERYBODY))
     crash_before_checkpoint(folder, 1, monkeypatch)
     with Ledger.open(folder.ledger_file) as ledger:
@@ -283,8 +285,8 @@ def forget_secret(folder: RunFolder) -> None:
     folder.save(Checkpoint(msgspec.structs.replace(found.progress, secret=""), found.state))
 
 
-def test_a_run_whose_clients_lost_their_memory_does_not_go_on(stopped: RunFolder) -> None:
-    """With another secret besides, a round that is played again would show its sum under other noise."""
+def test_a_run_whose_clients_lost_their_memory_does_not_continue(stopped: RunFolder) -> None:
+    """With another secret, a repeated round would reveal its sum under other noise."""
     stopped.memory_file.unlink()
     with pytest.raises(InputError, match=r"clients\.sqlite is missing"):
         TrainingRun.open(stopped).play()
@@ -292,7 +294,7 @@ def test_a_run_whose_clients_lost_their_memory_does_not_go_on(stopped: RunFolder
 
 @pytest.mark.parametrize("variant", [(), VARIANTS["confined, additive"]])
 def test_memories_that_lost_the_rounds_of_the_run_are_refused(tmp_path: Path, variant: tuple[str, ...]) -> None:
-    """An emptied file, and one that the clients wrote anew afterwards, are no better than none."""
+    """An emptied file, and a new one that clients wrote afterwards, are refused like a missing one."""
     folder = RunFolder.open(begun(tmp_path / "run", *variant, *EVERYBODY, "rounds=2"))
     assert TrainingRun.open(folder).play().summary.completed == 2
     memory = folder.memory_file.read_bytes()
@@ -324,7 +326,7 @@ def test_an_earlier_checkpoint_without_the_digest_of_the_secret_is_accepted(stop
     "change", [{"aggregated": []}, {"aggregated": ["client-01", "client-02"]}, {"outcome": "skipped"}]
 )
 def test_records_that_contradict_the_ledger_are_refused(tmp_path: Path, change: dict[str, object]) -> None:
-    """The T that is shown would be that of another history."""
+    """Otherwise the T shown would belong to another history."""
     folder = RunFolder.open(begun(tmp_path / "run", *EVERYBODY, "rounds=2"))
     assert TrainingRun.open(folder).play().summary.completed == 2
     records = list(map(json.loads, folder.metrics_file.read_text().splitlines()))

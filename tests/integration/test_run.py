@@ -1,4 +1,4 @@
-"""Whole training runs: what they learn, what they protect, and what they leave behind."""
+"""Whole training runs: the models, the promise of privacy, and the files they write."""
 
 import csv
 import json
@@ -205,7 +205,7 @@ def test_rounds_in_which_every_client_drops_leave_the_model_as_it_was(
     assert (tmp_path / "run" / "report.html").exists()
 
 
-def test_a_lying_server_a_sparse_graph_and_more_clients(tmp_path: Path) -> None:
+def test_a_run_against_a_lying_server_on_a_sparse_graph(tmp_path: Path) -> None:
     result = play(
         tmp_path / "run",
         "rounds=2",
@@ -294,7 +294,7 @@ def test_training_that_diverges_is_stopped_and_explained(tmp_path: Path, kind: s
         play(tmp_path / "run", "training.learning_rate=1e38", f"aggregation.kind={kind}", *EVERYBODY)
 
 
-def test_baselines_share_nothing_and_state_it(tmp_path: Path) -> None:
+def test_baselines_without_aggregation_share_nothing_and_say_so(tmp_path: Path) -> None:
     alone = play(tmp_path / "alone", "training.algorithm=local-only", "rounds=2")
     together = play(tmp_path / "together", "training.algorithm=centralised", "rounds=2")
     assert len(alone.models) == 12
@@ -387,7 +387,7 @@ def test_the_command_of_the_readme_for_a_file_of_each_client(tmp_path: Path) -> 
     assert "numbers to predict (a regression), not labels" in " ".join(output.split())
 
 
-def test_json_is_all_that_is_printed(tmp_path: Path) -> None:
+def test_json_prints_nothing_else(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     code, output = command("run", "--json", *(w for s in SMALL for w in ("--set", s)), "--out", str(folder))
     found = json.loads(output)
@@ -517,7 +517,9 @@ class Counter(Observer):
         self.ends += 1
 
 
-def test_own_model_own_data_and_resuming_from_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_model_and_data_of_the_user_and_resuming_from_python(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     counter, out = Counter(), tmp_path / "run"
     settings = {"training.learning_rate": 0.2, "availability.kind": "equal", "training.executor": "vectorised"}
 
@@ -555,7 +557,7 @@ def test_own_model_own_data_and_resuming_from_python(tmp_path: Path, capsys: pyt
         train(small_model, rings(200, 1), clients=10, resume=True)
 
 
-def test_own_regression(tmp_path: Path) -> None:
+def test_a_regression_with_data_and_model_of_the_user(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 3)).astype(np.float32)
     y = x @ np.array([[1.0], [2.0], [-1.0]], np.float32)
@@ -573,7 +575,9 @@ def test_own_regression(tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
-def test_the_example(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_an_own_model_learns(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     example = Path(__file__).parents[2] / "examples" / "own_model.py"
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(example), run_name="__main__")
@@ -617,7 +621,7 @@ def test_the_default_run_learns_the_digits(tmp_path: Path, seed: int) -> None:
     assert result.summary.dropped > 10
 
 
-def test_more_clients_than_examples_cost_what_a_cohort_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_clients_of_the_round_are_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 3,000 clients, those of the round are in memory; the others are names, and rows of a file."""
     kept: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Arbitrary bytes to any state: a typed error, never a crash, never a change."""
+"""Arbitrary bytes sent to any state give a typed error. They never crash it and never change it."""
 
 import msgspec
 import pytest
@@ -38,7 +38,7 @@ def with_checksum(body: bytes) -> bytes:
 
 @settings(max_examples=100)
 @given(noise, st.booleans(), st.booleans(), st.data())
-def test_noise_to_a_client(body: bytes, checksummed: bool, active: bool, data: st.DataObject) -> None:
+def test_a_client_refuses_random_bytes(body: bytes, checksummed: bool, active: bool, data: st.DataObject) -> None:
     cast = data.draw(st.sampled_from(list(STOPPED[active].values())[1:]))
     before = client.park(cast.states[NAME])
     with pytest.raises(PeerProtocolError):
@@ -48,7 +48,7 @@ def test_noise_to_a_client(body: bytes, checksummed: bool, active: bool, data: s
 
 @settings(max_examples=100)
 @given(noise, st.booleans(), st.booleans(), st.data())
-def test_noise_to_the_server(body: bytes, checksummed: bool, active: bool, data: st.DataObject) -> None:
+def test_the_server_rejects_random_bytes(body: bytes, checksummed: bool, active: bool, data: st.DataObject) -> None:
     cast = data.draw(st.sampled_from(list(STOPPED[active].values())))
     server = cast.server
     before = (server.step, server.advertisers, server.sharers, server.survivors, server.revealers)
@@ -86,7 +86,7 @@ def test_messages_of_another_step_are_refused(active: bool) -> None:
 
 @settings(max_examples=100)
 @given(noise, st.booleans())
-def test_noise_is_no_parked_state(body: bytes, checksummed: bool) -> None:
+def test_random_bytes_are_not_resumed_as_a_state(body: bytes, checksummed: bool) -> None:
     with pytest.raises(LocalProtocolError):
         client.resume(with_checksum(body) if checksummed else body)
 

@@ -1,4 +1,4 @@
-"""Any history of joins, leaves, availability and losses inside rounds: strong T of the ledger holds."""
+"""Strong T of the ledger holds for any history of joins, leaves, availability and losses inside rounds."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -70,7 +70,7 @@ def test_strong_privacy_of_the_ledger_holds(history: list[tuple[str, int]], priv
         assert found is None or found >= privacy
 
 
-def test_the_same_without_alignment_is_refused() -> None:
+def test_the_guard_refuses_rounds_without_alignment() -> None:
     with TemporaryDirectory() as folder, Ledger.open(Path(folder) / "ledger") as ledger:
         with pytest.raises(SeparationRisk):
             play([("round", seed) for seed in range(20)], 3, ledger, aligned=False)

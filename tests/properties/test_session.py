@@ -1,4 +1,4 @@
-"""Any topology, any faults, any circles: exactly the right sum over exactly the right clients, or a typed error."""
+"""With any topology, faults and circles, a session gives the exact sum over the right clients, or a typed error."""
 
 import numpy as np
 from hypothesis import event, given, settings
@@ -44,7 +44,7 @@ def test_exact_sum_over_the_right_clients_or_a_typed_error(setting: Setting) -> 
 
 @thorough
 @given(settings_of_sessions(kinds=LOSSES))
-def test_with_losses_alone_theorem_one_and_two_decide(setting: Setting) -> None:
+def test_if_clients_only_drop_out_theorems_one_and_two_decide(setting: Setting) -> None:
     """Reliable iff every client of V3+ is informative, private iff the survivor graph is connected."""
     played, terms = setting.play(), setting.terms
     server = played.session.server

@@ -54,7 +54,7 @@ def test_dropped_clients_cost_shares_of_their_private_keys() -> None:
 
 
 @drives_flower
-def test_the_process_is_left_as_it_was_and_the_seed_decides() -> None:
+def test_the_process_is_unchanged_and_the_result_depends_on_the_seed() -> None:
     from flwr.supercore.task_identity import TaskIdentity
 
     def surroundings() -> tuple[object, ...]:

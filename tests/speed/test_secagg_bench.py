@@ -33,7 +33,7 @@ def test_masking_costs_at_most_twice_its_keystream(bits: int) -> None:
 
 
 @needs_flower
-def test_flower_is_left_behind() -> None:
+def test_secure_aggregation_is_faster_than_flowers() -> None:
     record = bench_secagg("--against", "flower")
     parameters = record["parameters"]
     assert (parameters["clients"], parameters["length"], parameters["vanished"]) == (100, 10_000, 10)
@@ -46,7 +46,7 @@ def test_flower_is_left_behind() -> None:
 
 
 @needs_flower
-def test_flower_is_left_behind_on_long_vectors() -> None:
+def test_masking_long_vectors_is_faster_than_flowers() -> None:
     # A client masks with 30 neighbours and itself however many clients there are.
     record = bench_secagg("--against", "flower", "--clients", "34", "--length", "1000000", "--degree", "30")
     assert record["parameters"]["threshold"] == 17
@@ -57,7 +57,7 @@ def test_flower_is_left_behind_on_long_vectors() -> None:
 
 @pytest.mark.parametrize("dropout", ["0", "0.1"])
 @pytest.mark.parametrize("clients", [100, 300, 500])
-def test_a_sparse_graph_saves_what_it_leaves_out(clients: int, dropout: str, tmp_path: Path) -> None:
+def test_the_savings_of_a_sparse_graph_match_its_share_of_edges(clients: int, dropout: str, tmp_path: Path) -> None:
     experiment = read_declaration(declared()["ccesa-costs"]).experiment(FULL)
     job = Job("sessions", f"{clients} clients, {dropout} drop out", 0)
     record = experiment.measure(job, 0, JobContext(tmp_path, None, lambda: False))
@@ -76,7 +76,7 @@ def test_a_thousand_clients_fit_into_memory() -> None:
     assert 1 <= record["masked_vector_ratio"] <= 1.01
 
 
-def test_a_session_grows_with_its_clients_and_a_client_does_not() -> None:
+def test_the_cost_of_a_session_grows_linearly_and_that_of_a_client_does_not_grow() -> None:
     """Ratios of processor times within one command, and peak memory."""
     sizes = ["--clients", "500", "--clients", "8000", "--planned", "1000", "--planned", "10000"]
     command = [sys.executable, "-c", "from coterie.cli import main; main()", "bench", "scale", *sizes, "--json"]

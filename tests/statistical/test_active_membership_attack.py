@@ -1,4 +1,4 @@
-"""Active membership inference over many targets: it beats a guess where it must, and does not where it cannot."""
+"""Active membership inference over many targets: better than guessing on models that saw them, no better on others."""
 
 import numpy as np
 import pytest

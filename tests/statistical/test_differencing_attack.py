@@ -1,4 +1,4 @@
-"""Errors of differencing follow the theory: seeded, with intervals far wider than chance needs."""
+"""Errors of differencing follow the theory. Seeded, with intervals far wider than chance needs."""
 
 import numpy as np
 import pytest

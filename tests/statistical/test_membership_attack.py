@@ -1,4 +1,4 @@
-"""Who was trained on: told by a client's model and by the sum, not by a masked upload. Seeded."""
+"""Members are found from a client's model and, less well, from the sum, but not from a masked upload. Seeded."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""Drawing pictures where theory says that nothing can be drawn: no better than guessing, by real statistics."""
+"""Attacks that reconstruct pictures are no better than guessing where theory says that nothing can be recovered."""
 
 import numpy as np
 from scipy.stats import binom, ttest_1samp
@@ -10,7 +10,7 @@ from coterie.attacks.inversion.descent import Budget
 from coterie.attacks.inversion.measure import ALONE, MEAN, InversionTarget, Origin
 
 
-def test_an_update_of_noise_gives_no_more_than_guessing_by_label() -> None:
+def test_inverting_noise_is_no_better_than_guessing_by_label() -> None:
     """What a masked vector is to an inversion."""
     gains = []
     for seed in range(6):
@@ -34,7 +34,7 @@ def test_an_eavesdropper_recognises_people_from_plain_models_and_not_from_masked
     assert min(surprise(SA), surprise(CCESA), surprise(GUESS)) > 1e-3
 
 
-def test_examples_alone_in_a_bin_are_as_many_as_expected() -> None:
+def test_the_expected_number_of_examples_alone_in_a_bin_is_right() -> None:
     """Against counts of bins drawn at random, within four standard errors."""
     rng = np.random.default_rng(1)
     imprinter = Imprinter(np.ones(1), np.arange(50.0), np.ones(1))

@@ -181,7 +181,7 @@ def test_over_selection_restores_the_cohort_after_in_round_losses() -> None:
     assert_mean(aggregated, expected)
 
 
-def test_partition_skips_as_many_rounds_as_theorem_1_states() -> None:
+def test_partition_aggregates_as_many_clients_as_theorem_1_states() -> None:
     rng = np.random.default_rng(13)
     history = simulate(
         make_policy("partition", PolicySettings(np.full(120, 0.2), 12), rng), np.full(120, 0.2), 4_000, rng

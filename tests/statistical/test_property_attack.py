@@ -49,7 +49,7 @@ def test_a_trace_is_found_under_random_selection() -> None:
     assert np.mean([area_under_curve(*one) for one in histories(1.0, circles=False)]) > 0.9
 
 
-def test_under_circles_it_is_found_of_circles_and_not_of_members() -> None:
+def test_with_circles_the_trace_is_found_in_circles_but_not_in_single_members() -> None:
     found = histories(1.0, circles=True)
     assert {ranking_among_mates(values, having, CIRCLES) for values, having in found} <= {0.5, None}
     auc = np.array([area_under_curve(*one) for one in found])

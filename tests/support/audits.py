@@ -1,4 +1,4 @@
-"""``coterie audit`` run in this process, and logs for it in which somebody is exposed."""
+"""``coterie audit`` run in this process, and logs for it in which a client is exposed."""
 
 import json
 from pathlib import Path

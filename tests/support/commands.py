@@ -1,4 +1,4 @@
-"""Commands in documents: whether the command line understands them."""
+"""Check that the command line understands a command of a document."""
 
 import typer
 from tests.support.outputs import PROJECT

@@ -34,7 +34,7 @@ def straight(message: Message, answer: Callable[[Message], Message]) -> Message 
     return answer(message)
 
 
-def over_the_wire(message: Message) -> Message:
+def serialised(message: Message) -> Message:
     """Return a message as it arrives, after all of it was bytes."""
     sent = message_to_proto(message).SerializeToString()
     arrived = message_from_proto(ProtoMessage.FromString(sent))
@@ -59,7 +59,7 @@ class FakeNode:
             run_config=dict(self.run_config),
         )
         try:
-            return over_the_wire(self.app(over_the_wire(message), context))
+            return serialised(self.app(serialised(message), context))
         except Exception as error:
             return Message(Error(2, repr(error)), reply_to=message)
 

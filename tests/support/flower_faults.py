@@ -67,7 +67,7 @@ class Fault:
 
 
 def schedules(longest: int) -> st.SearchStrategy[list[Fault | None]]:
-    """Generate what becomes of calls one after the other; None is a call that works, and so is any later one."""
+    """Generate the outcomes of consecutive calls: None is a call that works, and all later calls work too."""
     fault = st.builds(Fault, st.sampled_from(sorted(PASSING)), st.booleans())
     return st.lists(st.none() | fault, max_size=longest)
 

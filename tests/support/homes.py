@@ -1,4 +1,4 @@
-"""Homes for servers and nodes: every test has a machine of its own."""
+"""Home folders of servers and nodes: each test has separate ones."""
 
 import tempfile
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
 # ruff: noqa: S608  (statements made of our own constants)
-"""Hostile files: small on disk, and endless or many times as large once they are read."""
+"""Hostile files: small on disk, but endless or many times larger when read."""
 
 import gzip
 import io

@@ -18,8 +18,8 @@ from coterie.errors import LedgerConflict
 CIRCLES = (("ann", "bob"), ("cid", "dan"), ("eve", "fay"))
 
 
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let checkpoints be written after some hundred times fewer entries than else."""
+def write_checkpoints_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let checkpoints be written after some hundred times fewer entries than normally."""
     monkeypatch.setattr(ledger_state, "_LEAST_COST", 5 * ledger_state._ENTRY_COST)
 
 

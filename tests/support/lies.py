@@ -1,4 +1,4 @@
-"""Strategies of a lying server, drawn at random: a few moves out of many, each with chances of its own.
+"""Random strategies of a lying server: a few moves out of many, each with its own probability.
 
 Nothing here knows which rule a move would break. The choices lean towards what hurts (few envelopes for one client,
 broken circles, two stories, clients that join twice), for a uniformly random server would take millions of sessions.
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 from tests.support.cast import make_terms
-from tests.support.world import Scene, flipped, robbed
+from tests.support.world import Scene, flipped, learns_too_much
 
 from coterie.attacks.malicious_server.server import Person, announce, deliver, show_book
 from coterie.crypto.signing import each_signature_once
@@ -56,11 +56,11 @@ class Liar:
     def play(self) -> bool:
         """Play the session; whether the server learned what it must not."""
         with each_signature_once():  # all clients of a session check the same signatures
-            self.meet_before()
+            self.play_earlier_session()
             self.advertise()
             self.deliver()
             self.announce()
-        return robbed(self.scene, *self.earlier)
+        return learns_too_much(self.scene, *self.earlier)
 
     @property
     def revealed(self) -> bool:
@@ -77,7 +77,7 @@ class Liar:
 
     # Before, and step 0.
 
-    def meet_before(self) -> None:
+    def play_earlier_session(self) -> None:
         """Play a session with the same clients in which some are lost; sometimes it bears the same name."""
         if "earlier session" not in self.moves:
             return
@@ -260,13 +260,13 @@ class Liar:
                     confirmation = scene.confirm(person, story, within, self.statements(person, story, within))
                     if confirmation is not None:
                         signed[person] = confirmation
-        self.tell_the_truth(persons, told, signed)
+        self.announce_truthfully(persons, told, signed)
         for person in signed:
             padded = self.testimony(person, told, signed)
             if not scene.reveal(person, told[person], padded):
                 scene.reveal(person, told[person], self.confirmations(person, told, signed))
 
-    def tell_the_truth(
+    def announce_truthfully(
         self, persons: Sequence[Person], told: dict[Person, frozenset[int]], signed: dict[Person, Confirmation]
     ) -> None:
         """Announce to those who refused who really carries all masks under their book: the server goes on with them."""

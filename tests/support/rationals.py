@@ -1,4 +1,4 @@
-"""Slow and obvious answers over the rationals, to judge fast ones by."""
+"""Slow, obvious computations over the rationals, as an oracle for fast ones."""
 
 from collections.abc import Collection, Sequence
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Reports of experiments that are written again from their results."""
+"""Check that the report of an experiment can be written again from its results."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Records of made-up runs, for pages and consoles that only show them."""
+"""Records of made-up runs, for tests of pages and console output."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ FORECAST = replace(
 )
 
 
-def made_up(count: int = 30, **more: object) -> list[RoundRecord]:
+def make_records(count: int = 30, **more: object) -> list[RoundRecord]:
     """Rounds with cohorts of whole circles, of which some break, and every fifth round without a result."""
     rng = np.random.default_rng(0)
     names, clients, circle = client_names(), CLIENTS, 2
@@ -96,7 +96,7 @@ def promised(config: RunConfig) -> Promise:
 
 def regression(count: int = 10) -> list[RoundRecord]:
     """Rounds of a run whose targets are numbers."""
-    return [msgspec.structs.replace(record, accuracy=None, error=100 / record.round) for record in made_up(count)]
+    return [msgspec.structs.replace(record, accuracy=None, error=100 / record.round) for record in make_records(count)]
 
 
 def courses(count: int = 5) -> list[Course]:

@@ -1,4 +1,4 @@
-"""A session of the search: real clients with inputs of their own, and a server that garbles what it says.
+"""A session of the search: real clients with inputs of their own, and a server that damages its messages.
 
 Beside what a strategy plans, any message may be garbled: lines left out, repeated, put in another order or under
 another number, fields exchanged, borrowed from other books and sessions, or made up. If the client refuses it, the
@@ -186,8 +186,8 @@ def flipped(key: bytes) -> bytes:
     return key[:-1] + bytes([key[-1] ^ 0x80])
 
 
-def robbed(scene: Scene, *earlier: Scene) -> bool:
-    """Whether the server learned what it must not; if so, what it computes is what the clients' inputs come to."""
+def learns_too_much(scene: Scene, *earlier: Scene) -> bool:
+    """Return whether the server learned something forbidden; if so, check that it computes the clients' real inputs."""
     found = leaks(scene, *earlier)
     if found:
         for coefficients, vector in recovered(scene, *earlier):

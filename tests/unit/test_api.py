@@ -56,7 +56,7 @@ def test_the_mean_is_within_its_bound(size: int, topology: Any, weighted: bool, 
     assert np.allclose(outcome.sum[0], outcome.mean[0] * outcome.total_weight)
 
 
-def test_one_array_in_one_array_out() -> None:
+def test_one_array_is_returned_as_one_array() -> None:
     outcome = coterie.aggregate({name: np.full(3, 0.5) for name in names(4)}, clip=1.0)
     assert isinstance(outcome.mean, np.ndarray)
     assert isinstance(outcome.sum, np.ndarray)

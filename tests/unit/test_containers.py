@@ -24,12 +24,12 @@ def of(file: Path, name: str) -> list[str]:
     return [rest for found, rest in instructions(file) if found == name]
 
 
-def test_there_is_one_for_each_role() -> None:
+def test_there_is_one_container_file_for_each_role() -> None:
     assert [file.name for file in FILES] == ["superlink.Containerfile", "supernode.Containerfile"]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_instructions(file: Path) -> None:
+def test_container_files_use_known_instructions_and_an_unprivileged_user(file: Path) -> None:
     found = instructions(file)
     assert {name for name, _ in found} <= INSTRUCTIONS
     assert found[0] == ("FROM", "python:3.11-slim")
@@ -61,7 +61,7 @@ def test_state_is_in_the_volume_and_extras_are_declared(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_the_programs_know_their_options(file: Path) -> None:
+def test_the_programs_have_the_options_they_are_given(file: Path) -> None:
     program, *given = json.loads(of(file, "ENTRYPOINT")[0])
     path = shutil.which(program, path=str(Path(sys.executable).parent))
     assert path is not None

@@ -1,4 +1,4 @@
-"""What is imported is declared."""
+"""Every imported package is declared."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""The errors of the papers, one by one: what is printed fails, and what ``docs/errata.md`` says instead holds."""
+"""The errors of the papers, one by one: the printed statement fails, and the correction in ``docs/errata.md`` holds."""
 
 import ast
 import math

@@ -1,4 +1,4 @@
-"""Files are written whole: whoever writes at once, whenever a process is killed, whatever is at the path."""
+"""Files are written whole: with concurrent writers, killed processes, and anything at the path."""
 
 import errno
 import os
@@ -79,7 +79,7 @@ def closed() -> Iterator[Path]:
 
 @settings(max_examples=25)  # each waits for the disk
 @given(st.binary(max_size=1000), st.binary(max_size=1000))
-def test_what_was_written_is_read_and_nothing_else_is_left(first: bytes, second: bytes) -> None:
+def test_a_written_file_is_read_back_and_no_draft_is_left(first: bytes, second: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "file")
         for write in REPLACING:

@@ -1,4 +1,4 @@
-"""The front door: five verbs and their results, with proper types, and nothing heavy behind it until it is opened."""
+"""The public names of the package: their types, their results, and that importing them loads nothing heavy."""
 
 import ast
 import doctest
@@ -76,7 +76,7 @@ def test_unknown_names_are_errors_for_python_and_for_type_checkers() -> None:
         _ = cohorts.nonsense  # type: ignore[attr-defined]
 
 
-def test_the_door_is_light() -> None:
+def test_importing_the_package_loads_nothing_heavy() -> None:
     packages = loaded_after("import coterie; dir(coterie); import coterie.errors")
     assert packages.isdisjoint({"click", "cryptography", "msgspec", "numpy", "pydantic", "rich", "torch", "typer"})
 
@@ -91,7 +91,7 @@ def test_the_package_is_a_program() -> None:
     assert done.stdout == f"coterie {coterie.__version__}\n"
 
 
-def test_the_examples_are_true() -> None:
+def test_the_examples_in_docstrings_run() -> None:
     tried = doctest.testmod(api)
     assert tried.attempted >= 6
     assert tried.failed == 0

@@ -24,7 +24,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
 """
 
 
-def test_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores_are_those_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: {1, 5}, raising=False)
     assert cores() == 2
     monkeypatch.delattr(os, "sched_getaffinity")
@@ -39,7 +39,7 @@ def test_memory_is_kept_where_that_is_possible() -> None:
         assert returned > 3 * kept
 
 
-def test_other_systems_keep_memory_as_they_like(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keeping_memory_does_nothing_on_other_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     keep_memory()
 

@@ -1,4 +1,4 @@
-"""Locks: one holder at a time, and none once it is over."""
+"""Locks have one holder at a time, and are released at its end."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from coterie.locks import lock
 pytest.importorskip("fcntl")
 
 
-def test_one_holder_at_a_time(tmp_path: Path) -> None:
+def test_a_lock_has_one_holder_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with lock(path, wait=False) as first, lock(path, wait=False) as second:
         assert (first, second) == (True, False)

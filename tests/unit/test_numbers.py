@@ -1,4 +1,4 @@
-"""Numbers in documents: each says where it comes from, in a form that can be checked."""
+"""Numbers in documents: a note says where each comes from, in a form that can be checked."""
 
 import ast
 import re
@@ -27,7 +27,7 @@ def all_faults(text: str) -> list[str]:
 # The documents.
 
 
-def test_every_document_is_looked_at() -> None:
+def test_every_document_is_checked() -> None:
     assert {"README.md", "SECURITY.md", "docs/confined.md", "examples/flower/README.md"} < set(TEXTS)
     assert {note.kind for note in NOTES} == {*MARKS, "committed", "result"}
 
@@ -44,7 +44,7 @@ def test_a_number_that_is_added_is_found(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_notes_cannot_be_seen(name: str) -> None:
+def test_notes_do_not_change_the_rendered_page(name: str) -> None:
     """What is rendered is the same without them, but for the comments themselves."""
     renderer = MarkdownIt("commonmark").enable("table")
     shown = re.sub(r"<!-- numbers:.*?-->", "", renderer.render(TEXTS[name]), flags=re.DOTALL)
@@ -70,7 +70,7 @@ def test_every_command_is_one(command: str) -> None:
 @pytest.mark.parametrize(
     "wrong", ["run --jsn", "run --set cohort.sise=3", "attack nothing", "bench secagg --clients many"]
 )
-def test_what_is_no_command_is_noticed(wrong: str) -> None:
+def test_wrong_commands_are_detected(wrong: str) -> None:
     with pytest.raises((UsageError, ConfigError)):
         understand(shlex.split(wrong))
 
@@ -108,7 +108,7 @@ NOTE = "<!-- numbers: 1 minute\n$ coterie attack demo --json\n{items}\n-->\n{tex
         ("| with 0.5 | 3 | none |\n|---|---|---|\n| 4 clients, 0.3 | 5 ± 2 | T = 2, 7% |", ["5", "2", "7"]),
     ],
 )
-def test_which_numbers_are_claims(text: str, found: list[str]) -> None:
+def test_numbers_that_need_a_note_are_found(text: str, found: list[str]) -> None:
     assert [number.text for note in read_notes(text) for number in note.numbers] == found
 
 
@@ -182,7 +182,7 @@ OUTPUT = {
         ('find(r"\\"right\\": (\\d+)")', "12%"),
     ],
 )
-def test_how_a_value_is_found(item: str, text: str) -> None:
+def test_values_are_found_by_their_expressions(item: str, text: str) -> None:
     assert all(read_values(item, f"It is {text}.", OUTPUT))
 
 
@@ -237,7 +237,7 @@ def test_commands_are_run_as_a_user_would(monkeypatch: pytest.MonkeyPatch) -> No
         run_command("coterie attack faces --data faces --json")
 
 
-def test_the_last_record_of_a_run_is_at_hand() -> None:
+def test_expressions_can_use_the_last_record_of_a_run() -> None:
     settings = "--set rounds=1 --set clients.count=8 --set cohort.size=4 --set training.workers=0"
     assert run_command(f"coterie run --json {settings}")["last"]["round"] == 1
 

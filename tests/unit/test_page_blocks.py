@@ -1,4 +1,4 @@
-"""How the blocks of pages are read, run and compared."""
+"""Code blocks of pages: how they are read, run and compared."""
 
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def test_an_output_that_differs_is_an_error(tmp_path: Path, old: str, new: str) 
         play(PAGE.replace(old, new), tmp_path)
 
 
-def test_what_is_slow_is_left_to_the_slow_tests(tmp_path: Path) -> None:
+def test_slow_blocks_are_left_to_the_slow_tests(tmp_path: Path) -> None:
     play(PAGE.replace("rounds = ...", "nothing"), tmp_path, slow=False)
 
 

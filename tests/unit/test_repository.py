@@ -1,4 +1,4 @@
-"""The files around the code say the same as the Makefile and pyproject.toml."""
+"""Workflows, hooks, templates and documents agree with the Makefile and pyproject.toml."""
 
 import os
 import re
@@ -123,7 +123,7 @@ def test_workflows_run_all_checks_with_the_python_of_their_row() -> None:
 
 
 @pytest.mark.parametrize("file", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *AROUND], ids=lambda file: file.name)
-def test_make_knows_what_documents_ask_of_it(file: Path) -> None:
+def test_make_has_every_target_that_documents_name(file: Path) -> None:
     targets = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
     text = file.read_text(encoding="utf-8")
     asked = re.findall(r"(?:^|`|- |run: )make((?: [a-z]+\b(?!=))+)", text, re.MULTILINE)

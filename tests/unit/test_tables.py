@@ -80,8 +80,8 @@ def test_no_module_knows_an_entry_of_a_table_by_name() -> None:
     assert {path: words for path, words in found.items() if words} == ALLOWED
 
 
-def test_what_is_compared_is_found(tmp_path: Path) -> None:
-    """The test above can fail."""
+def test_comparisons_with_names_of_entries_are_found(tmp_path: Path) -> None:
+    """It shows that the test above can fail."""
     (tmp_path / "module.py").write_text(
         'if policy == "multi-round" or topology in ("auto", "harary") or isinstance(graph, Complete | Harary):\n'
         "    match kind:\n"

@@ -1,4 +1,4 @@
-"""Sentences that readers had to read twice are gone, and so are their relatives."""
+"""Sentences that readers had to read twice do not come back, nor do sentences like them."""
 
 import re
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ WORST = {
 
 
 @pytest.mark.parametrize("sentence", WORST)
-def test_the_worst_sentences_are_gone(sentence: str) -> None:
+def test_the_listed_sentences_do_not_come_back(sentence: str) -> None:
     pattern = re.compile(WORST[sentence])
     found = [
         f"{path.relative_to(PROJECT)}: {match[0]}"
@@ -50,7 +50,7 @@ def test_the_worst_sentences_are_gone(sentence: str) -> None:
 
 
 @pytest.mark.parametrize("sentence", list(WORST)[:10])
-def test_the_expressions_would_find_them(sentence: str) -> None:
+def test_the_expressions_match_the_listed_sentences(sentence: str) -> None:
     """Sentences that numbers are written into are found by what writes them."""
     written = {
         "40 unit vectors in the row space of the participation matrix": "{count} unit vectors in the row space",

@@ -1,4 +1,4 @@
-"""What the transcripts of both protocols write down in the same way."""
+"""Parts of transcripts that both protocols record in the same way."""
 
 from typing import Any
 

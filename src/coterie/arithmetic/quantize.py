@@ -83,32 +83,32 @@ class Quantizer:
 
         v = (clip(x, -c, c) / c) * (Q w / W),
 
-    the upper one with probability v - floor(v), so that the integer's expectation is v. The mean is read
-    off the sums S of these integers and T of the weights as (S / (Q T / W)) * c. ``precision`` is thus the
-    bits, sign included, of an entry at full weight; at weight w it has log2(W / w) fewer.
+    the upper one with probability v - floor(v), so that the integer's expectation is v. With S the sum of these
+    integers and T the sum of the weights, the mean is (S / (Q T / W)) * c. So ``precision`` is the number of bits,
+    sign included, of an entry at full weight; at weight w it has log2(W / w) fewer bits.
 
     *Range.* |v| <= Q w / W <= Q, in float64 too: the first factor is rounded from a number within [-1, 1],
     the second from one of at most Q, the product from one of at most Q; rounding is monotone, and 1 and Q
-    are float64 numbers. As Q is an integer, the integers next to v lie in [-Q, Q]; v = Q stays, its
-    fraction being 0 and no random number from [0, 1) less than that. Weights lie in [1, W], and the
-    constructor demands W <= Q. With ``min_weight`` = 0 a client may also weigh nothing: its vector is zeros, which no
-    sum can tell from an absent client, and masked it looks like any other.
+    are float64 numbers. As Q is an integer, the integers next to v lie in [-Q, Q]. v = Q is not rounded up, because
+    its fraction is 0 and no random number from [0, 1) is less than that. Weights lie in [1, W], and the constructor
+    requires W <= Q. With ``min_weight`` = 0 a client may also have weight 0. Its vector is zeros, so it changes no sum,
+    and its masked vector looks like any other.
 
     *No overflow.* A sum of at most n = ``clients`` such vectors therefore lies in [-nQ, nQ]. Its residue
-    modulo 2^k tells it if these 2nQ + 1 integers have different residues, that is if 2^k > 2nQ. The least
-    such k is the bit length of 2nQ, and that is the ring's. The constructor demands nQ <= 2^53 as well: k
-    is then at most 54, and sums are exact in float64.
+    modulo 2^k determines it if these 2nQ + 1 integers have different residues, that is if 2^k > 2nQ. The
+    ring has the least such k, which is the bit length of 2nQ. The constructor also requires nQ <= 2^53: then k
+    is at most 54, and sums are exact in float64.
 
     *Expectation.* The random numbers are multiples of 2^-53, and v + 1 is rounded if -1 < v < 0: the
-    expectation is off v by less than 2^-52. The generator decides only how entries are rounded; it does not
-    hide them.
+    expectation differs from v by less than 2^-52. The generator decides only how entries are rounded; it does
+    not hide them.
 
     *Dither.* How much an integer varies depends on the fraction of v: a sum of two halves is 0, 1 or 2, while one of 0
-    and 1 is 1. Whoever has many sums of the same entries learns from it what was added. With ``dither`` a normal random
+    and 1 is 1. So an observer of many sums of the same entries learns what was added. With ``dither`` a normal random
     number g of deviation 1.5, cut off at 7, is added to v before it is rounded. The characteristic function of g is
-    exp(-11) at pi, so the distribution of a sum of two or more integers is that of any others with the same sum of v,
-    but for about 10^-6 (the cut-off). The integer is less than 8 from v. So v is scaled to Q - 8 in place of Q, and all
-    bounds above stay. A client that weighs nothing is dithered like the others.
+    exp(-11) at pi. So the distribution of a sum of two or more integers depends only on the sum of their v, except for
+    about 10^-6 (the cut-off). The integer differs from v by less than 8. So v is scaled to Q - 8 in place of Q, and all
+    bounds above stay valid. A client of weight 0 is dithered like the others.
     """
 
     clip: float
@@ -131,7 +131,7 @@ class Quantizer:
             needed = self.max_weight.bit_length() + 1
             raise ConfigError(f"weights up to {self.max_weight} need at least {needed} bits of precision")
         if self.dither and self.levels < 2 * MARGIN:
-            raise ConfigError(f"rounding that tells nothing needs at least {MARGIN.bit_length() + 2} bits of precision")
+            raise ConfigError(f"dithered rounding needs at least {MARGIN.bit_length() + 2} bits of precision")
         if self.clients * self.levels > _EXACT:
             raise OverflowRisk(
                 f"sums of {self.clients} vectors of {self.precision} bits can exceed 2^53, "

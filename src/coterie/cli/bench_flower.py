@@ -65,23 +65,23 @@ def _show(costs: "FlowerCosts") -> None:
         table.add_row(f"  its cryptography alone, on {count(costs.cores, 'core')}", "", duration(secure.cryptography))
         table.add_row("  its answers alone, put on disk", "", duration(secure.storage))
     console.print(table)
-    console.print("Carrying alone: trips with as many bytes to and fro, and nothing done with them.", style="dim")
+    console.print("Carrying alone: trips with as many bytes in both directions, and no work on them.", style="dim")
     for protocol, secure in costs.protocols.items():
         console.print(f"{protocol}: {_verdict(costs, protocol)}")
         console.print(
             f"Each client: {secure.messages:g} messages, {size(round(secure.downloaded))} down and "
-            f"{size(round(secure.uploaded))} up, beside a model of {size(costs.model)} that comes once."
+            f"{size(round(secure.uploaded))} up, besides the model of {size(costs.model)}, which is received once."
         )
 
 
 def _verdict(costs: "FlowerCosts", protocol: str) -> str:
-    """Return whether protection costs no more than its trips and, if it costs more, whether it could cost less here."""
+    """Return whether protection costs no more than its trips; if it costs more, why, or whether it must."""
     secure, overhead = costs.protocols[protocol], costs.overhead(protocol)
     if overhead <= secure.carrying:
         return "Protection adds no more than its trips cost."
     clients, cores = count(costs.nodes, "client"), count(costs.cores, "core")
     reason = (
-        f": it cannot here, where the cryptography of {clients} on {cores} alone takes longer than that"
+        f". It cannot add less than its trips here: the cryptography of {clients} on {cores} alone takes longer"
         if secure.cryptography > secure.carrying
         else f". The work of {clients} is done by {cores} here, and their answers go to one disk"
     )

@@ -126,7 +126,7 @@ def _show(scenario: "Scenario", costs: "TrainingCosts", rivals: "Mapping[str, Ri
         console.print(
             f"[bold]A round of {title} takes {rival.slowdown(costs.plain):.2f}x the time of our plain one, "
             f"{rival.slowdown(costs.secure):.2f}x that of our secure one[/bold] (medians over rounds in turns). "
-            f"It aggregates plainly. Its first model was ours to {rival.error:.1g}."
+            f"It aggregates plainly. Its first model equals ours up to {rival.error:.1g}."
         )
     console.print(
         f"[bold]A system in which torch computes the same gradients is at most {costs.headroom:.2f}x as fast as our "

@@ -157,8 +157,8 @@ def _introduction(show: "Demo") -> "Iterator[str]":
     else:
         yield (
             f"With {count(settings.leaving, 'dropout')}, and {plan.collusion:.0%} of the clients colluding with the "
-            f"server: probability that the graph exposes a client: {_odds(plan.privacy_failure_log2)}; that the round "
-            f"fails: {_odds(plan.reliability_failure_log2)}."
+            f"server, the graph exposes a client with probability {_odds(plan.privacy_failure_log2)}, and the round "
+            f"fails with probability {_odds(plan.reliability_failure_log2)}."
         )
     if settings.active and not is_complete(plan.topology, settings.clients):
         held = ", and T does not hold for them" if settings.circle_size else ""
@@ -175,7 +175,7 @@ def _failure(show: "Demo", error: "RoundAborted") -> "Iterator[str]":
     yield f"[red bold]The round was aborted:[/] {error}."
     if refusals := show.session.report.refusals:
         first = refusals[0]
-        yield f"{count(len(refusals), 'client')} refused to go on, for instance {first.client}: {first.reason}."
+        yield f"{count(len(refusals), 'client')} refused to continue, for instance {first.client}: {first.reason}."
     yield "Nothing was unmasked: the server holds only noise, and learned no vector."
     yield f"{settings.leaving:,} of {settings.clients:,} clients drop out here. Try a lower dropout{circles}."
 
@@ -247,4 +247,4 @@ def _time(milliseconds: float) -> str:
 
 
 def _odds(log2: float) -> str:
-    return "none" if log2 == -math.inf else f"below 2^{math.ceil(log2)}"
+    return "zero" if log2 == -math.inf else f"below 2^{math.ceil(log2)}"

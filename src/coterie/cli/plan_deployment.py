@@ -110,7 +110,7 @@ def _rows(found: "DeploymentPlan", seconds: "SessionSeconds | None") -> "Iterato
 def _over_selection(found: "DeploymentPlan") -> str:
     factor = found.choice.over_selection
     if found.population.over_select:
-        return f"{factor:.3g} times as many clients, as far as circles are complete"
+        return f"{factor:.3g} times as many clients, if enough circles are complete"
     return f"none; --over-select takes {factor:.3g} times as many" if factor > 1 else "not needed"
 
 

@@ -296,7 +296,7 @@ def _show_one(plan: "PopulationPlan", console: "Console") -> None:
         console.print(
             f"A selected client is lost in the round with probability {plan.lost:g}, and a circle that loses one is "
             f"left out: [bold]{1 - 1 / row.over_selection:.1%}[/] of the cohort on average. --over-select makes up for "
-            f"it by selecting [bold]{row.over_selection:.2f}[/] times as many clients, as far as circles are "
+            f"it by selecting [bold]{row.over_selection:.2f}[/] times as many clients, if enough circles are "
             "complete.\n"
         )
     _show_needs(plan, console)

@@ -259,7 +259,7 @@ def compose_singles(settings: PolicySettings, _rng: np.random.Generator) -> Circ
 
 POLICIES: dict[str, PolicyKind] = {
     "multi-round": PolicyKind(
-        "whole circles of at least T clients, fixed for good",
+        "whole circles of at least T clients, fixed permanently",
         "strong T over any number of rounds",
         compose_circles,
         lambda circles, settings: MultiRound(circles, settings.cohort, settings.mode, settings.survival),
@@ -277,7 +277,7 @@ POLICIES: dict[str, PolicyKind] = {
         lambda _, settings: WeightedRandom(settings.cohort),
     ),
     "partition": PolicyKind(
-        "one circle of about K clients, fixed for good",
+        "one circle of about K clients, fixed permanently",
         "strong T = K over any number of rounds if K divides N, a little less if not",
         lambda settings, rng: partition_circles(settings.dropout.size, settings.cohort, rng),
         lambda circles, settings: MultiRound(circles, settings.cohort),

@@ -107,7 +107,7 @@ class ThreatModel:
             missing = f"{self.missing} missing from a sum" if self.minimum else f"{self.dropped} dropping out"
             raise ConfigError(
                 f"of {self.clients} clients, {missing} and {self.colluding} colluding leave "
-                f"{max(self.honest_survivors, 0)} honest: a sum hides nobody unless two or more are in it; "
+                f"{max(self.honest_survivors, 0)} honest: a sum hides no client unless two or more are in it; "
                 "lower the dropout or the collusion, or take more clients"
             )
         if not self.independent and self.minimum > self.clients - self.dropped:

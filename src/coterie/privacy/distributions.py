@@ -69,7 +69,7 @@ class DiscreteGaussian:
         return magnitudes * magnitudes / (-2 * self.variance)
 
     def scaled_ratio(self, magnitude: int, bits: int) -> int:
-        """Return 2^bits exp(-k^2 / 2 sigma^2), less than 1 off."""
+        """Return 2^bits exp(-k^2 / 2 sigma^2) with an error below 1."""
         context = _with_precision(bits + 64)
         return int(context.ldexp(context.exp(-(magnitude**2) / (2 * context.mpf(self.variance))), bits))
 
@@ -127,7 +127,7 @@ class Skellam:
         return logs
 
     def scaled_ratio(self, magnitude: int, bits: int) -> int:
-        """Return 2^bits p(k) / p(0), less than 1 off, both masses computed from the characteristic function."""
+        """Return 2^bits p(k) / p(0) with an error below 1; both masses come from the characteristic function."""
         # p(0) is about 0.4 / sqrt(mu): with that many bits more, the quotient is as exact as needed.
         context = _with_precision(bits + 128 + int(math.log2(self.variance + 2)))
         ratio = self._mass(magnitude, context) / self._mass(0, context)

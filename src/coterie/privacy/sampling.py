@@ -10,8 +10,8 @@ coins merged into one. Let g(k) = log p(k) / p(0), and let t be a power of two w
     V with P(V = v) = 2^-(v+1) (the trailing zeros of a random word), U uniform in [0, t), and a sign;
 
 propose X = V t + U with that sign, -0 excepted, and accept with probability 2^V exp(g(X)). This is a probability:
-g falls away from 0 and is concave, so g(Vt + U) <= g(Vt) <= V g(t) <= -V log 2. As X was proposed with a chance
-proportional to 2^-V, it comes out with one proportional to p(X).
+g falls away from 0 and is concave, so g(Vt + U) <= g(Vt) <= V g(t) <= -V log 2. X is proposed with a
+probability proportional to 2^-V, so it is returned with a probability proportional to p(X).
 
 *Exactness.* The coin is a real number in [0, 1) of which 64 bits are drawn first. Float64 decides if coin and
 probability differ by more than :data:`MARGIN`, far above the error of the computation. Otherwise (once in 2^39

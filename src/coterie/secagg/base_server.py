@@ -54,7 +54,7 @@ class BaseServer:
     """One session, seen from the server; subclasses know the steps."""
 
     recorded_before: frozenset[Step] = frozenset({Step.REVEAL})
-    """Steps that begin only after it is recorded whose sum will be revealed."""
+    """Steps that begin only after the clients of the sum are recorded."""
 
     def __init__(
         self, terms: Terms, session: bytes, first: Step, rows: Mapping[Step, StepRow], parallel: Map | None
@@ -86,12 +86,12 @@ class BaseServer:
 
     @property
     def aggregated(self) -> tuple[str, ...]:
-        """Clients whose sum is about to be revealed; known, and final, once all masked inputs are there."""
+        """Clients whose sum is about to be revealed; final once all masked inputs have arrived."""
         return self._names(self._aggregated)
 
     @property
     def revealers(self) -> tuple[str, ...]:
-        """Clients whose shares of others' secrets arrived and checked out."""
+        """Clients whose shares of others' secrets arrived and were accepted."""
         return self._names(self._revealers)
 
     @property
@@ -144,14 +144,14 @@ class BaseServer:
         stage.take(client, message)
 
     def _add(self, client: int, vector: bytes | memoryview) -> None:
-        """Add a packed vector to those of its circle, or refuse it; circles make many sums, and so they are slim."""
+        """Add a packed vector to those of its circle, or refuse it; with circles there are many sums, kept small."""
         terms, circle = self.terms, self.terms.circle_of(client)
         added = self._sums.get(circle) or PackedSum(terms.ring, terms.length, slim=terms.circles is not None)
         added.add(vector)
         self._sums[circle] = added
 
     def _totals(self) -> dict[int, RingVector]:
-        """Return the sum of the masked vectors of each circle, or 0 where there are none."""
+        """Return the sum of the masked vectors of each circle; without circles, all in circle 0."""
         return {circle: packed.total() for circle, packed in self._sums.items()}
 
     def _finish(self, total: RingVector) -> Outgoing:

@@ -11,7 +11,7 @@ Mate = TypeVar("Mate", bound=Hashable)
 
 
 def whole_circles(circles: Iterable[Collection[Mate]], present: Iterable[Mate]) -> frozenset[Mate]:
-    """The members, by name or by number, of all circles of which every member is present.
+    """Return the members, by name or by number, of all circles of which every member is present.
 
     Only these may be summed. The rest of a broken circle counts as dropped: a sum over the rest would permanently
     separate its members from the missing ones.
@@ -21,7 +21,7 @@ def whole_circles(circles: Iterable[Collection[Mate]], present: Iterable[Mate]) 
 
 
 class CircleMap:
-    """The rule for the clients of a session in arrays, which takes a few operations for any number of clients."""
+    """The same rule in arrays, for the clients of a session: a few operations for any number of clients."""
 
     def __init__(self, circles: Collection[int]) -> None:
         """Take a circle number for each client."""

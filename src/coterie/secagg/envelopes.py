@@ -11,7 +11,7 @@ Shares = tuple[bytes, ...]
 
 
 def sealing_keys(key: PrivateKey, me: int, peer: Advertisement, terms: bytes, seed: bytes) -> tuple[bytes, bytes]:
-    """One key for each direction between two clients: (to the peer, from the peer)."""
+    """Return one key for each direction between two clients: (to the peer, from the peer)."""
     context = rules.pair_context("sealing", terms, seed, me, peer.sender)
     both = key.agree(peer.sealing_key, context, 2 * KEY_BYTES)
     upward, downward = both[:KEY_BYTES], both[KEY_BYTES:]
@@ -28,7 +28,10 @@ def seal_shares(
 
 
 def open_shares(key: bytes, envelope: Envelope, terms: bytes, seed: bytes, dealer: int, holder: int) -> Shares:
-    """Return the shares in an envelope; refuse it if altered, for another client, or not as committed to."""
+    """Return the shares in an envelope.
+
+    Refuse it if it was altered, is for another client, or holds other shares than the dealer committed to.
+    """
     opened = unseal(key, envelope.sealed, rules.envelope_context(terms, seed, dealer, holder))
     shares = opened[:SELF_SHARE_BYTES], opened[SELF_SHARE_BYTES:]
     if rules.share_marks(terms, dealer, holder, *shares) != envelope.marks:

@@ -10,29 +10,29 @@ from coterie.secagg import rules
 from coterie.secagg.messages import Advertisement
 from coterie.secagg.terms import Terms
 
-#: Runs a function over slices, such as an executor's ``map`` to use several cores.
+#: A function that runs another one over slices, such as the ``map`` of an executor, to use several cores.
 Map = Callable[[Callable[[slice], None], Sequence[slice]], Iterable[Any]]
 
-#: A vector is cut into at most so many slices, and never into shorter ones than this: each slice sets up every cipher.
+#: The largest number of slices of a vector, and the least length of a slice: each slice has to set up every cipher.
 MOST_SLICES = 8
 LEAST_SLICE = 1 << 15
 
 
 def pair_seed(key: PrivateKey, me: int, peer: Advertisement, terms: bytes, seed: bytes) -> bytes:
-    """The seed of the mask between two clients; either computes it from its own key and the other's."""
+    """Return the seed of the mask between two clients; each computes it from its own key and the other's public key."""
     context = rules.pair_context("pair-mask", terms, seed, me, peer.sender)
     return key.agree(peer.masking_key, context, SEED_BYTES)
 
 
 def adds(client: int, peer: int) -> bool:
-    """Of two clients with a common mask the one with the smaller number adds it, the other subtracts it."""
+    """Return whether ``client`` adds the mask in common with ``peer``: the smaller number adds, the other subtracts."""
     return client < peer
 
 
 def mask_vector(
     vector: RingVector, added: Sequence[bytes], subtracted: Sequence[bytes], parallel: Map | None = None
 ) -> None:
-    """Add and subtract the masks of many seeds, in place; over slices at the same time if ``parallel`` is given."""
+    """Add and subtract the masks of many seeds, in place. With ``parallel``, slices are processed at the same time."""
 
     def mask(part: slice) -> None:
         apply_masks(vector[part], added, subtracted, start=part.start)

@@ -1,8 +1,8 @@
 """Sets of clients as bitmaps: one bit for each client of a session.
 
-An announcement names the survivors among thousands of clients, and a client asks for a few of them only: its
-neighbours. A bitmap answers that without an object for each survivor. Operations on the whole set, such as counting or
-hashing, are single operations on its bytes.
+An announcement names the survivors among thousands of clients, and a client looks up only a few of them: its
+neighbours. A bitmap needs no object for each survivor. Operations on the whole set, such as counting or hashing, are
+single operations on its bytes.
 """
 
 from collections.abc import Iterable, Iterator, Set

@@ -1,8 +1,8 @@
-"""The messages of a session: one frozen struct each, and one strict codec.
+"""The messages of a session: each is a frozen struct, and all have one strict codec.
 
-Messages are msgpack arrays that begin with the message's tag and the digest of the session's terms, so that a
-message of another session, step or sender is recognised as such, and end with a checksum. Clients are numbers
-(positions in the terms); lists are sorted by client and never name one twice.
+A message is a msgpack array. It begins with its tag and the digest of the session's terms, so a message of another
+session or step is recognised. A message of a client also has the client's number. At the end is a checksum. Clients are
+numbers (positions in the terms); lists are sorted by client and name each client once.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ class Part(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 
 class Message(Part, frozen=True):
-    """The common first field of all messages."""
+    """The base of all messages, with their common first field."""
 
     terms: Digest
 
@@ -59,7 +59,7 @@ class Message(Part, frozen=True):
 
 
 class ClientMessage(Message, frozen=True):
-    """A message to the server."""
+    """A message from a client to the server."""
 
     sender: ClientNumber
 
@@ -71,13 +71,13 @@ class SignedMessage(ClientMessage, frozen=True):
 
 
 class Invitation(Message, frozen=True, tag=0):
-    """Before step 0, server: the terms of a session, to a client that may agree to them."""
+    """Before step 0, from the server: the terms of a session, which a client may accept or refuse."""
 
     body: bytes
 
 
 class Advertisement(ClientMessage, frozen=True, tag=1):
-    """Step 0, client: two public keys, signed where the server is not trusted."""
+    """Step 0, from a client: two public keys, signed if the server may be malicious."""
 
     sealing_key: PublicKey
     masking_key: PublicKey
@@ -85,13 +85,13 @@ class Advertisement(ClientMessage, frozen=True, tag=1):
 
 
 class KeyBook(Message, frozen=True, tag=2):
-    """Step 0, server: the keys a client needs (against an active server, everybody's)."""
+    """Step 0, from the server: the keys that a client needs (against an active server, those of all clients)."""
 
     advertisements: tuple[Advertisement, ...]
 
 
 class Fingerprints(Part, frozen=True):
-    """Commitments to one holder's two shares of one dealer's secrets."""
+    """Commitments to the two shares that one holder has of one dealer's secrets."""
 
     self_share: Fingerprint
     key_share: Fingerprint
@@ -106,28 +106,29 @@ class Envelope(Part, frozen=True):
 
 
 class SharedKeys(ClientMessage, frozen=True, tag=3):
-    """Step 1, client: its secrets, shared out among its neighbours."""
+    """Step 1, from a client: shares of its secrets for its neighbours."""
 
     envelopes: tuple[Envelope, ...]
     own_marks: Fingerprints
     self_seed_mark: Fingerprint
-    """A commitment to the self seed itself, to recognise a dealer whose shares do not fit together."""
+    """A commitment to the self seed itself, which detects a dealer whose shares do not fit together."""
 
 
 class Deliveries(Message, frozen=True, tag=4):
-    """Step 1, server: the envelopes addressed to a client."""
+    """Step 1, from the server: the envelopes addressed to a client."""
 
     envelopes: tuple[Envelope, ...]
 
 
 class MaskedInput(ClientMessage, frozen=True, tag=5):
-    """Step 2, client: the masked vector, packed; against an active server also a signature over whose masks it carries.
+    """Step 2, from a client: the packed masked vector; against an active server also a statement.
 
-    The set itself need not travel: it is the neighbours whose envelopes the server delivered.
+    The statement is a signature over the set of neighbours whose masks the vector carries. The set itself is not sent:
+    it is the neighbours whose envelopes the server delivered.
     """
 
     payload: memoryview
-    """Part of the message that it was read from: a vector is long, and is copied once, when it is unpacked."""
+    """A view into the bytes of the message. A long vector is copied only once, when it is unpacked."""
     statement: Signature | None = None
 
 
@@ -139,9 +140,9 @@ class Statement(Part, frozen=True):
 
 
 class Announcement(Message, frozen=True, tag=6):
-    """Step 2, server: who survived, as a bit for each client.
+    """Step 2, from the server: the survivors, as a bit for each client.
 
-    Against an active server also who shared keys, and the statements of the client's neighbours that are aggregated.
+    Against an active server also the clients that shared keys, and the statements of the aggregated neighbours.
     """
 
     survivors: bytes
@@ -150,11 +151,11 @@ class Announcement(Message, frozen=True, tag=6):
 
 
 class Confirmation(SignedMessage, frozen=True, tag=7):
-    """Consistency step, client: a signature over the survivors it was told of."""
+    """Consistency step, from a client: a signature over the survivors that were announced to it."""
 
 
 class Testimony(Message, frozen=True, tag=8):
-    """Consistency step, server: the signatures of the others."""
+    """Consistency step, from the server: the signatures of the others."""
 
     confirmations: tuple[Confirmation, ...]
 
@@ -180,7 +181,7 @@ class KeyShareOf(Part, frozen=True):
 
 
 class Revelation(ClientMessage, frozen=True, tag=9):
-    """Step 3, client: one share of one kind for each dealer, never both."""
+    """Step 3, from a client: one share of each dealer, of either kind, never of both kinds."""
 
     self_shares: tuple[SelfShareOf, ...]
     key_shares: tuple[KeyShareOf, ...]
@@ -198,8 +199,8 @@ def encode(message: Message) -> bytes:
 def decode(data: bytes, kind: type[M], peer: str, terms: bytes | None) -> M:
     """Return the message of type ``kind`` in ``data``, or blame ``peer``.
 
-    Refused are bytes that are not a message or were damaged in transit, messages of another kind (another step), and
-    messages under other terms (another session). ``None`` means that the terms are not known yet.
+    Three things are refused: bytes that are not a message or were damaged in transit, messages of another kind (another
+    step), and messages under other terms (another session). ``terms`` is None if they are not known yet.
     """
     body = memoryview(data)[:-CHECKSUM_BYTES]
     try:
@@ -214,7 +215,7 @@ def decode(data: bytes, kind: type[M], peer: str, terms: bytes | None) -> M:
 
 
 def session_of(data: bytes, peer: str) -> bytes:
-    """Return the digest that a message of any kind begins with, so that its session can be looked up."""
+    """Return the digest at the beginning of a message of any kind, by which its session is found."""
     try:
         _, session = msgspec.msgpack.decode(memoryview(data)[:-CHECKSUM_BYTES], type=list[msgspec.Raw])[:2]
         return msgspec.msgpack.decode(session, type=bytes)
@@ -235,7 +236,10 @@ def check_sender(message: ClientMessage, client: int, peer: str) -> None:
 
 
 def checksum(body: bytes | memoryview) -> bytes:
-    """Detects damage, also of masked vectors and unsigned keys. The channel must protect against forgery."""
+    """Return a checksum. It detects damage, also of masked vectors and unsigned keys, but does not prevent forgery.
+
+    The channel must prevent that.
+    """
     return hashlib.sha256(body).digest()[:CHECKSUM_BYTES]
 
 
@@ -246,12 +250,12 @@ def check_order(clients: list[int], peer: str) -> None:
 
 
 def encode_members(members: Iterable[int], size: int) -> bytes:
-    """One bit for each of ``size`` clients, the first in the lowest bit of the first byte."""
+    """Return one bit for each of ``size`` clients, the first in the lowest bit of the first byte."""
     return Members.of(members, size).bits
 
 
 def decode_members(data: bytes, size: int, peer: str) -> Members:
-    """Read what :func:`encode_members` wrote; there is one encoding for each set."""
+    """Read the output of :func:`encode_members`. Each set has exactly one encoding."""
     whole, rest = divmod(size, 8)
     if len(data) != whole + (rest > 0) or (rest and data[-1] >> rest):
         raise PeerProtocolError(peer, "sent a malformed set of clients")

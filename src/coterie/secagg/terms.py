@@ -104,7 +104,7 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
         if not 0 <= self.tolerated <= size - 2:
             raise ConfigError(
                 f"of {size} clients between 0 and {size - 2} may collude, not {self.tolerated}: "
-                "a sum hides nobody unless two honest clients are in it"
+                "a sum hides no client unless two honest ones are in it"
             )
         if complete and self.threshold is not None and self.threshold <= self.tolerated:
             raise ConfigError(
@@ -134,12 +134,12 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
 
     @property
     def ring(self) -> Ring:
-        """The ring the inputs live in."""
+        """The ring of the inputs."""
         return Ring(self.bits)
 
     @cached_property
     def digest(self) -> bytes:
-        """A collision-resistant name for exactly these terms."""
+        """A collision-resistant digest of exactly these terms."""
         return digest(bind("terms", self.to_bytes()))
 
     @cached_property
@@ -156,7 +156,7 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
 
     @property
     def quorum(self) -> int:
-        """Signatures on one survivor set that clients ask for: the least ``q`` with ``2 q > n + c``.
+        """The signatures on one survivor set that clients require: the least ``q`` with ``2 q > n + c``.
 
         It is a quorum of *all* clients, not of each client's neighbours. Otherwise, on a sparse graph, a malicious
         server could show different sets to different regions.
@@ -165,16 +165,16 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
 
     @property
     def fewest(self) -> int:
-        """The fewest clients that can be aggregated: ``minimum``, and company for an honest one.
+        """The fewest clients that can be aggregated: ``minimum``, and enough for two honest ones.
 
-        On the complete graph an honest client has another honest one beside it if ``c + 2`` are aggregated. On a sparse
-        graph :func:`coterie.secagg.rules.check_company` looks at everybody's neighbours.
+        Against an active server, on the complete graph, ``c + 2`` aggregated clients include two honest ones. On a
+        sparse graph :func:`coterie.secagg.rules.check_company` checks the neighbours of every aggregated client.
         """
         complete = self.active and is_complete(self.topology, len(self.clients))
         return max(self.minimum, self.tolerated + 2) if complete else self.minimum
 
     def threshold_for(self, shares: int) -> int:
-        """Shares needed to open the secret of a client that dealt ``shares`` of them.
+        """Return the number of shares needed to open a secret of a client that dealt ``shares`` of them.
 
         By default, it is a strict majority, and more than the number of shares that colluders can hold.
         """
@@ -183,15 +183,15 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
         return max(majority_threshold(shares), min(self.tolerated, shares - 1) + 1)
 
     def graph(self, seed: bytes) -> Graph:
-        """The assignment graph, which all parties compute from the same seed."""
+        """Return the assignment graph, which all parties compute from the same seed."""
         return build(self.topology, len(self.clients), seed)
 
     def circle_of(self, client: int) -> int:
-        """The circle of this client; without a circle map, all clients are in one that may lose members."""
+        """Return the circle of this client; without circles, all clients are in circle 0, which may lose members."""
         return 0 if self.circles is None else self.circles[client]
 
     def summed(self, survivors: Members) -> Members:
-        """The clients to aggregate: all survivors, or those whose whole circle survived.
+        """Return the clients to aggregate: all survivors or, with circles, those whose whole circle survived.
 
         A circle is summed whole or not at all. The survivors of a broken circle are treated as dropped, so that
         the set of sums over many rounds never separates those of one circle.
@@ -201,7 +201,7 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, 
         return Members.flagged(self._circle_map.whole(survivors.flags))
 
     def aggregated(self, survivors: Collection[int]) -> frozenset[int]:
-        """The same as :meth:`summed`, for any collection of survivors."""
+        """Return the same as :meth:`summed`, for any collection of survivors."""
         return frozenset(self.summed(Members.of(survivors, len(self.clients))))
 
     @cached_property

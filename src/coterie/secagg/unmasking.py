@@ -16,7 +16,7 @@ from coterie.secagg.masking import Map, adds, pair_seed, unmask_circles
 from coterie.secagg.messages import Advertisement, Confirmation, Fingerprints
 from coterie.secagg.terms import Terms
 
-#: By dealer, then by holder.
+#: Shares by dealer, then by holder.
 SharesOf = Mapping[int, Mapping[int, bytes]]
 
 
@@ -35,7 +35,7 @@ class View:
     statements: Mapping[int, bytes]
     """Signatures of the survivors over the masks that their inputs carry."""
     sums: Mapping[int, RingVector]
-    """For each circle, or 0 where there are none, the sum of its masked inputs."""
+    """The sum of the masked inputs of each circle; without circles, all in circle 0."""
     aggregated: frozenset[int]
     confirmations: Mapping[int, Confirmation]
     self_shares: SharesOf
@@ -67,9 +67,9 @@ class View:
 def remove_masks(view: View, parallel: Map | None = None) -> RingVector:
     """Return the sum of the aggregated inputs.
 
-    Raises :class:`ThresholdError`, naming every client concerned, where a client that is aggregated, or one that left a
-    mask on somebody who is, has fewer revealed shares than its threshold. By Theorem 1 of Choi et al. (2020) the sum
-    cannot be computed in exactly these cases.
+    Raises :class:`ThresholdError` if too few shares are revealed of an aggregated client, or of another client that
+    left a mask on an aggregated one. The error names all such clients. By Theorem 1 of Choi et al. (2020) these are
+    exactly the cases in which the sum cannot be computed.
     """
     terms, graph, aggregated = view.terms, view.graph, view.aggregated
     marked = {client: aggregated.intersection(graph.neighbours(client)) for client in view.sharers - aggregated}
@@ -154,7 +154,7 @@ def _combine(view: View, clients: Collection[int], shares: SharesOf) -> list[byt
 def _blame(
     view: View, clients: Sequence[int], points: Sequence[Sequence[int]], shares: Sequence[Sequence[bytes]]
 ) -> None:
-    """Name the first client whose shares do not combine; the holders sent what it committed to."""
+    """Blame the first client whose shares do not combine: the holders sent the shares that it committed to."""
     for client, at, opened in zip(clients, points, shares, strict=True):
         try:
             shamir.combine(at, opened)

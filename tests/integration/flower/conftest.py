@@ -1,4 +1,4 @@
-"""What tests on Flower's real processes share."""
+"""Fixtures for tests on real processes of Flower."""
 
 from collections.abc import Iterator
 from pathlib import Path

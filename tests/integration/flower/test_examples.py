@@ -34,11 +34,11 @@ def changed_lines(one: str, other: str, *without: str) -> list[str]:
     ]
 
 
-def test_few_lines_make_an_app_private() -> None:
+def test_few_changed_lines_make_an_app_private() -> None:
     assert 0 < len(changed_lines("plain", "private")) <= MOST_CHANGED_LINES
 
 
-def test_few_lines_confine_an_app() -> None:
+def test_few_changed_lines_make_an_app_confined() -> None:
     """But for the task itself, which takes one step on all examples, and numbers of the configuration."""
     apart = ("digits/task.py", "pyproject.toml")
     assert 0 < len(changed_lines("plain", "confined", *apart)) <= MOST_CHANGED_LINES
@@ -50,7 +50,7 @@ def accuracies(log: str) -> list[float]:
 
 
 @pytest.mark.slow
-def test_both_run_in_simulation(tmp_path: Path) -> None:
+def test_both_apps_run_in_simulation(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="needs coterie[simulation]")
     with HookedFederation(tmp_path / "federation", simulation=True) as federation:
         reached = {}

@@ -204,7 +204,7 @@ def test_superlink_unreachable_in_a_round(tmp_path: Path, retries: bool) -> None
         assert {federation.answers(name, "contribute") for name in ALL} == {2 if retries else 1}
 
 
-def test_nodes_that_misbehave(federation: HookedFederation, tmp_path: Path) -> None:
+def test_nodes_that_misbehave_do_not_stop_the_others(federation: HookedFederation, tmp_path: Path) -> None:
     """Garbage, errors, a floor that refuses, a stranger and an impostor: nobody stops the others."""
     turns: list[dict[str, str | int]] = [
         {"garbage": "contribute"},

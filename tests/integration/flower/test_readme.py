@@ -1,4 +1,4 @@
-"""What the README of the Flower examples and the guide to Flower tell their readers to type, typed."""
+"""The commands in the README of the Flower examples and in the guide to Flower, run as written."""
 
 import re
 import shutil
@@ -72,7 +72,7 @@ def test_the_simulation_of_the_guide_is_run_and_its_audit_holds(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_commands(tmp_path: Path) -> None:
+def test_the_commands_of_the_guide_work(tmp_path: Path) -> None:
     log = type_commands(README, tmp_path, ROOT / "examples" / "flower")
     assert log.count("Coterie: round 3: one sum over 3 clients") == 1
     assert log.count("Coterie: no round is asked for") == 1

@@ -45,7 +45,7 @@ def test_the_largest_vectors_do_not_overflow_their_planes(bits: int, count: int)
 @pytest.mark.parametrize("slim", [False, True])
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("bits", [9, 29])
-def test_a_refused_vector_leaves_the_sum_as_it_is(bits: int, first: bool, slim: bool) -> None:
+def test_a_refused_vector_does_not_change_the_sum(bits: int, first: bool, slim: bool) -> None:
     ring, length = Ring(bits), 11
     vector = np.arange(length).astype(ring.dtype)
     good = ring.pack(vector)

@@ -168,7 +168,7 @@ def test_every_entry_is_an_integer_next_to_its_scaled_value(
 
 
 @given(quantizers(), st.sampled_from([0.0, 0.5, 1 - 2**-53]))
-def test_nothing_wraps_at_the_boundary_and_in_a_smaller_ring_it_would(quantizer: Quantizer, randomness: float) -> None:
+def test_the_extreme_sums_do_not_wrap_but_would_in_a_smaller_ring(quantizer: Quantizer, randomness: float) -> None:
     """All clients at the clip with the highest weight: the extreme sums decode without any error."""
     ring, clients = quantizer.ring, quantizer.clients
     array = np.array([quantizer.clip, -quantizer.clip])
@@ -217,9 +217,7 @@ def test_a_seed_determines_the_vector() -> None:
 
 
 @given(st.lists(st.integers(0, 50_000), max_size=4), st.sampled_from(DTYPES))
-def test_the_vector_is_that_of_all_entries_in_order_however_they_are_cut_into_arrays(
-    cuts: list[int], dtype: str
-) -> None:
+def test_the_vector_does_not_depend_on_how_entries_are_cut_into_arrays(cuts: list[int], dtype: str) -> None:
     """One random number for each entry, in order: what makes a seed's vector the same in every version."""
     quantizer = Quantizer(clip=1.0, precision=16, clients=10)
     entries = generator(4).normal(scale=0.5, size=50_000).astype(dtype)
@@ -253,7 +251,7 @@ def test_any_memory_layout_is_read_in_row_major_order() -> None:
         assert np.array_equal(quantizer.encode(variant, generator()).vector, expected)
 
 
-def test_encoding_leaves_its_input_alone_and_counts_what_it_clips() -> None:
+def test_encoding_does_not_change_its_input_and_counts_clipped_entries() -> None:
     quantizer = Quantizer(clip=1.0, precision=16, clients=2)
     arrays = [
         np.array([-3.0, -1.0, 0.5]),
@@ -341,7 +339,7 @@ def test_weights_are_whole_numbers_within_the_range(weight: object) -> None:
         QUANTIZER.encode(np.zeros(1), generator(), weight)  # type: ignore[arg-type]
 
 
-def test_a_weight_of_nothing_is_taken_where_it_may_be_and_counts_for_nothing() -> None:
+def test_a_weight_of_zero_is_accepted_if_allowed_and_adds_nothing() -> None:
     quantizer = Quantizer(clip=1.0, precision=8, clients=4, max_weight=10, min_weight=0)
     array: Arrays = np.array([0.5, -1.0])
     nothing = quantizer.encode(array, generator(), 0).vector
@@ -469,9 +467,7 @@ def test_layouts_are_complete_and_floating_point(shapes: tuple[tuple[int, ...], 
 
 
 @given(quantizers(), st.lists(hnp.arrays(np.float64, st.integers(0, 40), elements=st.floats(-2, 2)), min_size=1))
-def test_entries_that_come_in_pieces_are_rounded_like_those_that_are_there(
-    quantizer: Quantizer, arrays: list[FloatArray]
-) -> None:
+def test_entries_in_pieces_are_rounded_like_one_array(quantizer: Quantizer, arrays: list[FloatArray]) -> None:
     whole = np.concatenate(arrays)
     pieces = quantizer.encode_pieces(iter(arrays), whole.size, generator())
     assert np.array_equal(pieces.vector, quantizer.encode(whole, generator()).vector)

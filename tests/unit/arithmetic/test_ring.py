@@ -109,7 +109,7 @@ def test_packing_takes_any_strides(case: tuple[Ring, RingVector]) -> None:
 
 
 @given(st.data(), rings, st.integers(1, 8), st.integers(0, 20))
-def test_reducing_once_is_reducing_always(data: st.DataObject, ring: Ring, terms: int, length: int) -> None:
+def test_reducing_once_at_the_end_is_enough(data: st.DataObject, ring: Ring, terms: int, length: int) -> None:
     elements = st.lists(st.integers(0, ring.modulus - 1), min_size=length, max_size=length)
     rows = data.draw(st.lists(elements, min_size=terms, max_size=terms))
     total = ring.zeros(length)
@@ -122,7 +122,7 @@ def test_reducing_once_is_reducing_always(data: st.DataObject, ring: Ring, terms
 
 
 @given(st.data(), rings, st.integers(0, 8), st.integers(0, 20))
-def test_a_sum_is_that_of_integers(data: st.DataObject, ring: Ring, terms: int, length: int) -> None:
+def test_a_sum_is_the_sum_of_integers_modulo_the_ring(data: st.DataObject, ring: Ring, terms: int, length: int) -> None:
     elements = st.integers(0, ring.modulus - 1)
     numbers = data.draw(st.lists(st.lists(elements, min_size=length, max_size=length), min_size=terms, max_size=terms))
     found = ring.sum((np.array(row, ring.dtype) for row in numbers), length)
@@ -169,12 +169,12 @@ def test_a_ring_has_1_to_64_bits(bits: object) -> None:
         (np.array([0, 1 << 20], np.uint32), "more than 20 bits"),
     ],
 )
-def test_check_refuses_what_is_no_vector_of_the_ring(vector: object, message: str) -> None:
+def test_check_refuses_values_that_are_not_vectors_of_the_ring(vector: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Ring(20).check(vector, 2)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("vector", [np.array([1 << 20], np.uint32), np.zeros((), np.uint32), None])
-def test_pack_refuses_what_it_would_garble(vector: object) -> None:
+def test_pack_refuses_values_that_are_not_elements(vector: object) -> None:
     with pytest.raises(InputError):
         Ring(20).pack(vector)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Active membership inference: what it must recover, what it cannot, and that its methods are what they are called."""
+"""Active membership inference: what it recovers, what it cannot, and that its methods are those of the product."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -63,7 +63,7 @@ def flat(parameters: list[np.ndarray]) -> np.ndarray:
 
 class TestInference:
     @given(st.integers(0, 2**32), st.integers(1, 30))
-    def test_a_model_that_has_learnt_the_members_by_heart_gives_all_of_them_away(self, seed: int, half: int) -> None:
+    def test_a_model_that_memorised_its_members_reveals_all_of_them(self, seed: int, half: int) -> None:
         rng = np.random.default_rng(seed)
         members = rng.permutation(np.arange(2 * half) < half)
         labels = rng.integers(0, 10, members.size)
@@ -88,7 +88,7 @@ class TestInference:
         with pytest.raises(InputError, match="positives and others"):
             area_under_curve(np.zeros(2), np.ones(2, bool))
 
-    def test_one_trial_says_nothing_of_others(self) -> None:
+    def test_one_trial_gives_an_infinite_interval(self) -> None:
         assert mean_interval([0.7]) == (-np.inf, np.inf)
 
 
@@ -119,7 +119,7 @@ class TestScene:
     @pytest.mark.parametrize(
         ("honest", "examples", "refused"), [(1, 12, "at least"), (3, 1, "at least"), (3, 900, "left to test with")]
     )
-    def test_too_little_is_refused(self, honest: int, examples: int, refused: str) -> None:
+    def test_too_few_clients_or_examples_are_refused(self, honest: int, examples: int, refused: str) -> None:
         with pytest.raises(ConfigError, match=refused):
             DealtRecords.deal("digits", honest, MALICIOUS, examples, seed=0)
 
@@ -140,7 +140,7 @@ class TestRegression:
         assert (found.accuracy, found.members_found, found.false_alarms, found.auc) == (1, 1, 0, 1)
 
     @pytest.mark.parametrize("answers", [np.zeros((8, 1)), np.full((8, 1), np.nan), np.full((8, 1), np.inf)])
-    def test_answers_that_say_nothing_are_worth_a_guess_in_whatever_order(self, answers: np.ndarray) -> None:
+    def test_equal_answers_score_like_a_guess_in_any_order(self, answers: np.ndarray) -> None:
         found = infer(self.TASK, answers, np.ones((8, 1)), np.arange(8) < 4)
         assert (found.accuracy, found.auc) == (0.5, 0.5)
 
@@ -153,7 +153,7 @@ class TestRegression:
         assert self.TASK.score(targets, targets) == 1
         assert self.TASK.score(np.full_like(targets, targets.mean()), targets) == pytest.approx(0, abs=1e-12)
 
-    def test_what_diverged_has_no_score(self) -> None:
+    def test_a_diverged_model_has_no_score(self) -> None:
         with pytest.raises(ConfigError, match="training diverges"):
             self.TASK.score(np.full((4, 1), np.nan), np.arange(4.0)[:, None])
         with pytest.raises(ConfigError, match="nothing to learn"):
@@ -167,13 +167,13 @@ class TestRegression:
         assert "training diverges" in str(result.exception)
         assert not [one for one in recwarn if one.category is RuntimeWarning]
 
-    def test_wrong_answers_are_as_wrong_for_every_record(self) -> None:
+    def test_wrong_answers_have_the_same_error_for_every_record(self) -> None:
         targets = np.random.default_rng(0).normal(3, 2, (500, 2)).astype(np.float32)
         off = Regression(2).decoys(targets, np.random.default_rng(1)) - targets
         assert np.allclose(np.abs(off), targets.std(axis=0), atol=1e-5)
         assert abs(np.sign(off).mean()) < 0.1
 
-    def test_what_attackers_send_pushes_every_answer_by_its_distance_alone(self) -> None:
+    def test_the_contribution_of_attackers_does_not_grow_with_the_error(self) -> None:
         """The same push whatever the error is: squared errors by themselves would be climbed ever faster."""
         dealt = DealtRecords.deal("energy", HONEST, MALICIOUS, EXAMPLES, seed=0, tests=50)
         (model,) = AttackedDescent("fedavg", dealt, ActiveMembershipSettings(step=0.02)).honest_models(1)
@@ -196,7 +196,7 @@ class TestRegression:
             ).courses
             assert watched.last.utility.mean > 0.5
 
-    def test_the_command_speaks_of_forecasts(self) -> None:
+    def test_the_command_reports_forecasts(self) -> None:
         small = ["--data", "energy", "--participants", "3", "--examples", "12", "--rounds", "8", "--trials", "1"]
         result = CliRunner().invoke(app, ["attack", "active-membership", *small, "--strength", "0.5"])
         assert result.exit_code == 0, result.output
@@ -236,7 +236,7 @@ class GivenStarts(Offsets):
 
 
 class TestMethods:
-    def test_in_fedavg_everybody_has_the_common_model_after_every_round(self, dealt: DealtRecords) -> None:
+    def test_in_fedavg_all_clients_have_the_common_model_after_every_round(self, dealt: DealtRecords) -> None:
         descent = AttackedDescent("fedavg", dealt, ActiveMembershipSettings())
         for _ in range(3):
             descent.train()
@@ -280,7 +280,9 @@ class TestMethods:
             ours.answers()[shown], outputs(dealt.targets.x, turned(public_model(theirs))), rtol=1e-4, atol=1e-4
         )
 
-    def test_confined_models_are_apart_and_attackers_have_sums_and_their_own(self, dealt: DealtRecords) -> None:
+    def test_confined_models_differ_and_attackers_query_the_public_model_and_their_own(
+        self, dealt: DealtRecords
+    ) -> None:
         descent = AttackedDescent("confined", dealt, ActiveMembershipSettings())
         before = [flat(model) for model in descent.honest_models(9)]
         descent.train()
@@ -293,12 +295,12 @@ class TestMethods:
         assert np.allclose(descent.answers()[PUBLIC], outputs(dealt.targets.x, public))
         assert not np.allclose(descent.answers()[OWN], descent.answers()[PUBLIC])
 
-    def test_attackers_at_the_anchor_have_the_displacement_for_their_model(self, dealt: DealtRecords) -> None:
+    def test_the_model_of_attackers_at_the_anchor_is_the_public_model(self, dealt: DealtRecords) -> None:
         descent = AttackedDescent("confined-anchored", dealt, ActiveMembershipSettings())
         descent.train()
         assert np.allclose(descent.answers()[OWN], descent.answers()[PUBLIC])
 
-    def test_what_attackers_send_climbs_the_loss_of_their_targets(self, dealt: DealtRecords) -> None:
+    def test_the_contribution_of_attackers_raises_the_loss_of_their_targets(self, dealt: DealtRecords) -> None:
         descent = AttackedDescent("fedavg", dealt, ActiveMembershipSettings())
         (model,) = descent.honest_models(1)
         targets = dealt.targets
@@ -308,7 +310,7 @@ class TestMethods:
         moved = [w - 0.01 * s for w, s in zip(model, sent, strict=True)]
         assert loss_and_gradient(targets.x, targets.y, moved)[0] > loss_and_gradient(targets.x, targets.y, model)[0]
 
-    def test_the_round_of_an_attack_steps_along_the_mean_of_what_everybody_sends(self, dealt: DealtRecords) -> None:
+    def test_the_round_of_an_attack_steps_along_the_mean_of_all_contributions(self, dealt: DealtRecords) -> None:
         descent = AttackedDescent("confined", dealt, ActiveMembershipSettings(step=0.5))
         descent.train()
         descent.prepare_attack(descent.trained_state())
@@ -332,7 +334,7 @@ class TestMethods:
         for view, found in told[0].items():
             assert (found == told[1][view]).all()
 
-    def test_attacks_from_one_state_do_not_know_of_each_other(self, dealt: DealtRecords) -> None:
+    def test_attacks_from_one_state_are_independent(self, dealt: DealtRecords) -> None:
         alone = play("ditto", dealt, ActiveMembershipSettings(threshold=0.3, patience=20, rounds=6), (0.5,), looks=2)
         second = play(
             "ditto", dealt, ActiveMembershipSettings(threshold=0.3, patience=20, rounds=6), (2.0, 0.5), looks=2
@@ -355,7 +357,7 @@ class TestMethods:
 
 
 class TestLossCheck:
-    def test_the_rule_of_the_papers_code_notices_harm_too(self) -> None:
+    def test_the_rule_of_the_papers_code_also_refuses_harmful_steps(self) -> None:
         dealt = DealtRecords.deal("digits", 4, 1, 20, seed=3, tests=100)
         watched, attacked = play(
             "confined-checked",
@@ -366,7 +368,7 @@ class TestLossCheck:
         ).courses
         assert attacked.refused > watched.refused
 
-    def test_it_takes_up_clean_steps_and_refuses_poison(self) -> None:
+    def test_the_loss_check_accepts_clean_steps_and_refuses_poison(self) -> None:
         dealt = DealtRecords.deal("digits", 4, 1, 20, seed=3, tests=100)
         checked, bare = (
             play(method, dealt, ActiveMembershipSettings(threshold=0.7, patience=60, rounds=20), (0.0, 20.0), looks=1)
@@ -388,12 +390,12 @@ EVEN = infer(Classification(10), np.eye(2)[[0, 1, 0, 1]], np.array([0, 0, 0, 0])
 
 
 class TestVerdict:
-    def test_a_guess_is_no_leak_and_an_area_beyond_chance_is_one(self) -> None:
+    def test_only_an_area_beyond_chance_beats_guessing(self) -> None:
         assert EVEN.accuracy == 0.5
         assert not success([0.51, 0.5, 0.53]).beats_guess
         assert success([0.6, 0.62, 0.61]).beats_guess
 
-    def test_an_outcome_follows_from_the_numbers_and_is_never_elimination(self, dealt: DealtRecords) -> None:
+    def test_the_outcome_follows_from_the_numbers_and_never_claims_elimination(self, dealt: DealtRecords) -> None:
         trial = play(
             "fedavg", dealt, ActiveMembershipSettings(threshold=0.3, patience=20, rounds=4), (0.0, 0.5), looks=1
         )
@@ -423,7 +425,7 @@ class TestVerdict:
         assert found.spread == 0
 
 
-def test_a_secure_session_opens_what_the_attack_works_with() -> None:
+def test_a_secure_session_reveals_the_mean_that_the_attack_uses() -> None:
     attack = ActiveMembership(participants=HONEST, malicious=MALICIOUS, examples=EXAMPLES)
     assert 0 < attack.secure_error(3.0) < 1e-9
 
@@ -463,11 +465,11 @@ class TestCommand:
         "wrong",
         [{"check": "nothing"}, {"strength": -1.0}, {"strength": float("nan")}, {"threshold": 2.0}, {"trials": 0}],
     )
-    def test_what_makes_no_sense_is_refused_before_anything_is_played(self, wrong: dict[str, Any]) -> None:
+    def test_impossible_settings_are_refused_before_training(self, wrong: dict[str, Any]) -> None:
         with pytest.raises(ConfigError):
             ActiveMembership(**wrong)
 
-    def test_presets_fit_their_data_and_what_is_given_wins(self) -> None:
+    def test_presets_depend_on_the_data_and_can_be_overridden(self) -> None:
         attack = ActiveMembership.of("mnist", examples=7, threshold=None)
         assert attack.examples == 7
         assert attack.threshold == PRESETS["mnist"].threshold

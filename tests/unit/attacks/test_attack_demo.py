@@ -1,4 +1,4 @@
-"""The attack of a talk: digits come to light at random and not in circles, and the page tells it."""
+"""The demonstration of attacks: digits are recovered under random selection, not with circles. The page says so."""
 
 import json
 from pathlib import Path
@@ -12,14 +12,14 @@ from coterie.cli import app
 from coterie.errors import ConfigError
 
 
-def test_everybody_writes_each_digit_once() -> None:
+def test_each_writer_has_one_example_of_each_digit() -> None:
     federation = writers(3)
     assert len(set(np.concatenate(federation.parts).tolist())) == 16 * 9
     for part in federation.parts:
         assert federation.dataset.train_y[part].tolist() == list(range(1, 10))
 
 
-def test_a_story_needs_rounds() -> None:
+def test_the_demo_needs_at_least_one_round() -> None:
     with pytest.raises(ConfigError):
         AttackDemo(rounds=0)
 
@@ -46,7 +46,7 @@ def test_the_demo_is_reported_on_a_page(tmp_path: Path) -> None:
 SMALL = ["attack", "demo", "--trials", "2", "--rounds", "3", "--steps", "2"]
 
 
-def test_nothing_is_written_with_json_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_writes_no_page_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, [*SMALL, "--json"])
     assert result.exit_code == 0

@@ -68,7 +68,7 @@ def test_constant_updates_are_recovered_exactly_from_random_cohorts(seed: int) -
 
 
 @given(st.integers(0, 1000), st.sampled_from([2, 3, 4, 6]))
-def test_of_circles_exactly_their_means_come_out(seed: int, privacy: int) -> None:
+def test_with_circles_only_their_means_are_recovered(seed: int, privacy: int) -> None:
     updates = np.random.default_rng(seed).normal(size=(24, 5))
     participation = history("multi-round", 24, 12, privacy, 60, seed)
     estimate = reconstruct(participation, sums(participation, updates))
@@ -80,7 +80,7 @@ def test_of_circles_exactly_their_means_come_out(seed: int, privacy: int) -> Non
 
 
 @given(st.integers(0, 1000))
-def test_where_sums_leave_it_open_the_shortest_solution_is_taken(seed: int) -> None:
+def test_underdetermined_sums_give_the_shortest_solution(seed: int) -> None:
     rng = np.random.default_rng(seed)
     participation = rng.random((6, 15)) < 0.4
     participation[:, 0] |= ~participation.any(1)
@@ -107,7 +107,7 @@ def test_a_client_that_never_took_part_gets_zeros() -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(2, 4))
-def test_no_estimate_that_does_not_know_who_is_who_beats_the_bound(seed: int, size: int) -> None:
+def test_no_estimate_that_ignores_the_order_of_clients_beats_the_bound(seed: int, size: int) -> None:
     rng = np.random.default_rng(seed)
     updates = rng.normal(size=(size, 3)) * rng.exponential(size=(size, 1))
     estimate = rng.normal(size=(size, 3)) * rng.exponential()  # any function of what does not depend on the order
@@ -120,13 +120,13 @@ def test_no_estimate_that_does_not_know_who_is_who_beats_the_bound(seed: int, si
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
-def test_orthogonal_updates_of_equal_norm_keep_all_but_a_share_of_one_in_t(size: int) -> None:
+def test_for_orthogonal_updates_of_equal_norm_the_error_is_one_minus_one_t_th(size: int) -> None:
     updates = np.eye(size)
     assert circle_bounds(updates, Circles.of([range(size)])) == pytest.approx((size - 1) / size)
     assert relative_errors(updates, updates.mean(0)) == pytest.approx((size - 1) / size)
 
 
-def test_equal_updates_have_nothing_to_hide_from_each_other() -> None:
+def test_for_equal_updates_the_bound_is_zero() -> None:
     assert circle_bounds(np.ones((2, 3)), Circles.of([(0, 1)])) == pytest.approx(0)
 
 
@@ -137,12 +137,12 @@ def test_mates_are_distinguished_by_matching_estimates() -> None:
     assert told_apart(truth, np.ones((2, 2)), pair) == 0.5
 
 
-def test_the_mean_is_guessed_from_all_sums_alike() -> None:
+def test_the_guessed_mean_weights_all_sums_equally() -> None:
     participation = np.array([[1, 1, 0], [0, 0, 1]], np.bool_)
     assert guess_mean(participation, np.array([[1.0], [4.0]])) == pytest.approx(2.0)
 
 
-def test_what_constant_updates_do_not_explain() -> None:
+def test_the_unexplained_share_is_small_for_constant_updates_and_large_for_noise() -> None:
     rng = np.random.default_rng(0)
     participation, updates = history("random", 10, 4, 1, 40, 0), rng.normal(size=(10, 50))
     means = sums(participation, updates)
@@ -206,7 +206,7 @@ def test_the_protected_selection_comes_first_and_counts_recovered_clients() -> N
     assert "with circles of 2, 50% of clients have an error below 0.05, because" in told(finding)
 
 
-def test_no_recovered_client_is_not_mentioned() -> None:
+def test_zero_recovered_clients_are_not_mentioned() -> None:
     assert "of clients have an error" not in told(found_by(SMALL, [0.01, 0.01], [0.6, 0.6]))
 
 
@@ -241,7 +241,7 @@ def test_circles_whose_survivors_are_summed_are_not_called_protected() -> None:
     assert not SelectionResult(naive, [trial_of(0.6)]).protected
 
 
-def test_what_is_wrong_is_refused() -> None:
+def test_wrong_settings_are_refused() -> None:
     for wrong in {"policies": ()}, {"rounds": 0}, {"dropouts": 1.0}:
         with pytest.raises(ConfigError):
             Differencing(**wrong)
@@ -333,7 +333,7 @@ def test_sums_must_belong_to_the_log(tmp_path: Path) -> None:
 
 
 @given(st.data())
-def test_damaged_sums_are_refused_or_read_and_nothing_else(data: st.DataObject) -> None:
+def test_damaged_sums_are_read_or_refused_without_a_crash(data: st.DataObject) -> None:
     written = io.BytesIO()
     np.savez_compressed(written, one=np.arange(9.0), two=np.ones(9))
     damaged = bytearray(written.getvalue())

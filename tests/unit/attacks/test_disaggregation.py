@@ -44,7 +44,7 @@ def test_a_hidden_log_of_constant_updates_is_found_exactly(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_circles_hold_although_their_log_is_found(seed: int) -> None:
+def test_circles_protect_members_even_if_the_log_is_found(seed: int) -> None:
     participation, updates, totals = planted("multi-round", 2, seed)
     found = disaggregate(totals, period_counts(participation, 6), 6)
     assert np.array_equal(found, participation)
@@ -68,7 +68,7 @@ def test_impossible_counts_find_nothing() -> None:
     assert find_column(np.ones((4, 1)), np.array([5]), 4) is None
 
 
-def test_counts_of_periods() -> None:
+def test_periods_are_counted_and_give_a_share_of_right_entries() -> None:
     participation = np.array([[1, 0], [1, 1], [0, 1]], np.bool_)
     counts = period_counts(participation, 2)
     assert counts.tolist() == [[2, 1], [0, 1]]
@@ -78,7 +78,7 @@ def test_counts_of_periods() -> None:
         disaggregate(np.ones((5, 2)), counts, 2)
 
 
-def test_counts_alone_give_no_more_right_entries() -> None:
+def test_the_share_of_entries_right_by_counts_is_the_best_possible() -> None:
     """Against guesses drawn with the right counts, and against the best constant guess in each period."""
     rng = np.random.default_rng(0)
     truth = np.concatenate([rng.permutation([True] * 2 + [False] * 6) for _ in range(3000)])[:, None]
@@ -90,7 +90,7 @@ def test_counts_alone_give_no_more_right_entries() -> None:
     assert np.mean(drawn == truth) < 0.75
 
 
-def test_periods_must_fit() -> None:
+def test_a_period_longer_than_the_run_is_refused() -> None:
     with pytest.raises(ConfigError, match="from 1 to 40 rounds"):
         Disaggregation(period=41)
 
@@ -124,7 +124,9 @@ def trial(error: float, told: float) -> HiddenLogTrial:
         ),
     ],
 )
-def test_what_hiding_the_log_does_follows_the_numbers(error: float, told: float, said: str, outcome: Effect) -> None:
+def test_the_effect_of_hiding_the_log_follows_from_the_numbers(
+    error: float, told: float, said: str, outcome: Effect
+) -> None:
     """Of 25 pairs, 14 told apart may be chance; 20 are not."""
     attack = Disaggregation()
     finding = report(attack, {"random": [trial(error, told)], "multi-round": [trial(0.5, 0.5)]})

@@ -1,4 +1,4 @@
-"""The federation of attacks: data dealt once, strategies of the product, and what is seen of their rounds."""
+"""The federation of attacks: data dealt once, strategies of the product, and what an adversary sees of their rounds."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def make_strategy(name: str, federation: Federation) -> Strategy:
 
 
 class TestDealing:
-    def test_updates_are_those_of_training_and_the_same_again(self, federation: Federation) -> None:
+    def test_updates_have_the_right_shape_and_are_reproducible(self, federation: Federation) -> None:
         assert [part.size for part in federation.parts] == [30] * 6
         first, again = (federation.updates(federation.start, 1, WORK) for _ in range(2))
         assert np.array_equal(first, again)
@@ -63,13 +63,13 @@ class TestDealing:
         assert after is not None
         assert after > 0.7 > before
 
-    def test_dealt_by_label(self) -> None:
+    def test_dealing_by_label_gives_each_client_few_labels(self) -> None:
         federation = Federation.deal("digits", "softmax-regression", 10, seed=0, by_label=True)
         kinds = [np.unique(federation.dataset.train_y[part]).size for part in federation.parts]
         assert max(kinds) <= 3
 
     @pytest.mark.parametrize(("data", "examples", "said"), [("energy", 0, "no labels"), ("digits", 10_000, "examples")])
-    def test_refused(self, data: str, examples: int, said: str) -> None:
+    def test_impossible_federations_are_refused(self, data: str, examples: int, said: str) -> None:
         with pytest.raises(ConfigError, match=said):
             Federation.deal(data, "softmax-regression", 6, 0, examples=examples)
 
@@ -95,7 +95,7 @@ class TestRounds:
         for client, model in theirs.models().items():
             assert np.array_equal(flat(ours.models()[client]), flat(model)), client
 
-    def test_federations_played_at_once_do_not_know_of_each_other(self, federation: Federation) -> None:
+    def test_federations_played_together_are_independent(self, federation: Federation) -> None:
         def run(number: int) -> FedAvg:
             holdings = {f"run-{number}-client-{place}": part for place, part in enumerate(federation.parts[:3])}
             return FedAvg(federation.problem.model, Curriculum(holdings, WORK, number))
@@ -117,7 +117,7 @@ class TestRounds:
         (played,) = play_cohorts([ones], make_trainer(federation.problem), 1)
         assert np.allclose(flat(played.after) - flat(played.before), 1, atol=1e-6)
 
-    def test_everybody_is_trained_on_the_model_given(self, federation: Federation) -> None:
+    def test_all_clients_train_from_the_given_model(self, federation: Federation) -> None:
         given = [3 * array for array in federation.start]
         together, apart = (
             train_clients(federation.problem, federation.holdings, given, 3, WORK, federation.seed, together=how)
@@ -136,7 +136,7 @@ class TestRounds:
 
 
 class TestObservations:
-    def test_who_was_there_and_what_was_sent(self, federation: Federation) -> None:
+    def test_observations_have_the_participants_and_means_of_each_round(self, federation: Federation) -> None:
         (selection,) = make_selections(["random"], [1], 6, 3, 1, naive=False)
         rounds = list(federation.play(federation.fedavg(WORK), range(1, 5), selection))
         seen = Observations.of(rounds, 7)
@@ -158,7 +158,7 @@ class TestObservations:
 
 @settings(max_examples=20)
 @given(st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=3), min_size=1, max_size=4), st.integers(0, 99))
-def test_rows_and_arrays(shapes: list[list[int]], seed: int) -> None:
+def test_arrays_survive_flattening(shapes: list[list[int]], seed: int) -> None:
     rng = np.random.default_rng(seed)
     arrays = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
     row = flat(arrays)
@@ -166,7 +166,7 @@ def test_rows_and_arrays(shapes: list[list[int]], seed: int) -> None:
     assert all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(arrays, shaped(row, arrays), strict=True))
 
 
-def test_progress_of_a_part() -> None:
+def test_the_progress_of_a_part_is_scaled() -> None:
     shares: list[float] = []
     for share in (0.0, 0.5, 1.0):
         within(shares.append, 0.25, 0.5)(share)

@@ -1,4 +1,4 @@
-"""The frame of every attack: threat model first, the same findings on a terminal, on a page and as JSON."""
+"""What all attacks share: the threat model comes first, and terminal, page and JSON have the same findings."""
 
 import json
 import re
@@ -54,7 +54,7 @@ def found() -> Findings:
     return run_attack(Guess(), lambda *_: None)
 
 
-def test_record_is_plain_and_keeps_the_order_of_reading() -> None:
+def test_the_record_is_plain_json_in_a_fixed_order() -> None:
     record = json.loads(json.dumps(make_record("guess", Guess(5), found())))
     assert list(record) == [
         "attack", "threat_model", "settings", "setting", "right", "policies", "verdict", "remarks", "card",

@@ -1,4 +1,4 @@
-"""A crafted model: planted examples come out of any sum exactly, and each defence has its pair of off and on."""
+"""A crafted model: planted examples are recovered exactly from any sum, and each defence is tested off and on."""
 
 import copy
 from collections.abc import Callable
@@ -61,7 +61,7 @@ def test_a_bin_with_two_examples_gives_a_mixture() -> None:
     assert 0 < weight < 1
 
 
-def test_a_real_session_over_circles_gives_examples_away_and_noise_does_not() -> None:
+def test_a_real_session_over_circles_reveals_examples_unless_noise_is_added() -> None:
     played = SMALL.round(0, 4, 256)
     assert played.bare.exact >= 0.7 * played.expected > 8
     assert played.guess.exact == 0
@@ -71,13 +71,13 @@ def test_a_real_session_over_circles_gives_examples_away_and_noise_does_not() ->
 
 
 @pytest.mark.parametrize("noise", [1e200, 1e308])
-def test_noise_beyond_all_numbers_leaves_nothing_and_still_has_a_story(noise: float) -> None:
+def test_extreme_noise_hides_everything_and_is_still_reported(noise: float) -> None:
     told = run_attack(replace(SMALL, noise=(noise,)), lambda *_: None)
     assert told.numbers["noise"] == {f"{noise:g}": 0}
     assert told.card[-1].why.startswith("0% recovered exactly")
 
 
-def test_where_nothing_was_found_originals_are_held_against_a_blank_picture() -> None:
+def test_if_nothing_was_found_originals_are_compared_with_a_blank_picture() -> None:
     truth = np.full((3, 4, 4), 0.5)
     caught = compare(truth, np.empty((0, 4, 4)))
     assert (caught.exact, caught.share) == (0, 0)
@@ -138,7 +138,7 @@ class Tanh(nn.ReLU):
         (nn.AvgPool2d(2), nn.AvgPool2d(2, ceil_mode=True)),
     ],
 )
-def test_a_pin_sees_what_layers_do_not_print(agreed: nn.Module, sent: nn.Module) -> None:
+def test_a_pin_detects_changes_that_repr_does_not_show(agreed: nn.Module, sent: nn.Module) -> None:
     assert repr(agreed) == repr(sent)
     check_architecture(copy.deepcopy(agreed).eval(), architecture(agreed))
     with pytest.raises(PeerProtocolError):

@@ -43,7 +43,7 @@ def test_descent_finds_the_same_example() -> None:
     assert psnr(set_up.pictures([TARGET]), drawn)[0] > 40
 
 
-def test_a_circle_of_two_gives_both_examples_away_to_who_looks_for_both() -> None:
+def test_from_a_circle_of_two_both_examples_are_recovered_only_together() -> None:
     """The pair of ways to attack a circle: taken for one client's, its mean gives much less."""
     set_up = target(1)
     circle = set_up.circle(2)
@@ -70,7 +70,7 @@ def test_a_circles_mean_does_not_reveal_owners() -> None:
     assert mean(exchanged) == pytest.approx(mean(set_up), abs=1e-12)
 
 
-def test_a_gradient_must_be_one_of_the_model() -> None:
+def test_a_gradient_that_does_not_fit_the_model_is_refused() -> None:
     set_up = target(0)
     network, shape = set_up.federation.problem.model, set_up.federation.dataset.input_shape
     labels = np.zeros(1, np.int64)
@@ -92,7 +92,7 @@ def test_settings_that_make_no_sense_are_refused(change: dict[str, int]) -> None
         replace(Inversion(), **change)  # type: ignore[arg-type]
 
 
-def test_a_budget_has_steps() -> None:
+def test_a_budget_without_steps_is_refused() -> None:
     with pytest.raises(ConfigError):
         Budget(0)
 
@@ -108,7 +108,7 @@ def test_the_finding_follows_from_the_numbers() -> None:
     assert "100% of a client's pictures" in finding.headline
 
 
-def test_an_attack_that_fails_on_a_client_alone_shows_nothing_of_circles() -> None:
+def test_an_attack_that_fails_on_a_single_client_shows_nothing_about_circles() -> None:
     finding = run_attack(Inversion(examples=8, privacy=(2,), trials=2, steps=1), lambda _doing, _share: None)
     assert finding.level == "nothing"
     assert {line.outcome for line in finding.card} == {"not shown"}

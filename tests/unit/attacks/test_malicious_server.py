@@ -1,4 +1,4 @@
-"""Every lie of a malicious server: the victim's very input without the rule against it, nothing with it."""
+"""Every lie of a malicious server: it obtains the victim's input without the rule against it, and not with the rule."""
 
 import json
 from dataclasses import replace
@@ -60,7 +60,7 @@ def make_scenario(
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_a_lie_obtains_the_input_itself_without_the_rule_and_not_with_it(name: str) -> None:
+def test_a_lie_obtains_the_input_without_the_rule_but_not_with_it(name: str) -> None:
     scenario, lie = make_scenario(), LIES[name]
     without_rule, with_rule = lie.play(scenario, False), lie.play(scenario, True)
     assert without_rule.exact
@@ -72,7 +72,7 @@ def test_a_lie_obtains_the_input_itself_without_the_rule_and_not_with_it(name: s
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_what_holds_where_the_server_is_trusted(name: str) -> None:
+def test_some_lies_work_if_clients_trust_the_server(name: str) -> None:
     scenario, lie = make_scenario(active=False), LIES[name]
     assert lie.play(scenario, False).exact
     assert lie.play(scenario, True).exact is (name in WORK_ON_TRUST)
@@ -86,7 +86,7 @@ def test_refusals_are_typed(lie: Lie) -> None:
 
 
 @pytest.mark.parametrize("active", [False, True])
-def test_a_split_circle_leaves_the_sum_of_all_its_members(active: bool) -> None:
+def test_splitting_a_circle_reveals_only_the_sum_of_its_members(active: bool) -> None:
     scenario = make_scenario(active=active)
     attempt = LIES["splitting"].play(scenario, True)
     assert attempt.among == 3
@@ -97,7 +97,7 @@ def test_a_split_circle_leaves_the_sum_of_all_its_members(active: bool) -> None:
 
 
 @pytest.mark.parametrize("active", [False, True])
-def test_a_server_that_does_not_lie_is_left_with_the_sum(active: bool) -> None:
+def test_an_honest_server_learns_only_the_sum(active: bool) -> None:
     scenario = make_scenario(active=active, colluders=0)
     server = scenario.open("no lie")
     persons = [server.enter(number) for number in server.honest]
@@ -162,7 +162,7 @@ def protocol_functions() -> list[object]:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_rule_is_taken_out_and_put_back_whatever_happens(rule: str) -> None:
+def test_a_removed_rule_is_always_restored(rule: str) -> None:
     before = protocol_functions()
 
     def fail() -> None:
@@ -175,7 +175,7 @@ def test_a_rule_is_taken_out_and_put_back_whatever_happens(rule: str) -> None:
     assert protocol_functions() == before
 
 
-def test_rules_can_be_taken_out_within_each_other() -> None:
+def test_removals_of_rules_can_be_nested() -> None:
     before = protocol_functions()
     with without("company"), without("statements"), without("company"):
         pass
@@ -183,7 +183,7 @@ def test_rules_can_be_taken_out_within_each_other() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_rule_is_put_back_however_those_who_take_it_out_overlap(rule: str) -> None:
+def test_a_rule_is_restored_even_if_removals_overlap(rule: str) -> None:
     before = protocol_functions()
     first, second = without(rule), without(rule)
     first.__enter__()
@@ -266,7 +266,7 @@ def test_varied_terms_are_refused_or_harmless(data: st.DataObject) -> None:
     assert terms.topology == Complete()
 
 
-def test_dead_units_learn_nothing_but_the_last_biases() -> None:
+def test_with_dead_units_only_the_last_biases_change() -> None:
     federation = Federation.deal("digits", inconsistency.MODEL, 3, 0, examples=1)
     (update,) = federation.updates(inconsistency.deaden(federation.start), 1, inconsistency.WORK, [1])
     biases = federation.start[-1].size
@@ -274,7 +274,7 @@ def test_dead_units_learn_nothing_but_the_last_biases() -> None:
     assert update[-biases:].any()
 
 
-def test_the_example_is_read_off_the_update() -> None:
+def test_the_example_is_recovered_from_the_update() -> None:
     attempt = LIES["model-inconsistency"].play(make_scenario(), False)
     assert attempt.pictures is not None
     planted, seen = attempt.pictures
@@ -282,7 +282,7 @@ def test_the_example_is_read_off_the_update() -> None:
     assert np.abs(planted - seen).max() < 0.01
 
 
-def test_naming_the_others_model_loses_the_victim() -> None:
+def test_naming_the_model_of_the_others_excludes_the_victim() -> None:
     """Whichever model a session names, nobody who was given another is in its sum."""
     scenario = make_scenario()
     federation = Federation.deal("digits", inconsistency.MODEL, 12, 0, examples=1)
@@ -347,7 +347,7 @@ def test_the_finding_says_what_was_found() -> None:
     assert "sum of 3 clients" in split.caption
 
 
-def test_it_depends_on_the_settings_alone() -> None:
+def test_the_result_depends_on_the_settings_alone() -> None:
     attack = small(lies=("stranding",))
     one, other = (make_record("malicious-server", attack, run_attack(attack, unwatched)) for _ in range(2))
     assert one == other
@@ -355,7 +355,7 @@ def test_it_depends_on_the_settings_alone() -> None:
     assert make_record("malicious-server", again, run_attack(again, unwatched))["lies"] != one["lies"]
 
 
-def test_terms_of_trust_are_not_called_safe() -> None:
+def test_sessions_that_trust_the_server_are_not_called_safe() -> None:
     finding = run_attack(small(lies=("key-substitution", "both-shares"), active=False), unwatched)
     assert finding.level is Level.DANGER
     assert finding.headline.startswith("1 of 2 lies obtained a client's input with all rules in place: substituted")
@@ -369,7 +369,7 @@ def test_an_impossible_lie_is_not_reported_as_shown() -> None:
     assert ["Not possible here" in line.why for line in finding.card] == [True, True]
 
 
-def test_a_find_by_a_variation_counts() -> None:
+def test_a_variation_that_succeeds_changes_the_outcome() -> None:
     attempt = Attempt(Ring(8), np.zeros(4, np.uint16))
     told = LieResult(LIES["stranding"], [attempt], [attempt], [], 1.0)
     assert told.outcome is Effect.ELIMINATED

@@ -1,4 +1,4 @@
-"""Federations for passive membership inference, what is overheard of them, and the command."""
+"""Federations for passive membership inference, what an eavesdropper sees of them, and the command."""
 
 from pathlib import Path
 
@@ -96,7 +96,7 @@ def test_trials_are_put_together() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"references": 5}, {"references": 2}, {"cohorts": (1,)}, {"noise": -1.0}])
-def test_games_that_cannot_be_played_are_refused(wrong: dict[str, float]) -> None:
+def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
         PassiveMembership(**wrong)  # type: ignore[arg-type]
 

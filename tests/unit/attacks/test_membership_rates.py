@@ -65,6 +65,6 @@ def test_decisions_are_counted() -> None:
 
 
 @pytest.mark.parametrize("scores", [np.array([1.0, np.nan]), np.array([1.0])])
-def test_what_is_no_score_is_refused(scores: Reals) -> None:
+def test_invalid_scores_are_refused(scores: Reals) -> None:
     with pytest.raises(InputError):
         Roc.of(scores, np.array([True, False]))

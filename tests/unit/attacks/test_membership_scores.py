@@ -1,4 +1,4 @@
-"""Membership scores against their formulas written out, and the books of in and out models."""
+"""Membership scores against their formulas written out, and the records of in and out models."""
 
 import numpy as np
 import pytest
@@ -69,7 +69,7 @@ def test_a_planted_memory_is_read_exactly(name: str) -> None:
     assert Roc.of(SCORES[name](seen, references), victim).area == 1.0
 
 
-def test_in_and_out_models_are_booked_as_they_were_trained() -> None:
+def test_in_and_out_models_are_recorded_as_trained() -> None:
     """With the books turned round, the same scores are wrong about everybody: only the books tell in from out."""
     rng = np.random.default_rng(2)
     members, victim = paired(rng, 8, 40), rng.permutation(40) < 20
@@ -93,7 +93,7 @@ def test_lira_is_the_ratio_of_two_normal_densities() -> None:
     assert np.allclose(found, expected)
 
 
-def test_rmia_counts_the_strangers_that_gained_less() -> None:
+def test_rmia_is_the_share_of_strangers_with_a_smaller_gain() -> None:
     rng = np.random.default_rng(4)
     members = paired(rng, 3, 8)
     phi, strange = rng.standard_normal((6, 8)), rng.standard_normal((6, 25))
@@ -109,7 +109,7 @@ def test_rmia_counts_the_strangers_that_gained_less() -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 2**32))
-def test_the_attack_model_is_at_its_optimum(seed: int) -> None:
+def test_the_fitted_attack_model_is_optimal(seed: int) -> None:
     rng = np.random.default_rng(seed)
     x, y = rng.standard_normal((60, 3)), rng.random(60) < 0.5
     weights = fit_logistic(x, y)
@@ -123,7 +123,7 @@ def test_every_candidate_needs_in_and_out_models() -> None:
         References([answer(np.zeros(3)), answer(np.zeros(3))], np.array([[True, True, False], [True, False, True]]))
 
 
-def test_thresholds_are_rehearsed_without_the_pair_in_question() -> None:
+def test_thresholds_are_tuned_without_the_attacked_pair() -> None:
     """A model and its complement tell each other's members; neither may be a reference when the other is attacked."""
     rng = np.random.default_rng(5)
     references = References([answer(row) for row in rng.standard_normal((6, 10))], paired(rng, 3, 10))

@@ -77,11 +77,11 @@ def test_a_sum_that_shows_nothing_is_not_called_safe(monkeypatch: pytest.MonkeyP
     assert finding.level is Level.CAUTION
 
 
-def test_a_sum_as_bad_as_the_client_is_no_defence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sum_that_leaks_as_much_as_the_client_is_not_a_defence(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcomes(told(monkeypatch, **{CLIENT: 0.9, SUM: 0.9}))[3] is Effect.NOT_ELIMINATED
 
 
-def test_a_mask_that_leaks_is_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_masked_upload_that_leaks_is_reported_as_danger(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = told(monkeypatch, **{CLIENT: 0.9, SECURE: 0.6})
     assert finding.level is Level.DANGER
     assert "the attack beats guessing on its masked upload, SA" in finding.headline

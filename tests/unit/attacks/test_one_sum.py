@@ -48,7 +48,7 @@ def test_hypotheses_that_are_the_same_give_nothing() -> None:
     assert audit(np.zeros(1000), np.zeros(1000), 1e-5).epsilon == 0
 
 
-def test_an_audit_needs_observations_of_both() -> None:
+def test_an_audit_needs_observations_of_both_hypotheses() -> None:
     with pytest.raises(InputError):
         audit(np.zeros(5), np.zeros(6), 1e-5)
 
@@ -75,7 +75,7 @@ def test_the_test_is_the_inverse_of_the_covariance() -> None:
     assert distance == pytest.approx(math.sqrt(difference @ test))
 
 
-def test_updates_are_clipped_and_pairs_are_as_said(people: Population) -> None:
+def test_updates_are_clipped_and_pairs_have_the_stated_properties(people: Population) -> None:
     everybody = np.concatenate([people.known, people.others, people.targets])
     assert np.linalg.norm(everybody, axis=1).max() <= people.norm * (1 + 1e-9)
     assert (people.known.shape, people.others.shape, people.targets.shape) == ((40, 650), (40, 650), (4, 650))

@@ -28,7 +28,7 @@ RUNNER = CliRunner()
 
 
 @given(st.integers(0, 1000))
-def test_a_detector_of_a_mean_is_the_mean_of_what_it_says(seed: int) -> None:
+def test_the_detector_of_a_mean_is_the_mean_of_its_scores(seed: int) -> None:
     rng = np.random.default_rng(seed)
     updates = rng.normal(size=(12, 30))
     detector = Detector.fit(updates, np.arange(12) % 3 == 0)
@@ -65,7 +65,7 @@ def test_circle_mates_get_equal_scores_whatever_the_detector_says(seed: int, rid
     assert area_under_curve(scores, having) <= 1
 
 
-def test_rankings_by_hand() -> None:
+def test_rankings_match_hand_computed_values() -> None:
     having, scores = np.array([True, False, True, False]), np.array([0.9, 0.1, 0.4, 0.4])
     assert area_under_curve(scores, having) == pytest.approx((1 + 1 + 1 + 0.5) / 4)
     assert ranking_among_mates(scores, having, Circles.of([(0, 1), (2, 3)])) == pytest.approx(0.75)
@@ -74,7 +74,7 @@ def test_rankings_by_hand() -> None:
     assert best_by_circles(having, Circles.of([(0, 1), (2, 3)])) == 0.5
 
 
-def test_one_of_a_circle_is_any_of_its_members() -> None:
+def test_no_ranking_of_circles_beats_the_one_by_counts() -> None:
     """Nobody's ranking that is constant on circles beats the one by their counts."""
     rng = np.random.default_rng(3)
     circles = Circles.of([(4 * number, 4 * number + 1, 4 * number + 2, 4 * number + 3) for number in range(5)])
@@ -85,7 +85,7 @@ def test_one_of_a_circle_is_any_of_its_members() -> None:
         assert area_under_curve(scores, having) <= best
 
 
-def test_both_kinds_are_needed() -> None:
+def test_clients_with_and_without_the_property_are_needed() -> None:
     with pytest.raises(InputError, match="with the property and without"):
         Detector.fit(np.ones((3, 2)), np.ones(3, np.bool_))
     with pytest.raises(InputError, match="positives and others"):
@@ -126,7 +126,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert "Score of each client" in shown
 
 
-def test_the_figure_has_every_client_on_the_line_of_its_side() -> None:
+def test_the_figure_shows_every_client_of_every_selection() -> None:
     attack = PropertyInference(clients=16, cohort=4, holders=4, rounds=10, privacy=(2,), dropouts=0.0)
     federation, auxiliary, having = attack.prepare(0)
     selections = attack.selections(0)
@@ -196,7 +196,7 @@ def judged(random: float, circles: float) -> Findings:
     return report(attack, found)
 
 
-def test_a_server_that_guesses_judges_nothing() -> None:
+def test_an_attack_no_better_than_guessing_judges_nothing() -> None:
     """An AUC above 0.5 in the only trial proves nothing."""
     finding = judged(0.25, 0.0)
     assert finding.level is Level.NOTHING
@@ -208,7 +208,7 @@ def test_a_server_that_guesses_judges_nothing() -> None:
     assert [row[2] for row in finding.tables[0].rows] == ["", ""]
 
 
-def test_what_is_learnt_of_circles_is_said_if_it_is() -> None:
+def test_the_headline_says_what_is_learnt_about_circles() -> None:
     finding = judged(1.0, 1.0)
     assert finding.level is Level.CAUTION
     assert "it learns which circles" in finding.headline

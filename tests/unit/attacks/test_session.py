@@ -1,4 +1,4 @@
-"""The real session that attacks play: it opens the mean, and what each client sends says nothing."""
+"""The real session that attacks play: it opens the mean, and the uploads are unrelated to the updates."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from coterie.training.local import LocalSGD
 from coterie.transports.memory import Session
 
 
-def test_it_opens_the_mean_that_a_round_reveals() -> None:
+def test_a_session_opens_the_mean_that_a_round_reveals() -> None:
     federation = Federation.deal("digits", "softmax-regression", 8, 0)
     (selection,) = make_selections(["multi-round"], [2], 8, 4, 0, naive=False)
     (played,) = federation.play(federation.fedavg(LocalSGD(0.1)), range(1, 2), selection)
@@ -49,7 +49,7 @@ def test_a_mean_that_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("topology", [None, ErdosRenyi(0.9)])
-def test_what_is_heard_has_nothing_to_do_with_the_update(topology: ErdosRenyi | None) -> None:
+def test_uploads_are_uncorrelated_with_updates(topology: ErdosRenyi | None) -> None:
     rng = np.random.default_rng(0)
     updates = [rng.normal(size=2000) for _ in range(8)]
     seen = play_session(updates, 3, topology=topology)

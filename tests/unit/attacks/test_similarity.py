@@ -13,13 +13,13 @@ from coterie.errors import InputError
 pictures = arrays(np.float64, (2, 8, 8), elements=st.floats(0, 1))
 
 
-def test_errors_of_a_picture_that_is_off_by_a_tenth_everywhere() -> None:
+def test_the_psnr_of_a_constant_error_of_a_tenth_is_known() -> None:
     original: Pictures = np.full((1, 8, 8), 0.5)
     assert squared_error(original, original + 0.1) == pytest.approx([0.01])
     assert psnr(original, original + 0.1) == pytest.approx([20.0])
 
 
-def test_errors_of_black_for_white() -> None:
+def test_the_psnr_of_opposite_pictures_is_zero() -> None:
     black: Pictures = np.zeros((1, 8, 8))
     assert psnr(black, black + 1) == pytest.approx([0.0])
 

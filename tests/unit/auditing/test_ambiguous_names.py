@@ -44,7 +44,7 @@ def test_no_member_of_a_list_is_dropped(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", HIDDEN)
-def test_what_may_hide_a_client_is_refused(text: str) -> None:
+def test_ambiguous_cells_that_may_hide_a_client_are_refused(text: str) -> None:
     with pytest.raises(InputError) as error:
         read(text)
     assert Remedy("as_written", True) in error.value.remedies
@@ -60,7 +60,7 @@ def test_a_client_needs_a_name(tmp_path: Path) -> None:
 
 
 @given(st.permutations([(number, client) for number in (1, 2, 3) for client in "abc"]))
-def test_rows_in_any_order_are_no_second_run(rows: list[tuple[int, str]]) -> None:
+def test_rows_in_any_order_are_read_as_one_run(rows: list[tuple[int, str]]) -> None:
     log = read("round,client\n" + "".join(f"{number},{client}\n" for number, client in rows))
     assert [set(members) for members in log.members] == [{0, 1, 2}] * 3
 

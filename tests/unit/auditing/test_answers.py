@@ -1,4 +1,4 @@
-"""Colluders, forecasts and circles: answers that are compared with what is known in other ways."""
+"""Colluders, forecasts and circles in hindsight, compared with answers known in other ways."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -146,7 +146,7 @@ def test_a_forecast_is_ordered_and_reproducible(matrix: list[list[int]], seed: i
     assert found.first.share >= found.last.share
 
 
-def test_what_has_happened_is_not_forecast() -> None:
+def test_past_exposures_are_not_forecast() -> None:
     found = foresee([[1, 1, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0]])
     assert (found.first.since, found.last.since) == (3, 3)
     alike = "Nothing is left to forecast: every client that took part is exposed already, in round 3."
@@ -165,7 +165,7 @@ def test_circles_that_stay_whole_are_expected_to_stay_whole() -> None:
     assert "whole groups" in found.model()
 
 
-def test_everybody_in_every_round_is_expected_to_go_on() -> None:
+def test_no_exposure_is_forecast_if_all_clients_are_in_every_round() -> None:
     found = foresee(np.ones((6, 5), dtype=np.uint8))
     assert found.first.share == 0
 
@@ -234,7 +234,7 @@ def test_only_whole_circles_are_left(matrix: list[list[int]], size: int, seed: i
     assert 0 <= found.random_share <= 1
 
 
-def test_circles_that_were_there_are_found_by_hindsight() -> None:
+def test_circles_in_the_log_are_found_in_hindsight() -> None:
     found = with_circles(Participation.from_matrix(np.repeat(random_log(20, 5, 2, 3), 4, axis=1)), 4)
     assert found.share == 1.0
     assert found.strong_privacy == 4

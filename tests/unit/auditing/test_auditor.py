@@ -96,7 +96,7 @@ def test_one_more_round_does_not_start_over(matrix: list[list[int]], reported: s
 
 
 @given(matrices(6, 6))
-def test_running_measures_are_those_of_a_report(matrix: list[list[int]]) -> None:
+def test_running_measures_equal_those_of_a_report(matrix: list[list[int]]) -> None:
     clients = [str(number + 1) for number in range(len(matrix[0]))]
     auditor = Auditor(clients)
     assert (auditor.strong_privacy, auditor.fairness_gap, auditor.cardinality, auditor.revealed) == (None, 0, 0, 0)
@@ -133,7 +133,7 @@ def test_no_collusion_is_not_reported() -> None:
 
 
 @given(matrices(6, 6))
-def test_without_time_weak_privacy_is_bounded(matrix: list[list[int]]) -> None:
+def test_without_time_weak_privacy_has_bounds(matrix: list[list[int]]) -> None:
     report = audited(matrix, weak_budget_seconds=-1)
     if any(map(any, matrix)):
         assert report.weak_privacy_at_least
@@ -169,7 +169,7 @@ def test_a_round_is_recorded_once() -> None:
         auditor.add_round(1, "ab")
 
 
-def test_nothing_at_all() -> None:
+def test_an_empty_history_is_reported() -> None:
     report = Auditor().report(collusion=1)
     assert (report.strong_privacy, report.weak_privacy, report.weak_privacy_exact) == (None, None, True)
     assert (report.fairness_gap, report.cardinality, report.exposed, report.groups) == (0, 0, (), ())

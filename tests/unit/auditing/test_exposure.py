@@ -51,7 +51,7 @@ def check(matrix: NDArray[np.int64], prime: int = FIRST_PRIME) -> int:
 
 @settings(deadline=None)
 @given(matrices(8, 8), st.sampled_from(PRIMES))
-def test_it_is_the_same_as_round_by_round(matrix: Matrix, prime: int) -> None:
+def test_exposures_are_the_same_as_round_by_round(matrix: Matrix, prime: int) -> None:
     array = without_zeros(np.array(matrix))
     if array.size:
         check(array, prime)
@@ -111,7 +111,7 @@ def broken_circles(clients: int, rounds: int, rng: np.random.Generator) -> NDArr
     return without_zeros((circles & (rng.random((rounds, clients)) < 0.97)).astype(np.int64))
 
 
-def test_broken_circles_are_proved_on_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exposures_in_broken_circles_are_proved_in_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     matrix = broken_circles(60, 120, np.random.default_rng(8))
     expected, space = round_by_round(matrix)
     assert len({row for row, _ in expected}) > 10, "clients are exposed at different times"
@@ -124,7 +124,9 @@ def test_broken_circles_are_proved_on_one_walk(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("walk_prime", [2, 3, 11, 2**31 - 1])
 @pytest.mark.parametrize("prime", PRIMES)
-def test_a_walk_never_changes_the_result(prime: int, walk_prime: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_walking_through_every_part_does_not_change_the_result(
+    prime: int, walk_prime: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("coterie.auditing.stages._WALK_PRIME", walk_prime)
     monkeypatch.setattr("coterie.auditing.stages._FEW", 1 << 20)  # every part is walked through
     monkeypatch.setattr("coterie.auditing.exposure._FEW_ROWS", 0)
@@ -135,7 +137,7 @@ def test_a_walk_never_changes_the_result(prime: int, walk_prime: int, monkeypatc
 
 @settings(deadline=None)
 @given(matrices(7, 9), st.sampled_from(PRIMES), st.sampled_from([0.0, np.inf]))
-def test_a_kernel_is_proved_only_if_it_is_that_large(matrix: Matrix, prime: int, effort: float) -> None:
+def test_a_proved_kernel_is_never_larger_than_the_real_one(matrix: Matrix, prime: int, effort: float) -> None:
     array = np.array(matrix)
     nullity = array.shape[1] - rational_rank(matrix)
     rows, rng = sp.csc_matrix(array.astype(float)), np.random.default_rng(0)
@@ -191,7 +193,7 @@ def test_the_inverse_and_the_kernel_are_right_modulo_the_prime() -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(matrices(8, 8))
-def test_both_ways_of_auditing_find_the_same(matrix: Matrix) -> None:
+def test_both_ways_of_auditing_give_the_same_report(matrix: Matrix) -> None:
     log = Participation.from_matrix(np.array(matrix))
     reports = []
     with pytest.MonkeyPatch.context() as patch:

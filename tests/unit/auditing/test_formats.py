@@ -72,7 +72,7 @@ def test_the_help_lists_a_new_format() -> None:
 
 
 def test_without_its_row_the_format_is_unknown(tmp_path: Path) -> None:
-    """Nothing but the row makes the two tests above pass."""
+    """The two tests above pass because of the row alone."""
     path = tmp_path / "log.txt"
     path.write_text(ATTENDED)
     assert run(path)[0] == 2
@@ -104,7 +104,9 @@ def test_names_are_unique_and_unknown_ones_are_refused(tmp_path: Path) -> None:
 
 
 @given(pieces, pieces)
-def test_a_text_is_spelled_in_python_or_as_one_likes(first: list[str | Remedy], second: list[str | Remedy]) -> None:
+def test_the_parameters_in_an_error_text_can_be_spelled_in_any_way(
+    first: list[str | Remedy], second: list[str | Remedy]
+) -> None:
     text = ErrorText(*first, ErrorText(*second))
     assert text == "".join(map(str, [*first, *second]))
     assert text.spelled(str) == text
@@ -149,7 +151,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_a_refusal_speaks_the_language_of_its_reader(text: str, tmp_path: Path) -> None:
+def test_refusals_name_parameters_in_python_and_options_on_the_command_line(text: str, tmp_path: Path) -> None:
     (tmp_path / "log").write_text(text)
     parameter, option = REFUSED[text]
     limit = 2_000
@@ -162,7 +164,7 @@ def test_a_refusal_speaks_the_language_of_its_reader(text: str, tmp_path: Path) 
     assert parameter not in said
 
 
-def test_reasons_for_single_lines_do_so_too(tmp_path: Path) -> None:
+def test_reasons_for_single_lines_name_parameters_and_options_too(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes("round,client\n1,Zoë\n1,bob\n".encode("latin-1"))
     (problem,) = read_log(tmp_path / "log").problems
     assert problem.reason == "not text in the encoding that was assumed (see encoding=...)"
@@ -170,7 +172,7 @@ def test_reasons_for_single_lines_do_so_too(tmp_path: Path) -> None:
     assert found["unreadable"]["first"][0]["reason"] == "not text in the encoding that was assumed (see --encoding)"
 
 
-def test_the_front_door_says_whose_parameters_they_are(tmp_path: Path) -> None:
+def test_coterie_audit_says_that_the_parameters_belong_to_read_log(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("round,client\nmonday,a\ntuesday,b\n")
     with pytest.raises(InputError, match="keep_order=True") as refused:
         coterie.audit(tmp_path / "log")
@@ -211,7 +213,7 @@ def test_other_parameters_are_options_of_their_name(package: str, command: str) 
     ids=lambda path: str(path.relative_to(SOURCE)),
 )
 def test_no_text_of_the_library_spells_an_option(path: Path) -> None:
-    """But for the help of the options themselves, which settings declare with ``Option(...)``."""
+    """The help of the options themselves, which settings declare with ``Option(...)``, is excepted."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):

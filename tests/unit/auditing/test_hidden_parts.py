@@ -1,4 +1,4 @@
-"""Logs with a part that a reader could overlook: each exposes a client, and none may be audited without that part."""
+"""Logs with a part that a reader could overlook. Each exposes a client, so none may be audited without that part."""
 
 import gzip
 import io
@@ -148,7 +148,7 @@ def test_a_list_that_does_not_name_its_clients_is_refused(cell: str, complaint: 
         ("", []),
     ],
 )
-def test_lists_that_are_clear(cell: str, clients: list[str]) -> None:
+def test_unambiguous_lists_are_split(cell: str, clients: list[str]) -> None:
     assert split_list(cell) == clients
 
 

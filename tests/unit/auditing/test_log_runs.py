@@ -82,7 +82,7 @@ def test_lists_of_one_window_are_united() -> None:
         (("2025-03-31T10:00", "2025-03-31T10:00Z"), "day", "written in two ways"),
     ],
 )
-def test_what_is_no_time_is_refused(times: tuple[str, str], window: str, complaint: str) -> None:
+def test_invalid_times_are_refused(times: tuple[str, str], window: str, complaint: str) -> None:
     text = "time,client\n" + "".join(f"{time},a\n" for time in times)
     try:
         reasons = [problem.reason for problem in read(text, round_column="time", window=window).problems]
@@ -151,7 +151,7 @@ def test_a_log_of_nvflare_that_names_whose_results_were_accepted() -> None:
     assert rounds(read("\n".join(lines))) == rounds(log)
 
 
-def test_a_log_of_nvflare_with_a_part_missing_is_not_relied_on() -> None:
+def test_a_round_missing_from_a_log_of_nvflare_is_reported() -> None:
     log = read(result("site-1", 0) + added(2, 0) + result("site-1", 1) + result("site-2", 1) + added(2, 1))
     assert [(problem.line, problem.reason) for problem in log.problems] == [
         (2, "round 0 adds 2 updates, and the log names 1 of their clients: a part of the log is missing")
@@ -159,7 +159,7 @@ def test_a_log_of_nvflare_with_a_part_missing_is_not_relied_on() -> None:
 
 
 def test_a_table_that_quotes_nvflare_is_still_a_table() -> None:
-    """Otherwise one cell would hide all rows."""
+    """Otherwise a single cell would hide all rows."""
     quoted = "Contribution from a ACCEPTED by the aggregator at round 1."
     log = read(f"round,client,note\n1,a,{quoted}\n1,b,{quoted}\n2,a,\n")
     assert rounds(log) == {1: ["a", "b"], 2: ["a"]}

@@ -1,4 +1,4 @@
-"""Logs of every kind: what is in them is read, and what cannot be read is said."""
+"""Logs in every format: their content is read, and unreadable lines are listed."""
 
 import csv
 import io
@@ -160,14 +160,14 @@ def test_formats_are_distinguished(text: str, history: dict[Label, set[str]]) ->
         ),
     ],
 )
-def test_what_cannot_be_used_is_listed(text: str, lines: list[int], reason: str) -> None:
+def test_unusable_lines_are_listed(text: str, lines: list[int], reason: str) -> None:
     found = read(text)
     assert lines_of(found) == lines
     assert reason in found.problems[0].reason
     assert found.problems[0].text[:79] == text.split("\n")[lines[0] - 1][:79]
 
 
-def test_a_contradiction_leaves_no_trace() -> None:
+def test_a_line_that_contradicts_an_earlier_one_is_ignored() -> None:
     found = read('{"round": 1, "clients": ["a"]}\n{"round": 1, "clients": ["a", "b"]}\n')
     assert found.clients == ("a",)
     assert history_of(found) == {1: {"a"}}
@@ -198,7 +198,7 @@ def test_what_was_assumed_is_noted(text: str, note: str) -> None:
     assert not found.problems
 
 
-def test_a_header_that_is_not_known_is_noted_where_the_order_is_said() -> None:
+def test_an_unknown_header_is_noted_if_the_format_is_given() -> None:
     found = read("rnd2,who\n1,a\n2,b\n", "pairs")
     assert history_of(found) == {1: {"a"}, 2: {"b"}}
     assert found.notes == ("the first line was taken for a header",)
@@ -225,7 +225,7 @@ def test_a_log_that_may_be_pairs_or_a_matrix_is_not_guessed_at() -> None:
     assert history_of(read(text, "pairs")) == {1: {"0", "1"}, 2: {"0"}}
 
 
-def test_a_format_may_be_insisted_on() -> None:
+def test_a_format_can_be_enforced() -> None:
     assert history_of(read("1,0\n1,1\n", "pairs")) == {1: {"0", "1"}}
     with pytest.raises(InputError, match="nothing in the log is readable: line 1: not JSON"):
         read("1,0\n", "jsonl")

@@ -84,11 +84,13 @@ def test_a_client_both_completed_and_dropped_is_mentioned() -> None:
         ("round,client,status\n1,a,ok\n1,a,not aggregated\n", 0, 1),
     ],
 )
-def test_in_every_kind_of_log(text: str, duplicates: int, contradictions: int) -> None:
+def test_duplicates_and_contradictions_are_counted_in_every_format(
+    text: str, duplicates: int, contradictions: int
+) -> None:
     found = odd(read(text))
     assert (found[0].count, found[1].count) == (duplicates, contradictions)
 
 
-def test_rows_that_are_not_asked_for_contradict_nothing() -> None:
+def test_rows_that_are_filtered_out_cause_no_contradiction() -> None:
     text = "round,client,status\n1,a,completed\n1,a,dropped\n"
     assert odd(read(text, where={"status": {"completed"}}))[1].count == 0

@@ -90,7 +90,7 @@ def random_log(clients: int, rounds: int, cohort: int) -> Participation:
 
 @settings(max_examples=12)
 @given(st.lists(st.text(max_size=40), max_size=3), st.text(max_size=20))
-def test_names_are_shown_and_never_act(names: list[str], word: str) -> None:
+def test_hostile_names_are_shown_as_text(names: list[str], word: str) -> None:
     hostile = tuple(dict.fromkeys([*names, *HOSTILE]))
     alone = tuple((number,) for number in range(len(hostile)))  # so that everybody is exposed and listed
     log = Participation(hostile, hostile, alone, (UnusedLine(3, word, "<u>"),), (word + "<i>",))
@@ -126,7 +126,7 @@ def test_nothing_is_loaded_and_only_our_scripts_may_run(monkeypatch: pytest.Monk
     assert all(str(link).startswith("#") for link in links)
 
 
-def test_colours_exist_in_every_scheme() -> None:
+def test_every_colour_is_defined_in_every_scheme() -> None:
     style = (files("coterie.reports") / "templates" / "page.css").read_text("utf-8")
     light, dark = (set(re.findall(r"--([a-z-]+):", part)) for part in style.split("prefers-color-scheme: dark"))
     script = (files("coterie.reports") / "templates" / "figures.js").read_text("utf-8")

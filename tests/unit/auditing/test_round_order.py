@@ -105,7 +105,7 @@ def test_the_round_of_exposure_does_not_depend_on_the_order_of_lines(write: Call
         (["2025-02-30", "2025-02-28"], "several ways"),
     ],
 )
-def test_what_has_no_order_is_refused_by_every_reader(
+def test_rounds_without_an_order_are_refused_by_every_reader(
     write: Callable[[Rounds], bytes], labels: list[str], reason: str
 ) -> None:
     rounds: Rounds = [(label, ["a", "b"]) for label in labels]
@@ -167,7 +167,7 @@ def test_nanoseconds_are_distinguished() -> None:
         put_in_order(["2025-03-01 10:00:00.5", "2025-03-01 10:00:00.50"], keep=False)
 
 
-def test_one_number_in_two_ways_is_refused() -> None:
+def test_one_round_number_written_in_two_ways_is_refused() -> None:
     with pytest.raises(InputError, match=r"“1” and “1\.0” are the same"):
         read(b"round,client\n1,a\n1.0,b\n")
 

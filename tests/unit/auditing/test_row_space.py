@@ -146,7 +146,7 @@ def test_a_null_basis_is_short_iff_some_multiple_of_each_vector_is(matrix: list[
     assert easy <= short(echelon) <= exists
 
 
-def test_a_null_basis_is_judged_anew_after_every_change() -> None:
+def test_a_null_basis_is_checked_again_after_every_change() -> None:
     echelon = Echelon(2, 3)
     assert short(echelon)
     echelon.push(np.array([True, True]))
@@ -220,7 +220,7 @@ def test_a_unit_vector_is_proved_again_once_its_column_was_split(prime: int) -> 
     assert space.units() == {0, other}
 
 
-def test_a_unit_vector_that_is_not_there() -> None:
+def test_a_unit_vector_outside_the_row_space_is_refused() -> None:
     with pytest.raises(InputError, match="column 1"):
         space_of([[1, 1]]).unit(1)
 

@@ -1,4 +1,4 @@
-"""Words that are true to the findings, and safe to print whatever a log contains."""
+"""The words of a verdict are true to the findings, and safe to print whatever a log contains."""
 
 import re
 from dataclasses import replace
@@ -61,7 +61,7 @@ def test_a_very_long_equation_is_counted_not_written() -> None:
     assert equation({1: Fraction(10**20)}, {"bob": Fraction(1)}) == "a combination of 1 rounds = bob's update"
 
 
-def test_numbers_are_introduced_and_names_are_not() -> None:
+def test_numbers_are_shown_with_the_word_client_and_names_are_not() -> None:
     assert (whose("17"), whose("ann")) == ("client 17", "ann")
 
 
@@ -111,7 +111,7 @@ def test_a_requirement_is_judged_by_its_own_t(matrix: list[list[int]], privacy: 
     assert ("does not hold" in requirement.words(report)) is not holds
 
 
-def test_what_is_not_known_is_not_claimed() -> None:
+def test_an_undecided_requirement_is_not_claimed_to_hold() -> None:
     report = replace(
         examine([[1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1]]),
         weak_privacy=4,
@@ -126,7 +126,7 @@ def test_what_is_not_known_is_not_claimed() -> None:
     assert measures(report)[1].value == "2–4"
 
 
-def test_colluders_are_taken_off_before_the_requirement_is_judged() -> None:
+def test_colluders_are_subtracted_before_the_requirement_is_checked() -> None:
     report = examine([[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]], collusion=1)
     assert Requirement(2).holds(report)
     assert not Requirement(3).holds(report)

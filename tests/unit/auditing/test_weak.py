@@ -41,7 +41,7 @@ def test_all_small_matrices() -> None:
         )
     )
 )
-def test_it_is_the_least_weight(case: tuple[list[list[int]], list[int], int]) -> None:
+def test_weak_privacy_is_the_least_weight(case: tuple[list[list[int]], list[int], int]) -> None:
     matrix, weights, prime = case
     assume(any(map(any, matrix)))
     found = weak_privacy(space_of(matrix, prime), weights)
@@ -54,7 +54,7 @@ def test_it_is_the_least_weight(case: tuple[list[list[int]], list[int], int]) ->
 @pytest.mark.parametrize(("kind", "primes"), [(DualSearch, [101, 2**31 - 1]), (PrimalSearch, [2, 3, 5, 2**31 - 1])])
 @settings(max_examples=50)
 @given(matrix=matrices(5, 7), data=st.data())
-def test_each_search_alone_proves_it(
+def test_each_search_alone_proves_the_least_weight(
     kind: type[DualSearch | PrimalSearch], primes: list[int], matrix: list[list[int]], data: st.DataObject
 ) -> None:
     assume(any(map(any, matrix)))
@@ -132,7 +132,7 @@ def prove(matrix: Matrix, kind: type[DualSearch | PrimalSearch]) -> int:
 
 
 @pytest.mark.parametrize("rounds", [8, 12, 16])
-def test_both_searches_agree_where_enumeration_is_hopeless(rounds: int) -> None:
+def test_both_searches_agree_on_logs_too_large_to_enumerate(rounds: int) -> None:
     matrix = random_rows(24, 6, rounds)
     value = prove(matrix, DualSearch)
     assert value == prove(matrix, PrimalSearch)
@@ -147,6 +147,6 @@ def test_few_rounds_of_many_clients_are_exact() -> None:
     assert found.value <= min(map(sum, matrix))
 
 
-def test_it_has_no_meaning_for_nothing() -> None:
+def test_weak_privacy_of_an_empty_history_is_refused() -> None:
     with pytest.raises(InputError, match="no client has been aggregated"):
         weak_privacy(RowSpace(3), [1, 1, 1])

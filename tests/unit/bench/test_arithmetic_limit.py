@@ -6,7 +6,7 @@ from coterie.bench import arithmetic_limit
 from coterie.bench.training import Scenario
 
 
-def test_operations_are_compared_and_not_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ratio_is_per_operation_not_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
     def best_seconds(*works: Callable[[], None]) -> list[float]:
         for work in works:
             work()

@@ -1,4 +1,4 @@
-"""The benchmarks of audits and ledgers: what they measure is what they say, at small sizes."""
+"""The benchmarks of audits and ledgers at small sizes: they measure what they state."""
 
 import json
 import sys
@@ -42,7 +42,7 @@ def test_the_targets_are_those_of_the_sizes_that_matter() -> None:
     ]
 
 
-def test_one_quantity_is_doubled_and_the_others_stay() -> None:
+def test_each_series_doubles_one_quantity_and_keeps_the_others() -> None:
     for name, cases in growth_cases(quick=False).items():
         grown = [getattr(case, name) for case in cases]
         assert grown == [grown[0], 2 * grown[0], 4 * grown[0]]
@@ -65,7 +65,7 @@ def test_generated_rounds_have_different_clients_within_bounds(kind: LogKind) ->
 
 
 @pytest.mark.parametrize("log_format", ["csv", "jsonl", "parquet"])
-def test_the_cost_of_an_audit_comes_with_what_it_found(log_format: str) -> None:
+def test_the_cost_of_an_audit_includes_its_findings(log_format: str) -> None:
     if log_format == "parquet":
         pytest.importorskip("pyarrow", reason="Parquet is written with pyarrow, which is not installed")
     cost = measure_case(AuditCase(200, 30, 40, LogKind.PAIRS, exposures=5), log_format)

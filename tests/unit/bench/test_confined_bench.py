@@ -1,4 +1,4 @@
-"""The costs of confined descent, measured on small grids: what is said of them, and that wrong results are no costs."""
+"""The costs of confined descent on small grids: how they are reported, and that wrong results are refused."""
 
 import json
 from pathlib import Path

@@ -53,12 +53,12 @@ def shown(costs: FlowerCosts, monkeypatch: pytest.MonkeyPatch, *options: str) ->
         ),
         (
             {"seconds": 2.0, "cryptography": 1.3},
-            "Protection adds 250 ms more than its trips cost: it cannot here, where the cryptography of 50 clients "
-            "on 2 cores alone takes longer than that.",
+            "Protection adds 250 ms more than its trips cost. It cannot add less than its trips here: the cryptography "
+            "of 50 clients on 2 cores alone takes longer.",
         ),
     ],
 )
-def test_the_bench_judges_what_protection_adds_by_what_its_trips_cost(
+def test_the_cost_of_protection_is_compared_with_that_of_its_trips(
     changes: dict[str, float], verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     papers = replace(PAPERS, **changes)  # type: ignore[arg-type]

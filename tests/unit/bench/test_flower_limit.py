@@ -76,7 +76,7 @@ def test_operations_are_those_of_a_round(
         assert counted[kind] == getattr(expected, kind), kind
 
 
-def test_limits_grow_with_what_there_is_to_do(tmp_path: Path) -> None:
+def test_limits_grow_with_the_work(tmp_path: Path) -> None:
     few, many = (Operations.of_round(nodes, None, active=True) for nodes in (4, 40))
     assert 0 < few.cryptography(Ring(32), 10) < many.cryptography(Ring(32), 10)
     assert few.storage(tmp_path / "few", 10) > 0

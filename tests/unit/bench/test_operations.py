@@ -11,7 +11,7 @@ from coterie.planning.session import recommend
 
 
 @pytest.mark.parametrize("clients", [12, 20_000])
-def test_many_holders_are_measured_in_part(monkeypatch: pytest.MonkeyPatch, clients: int) -> None:
+def test_large_sessions_are_measured_in_part(monkeypatch: pytest.MonkeyPatch, clients: int) -> None:
     """A table of 20,000 holders and 10,000 coefficients would take more than a gigabyte."""
     split, dealt = shamir.split, list[tuple[int, int]]()
 

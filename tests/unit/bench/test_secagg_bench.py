@@ -76,7 +76,7 @@ def test_the_json_says_what_was_run_and_what_it_cost(topology: list[str], degree
     assert not {"flower", "speedup"} & set(record)
 
 
-def test_people_get_a_table() -> None:
+def test_the_command_prints_a_table() -> None:
     result = CliRunner().invoke(app, TINY, catch_exceptions=False)
     assert result.exit_code == 0
     for words in ("9 clients with 200 numbers each", "client, share", "peak memory", "The sum is exact"):
@@ -84,7 +84,7 @@ def test_people_get_a_table() -> None:
     assert "Flower" not in result.stdout
 
 
-def test_flower_stands_beside_us_with_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+def test_flower_is_shown_beside_our_costs_with_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     workload = Workload(9, 200, 0.1, Harary(4), 3)
     measured = measure(workload, workers=1)
     ours = measured.costs
@@ -147,7 +147,7 @@ def test_unknown_words_are_refused(arguments: Sequence[str]) -> None:
     assert CliRunner().invoke(app, [*TINY, *arguments]).exit_code == 2
 
 
-def test_a_missing_flower_is_noticed_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_version_of_flower_is_refused_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flower_bench, "version", lambda package: "1.0.0")
     with pytest.raises(ConfigError, match=re.escape(install_command("flower"))):
         check_flower(Workload(9, 200, 0.1, Complete(), 5))
@@ -162,14 +162,14 @@ def test_a_missing_flower_is_noticed_before_anything_runs(monkeypatch: pytest.Mo
         ("harary", 3, 0.0, (Harary(2), 2)),
     ],
 )
-def test_published_parameters_fill_the_gaps(
+def test_published_parameters_are_the_defaults(
     kind: str, clients: int, dropout: float, chosen: tuple[Complete | Harary, int]
 ) -> None:
     assert choose(kind, clients, dropout) == chosen
     assert choose(kind, clients, dropout, threshold=7) == (chosen[0], 7)
 
 
-def test_ccesa_brings_its_own_rule() -> None:
+def test_random_graphs_use_the_rule_of_ccesa() -> None:
     topology, threshold = choose("erdos-renyi", 500, 0.1)
     assert isinstance(topology, ErdosRenyi)
     assert topology.probability == pytest.approx(0.41592, abs=1e-5)
@@ -186,7 +186,9 @@ def test_the_default_threshold_of_a_harary_graph_is_a_strict_majority(half: int)
 
 
 @given(st.integers(3, 200), st.floats(0, 0.99), st.integers(0, 2**40))
-def test_exactly_the_asked_number_vanishes_and_the_seed_decides_who(clients: int, dropout: float, seed: int) -> None:
+def test_the_right_number_of_clients_vanishes_and_the_seed_decides_which(
+    clients: int, dropout: float, seed: int
+) -> None:
     workload = Workload(clients, 1, dropout, Complete(), 2, seed=seed)
     assert len(set(workload.vanishing)) == len(workload.vanishing) == round(dropout * clients)
     assert workload.vanishing == Workload(clients, 1, dropout, Complete(), 2, seed=seed).vanishing
@@ -230,7 +232,7 @@ def test_masking_is_measured_against_the_keystream(bits: int, length: int, degre
     assert 0 < keystream_ratio(Ring(bits), length, degree) < np.inf
 
 
-def test_peak_memory_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peak_memory_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     before = peak_rss_bytes()
     block = np.ones(before, np.uint8)
     after = peak_rss_bytes()

@@ -79,7 +79,7 @@ def test_both_sides_play_real_rounds(tmp_path: Path) -> None:
     assert not (tmp_path / "plain" / "ledger.sqlite").exists()
 
 
-def test_nothing_is_evaluated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_benchmark_evaluates_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("coterie.runs.engine.build.BuiltRun.score", lambda *_: pytest.fail("evaluated"))
     measure_training(TINY, 1, 0, tmp_path)
 
@@ -137,7 +137,7 @@ def test_the_json_says_what_was_run_and_what_it_cost(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("tiny")
-def test_people_get_a_table() -> None:
+def test_the_command_prints_a_table() -> None:
     result = CliRunner().invoke(app, COMMAND, catch_exceptions=False)
     shown = " ".join(result.stdout.split())
     for words in (

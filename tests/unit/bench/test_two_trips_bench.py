@@ -41,7 +41,7 @@ def test_lost_vectors_are_part_of_what_is_timed() -> None:
     assert lossy.download_bytes < whole.download_bytes  # fewer dealers, so fewer envelopes
 
 
-def test_a_session_in_two_trips_is_cheaper_in_trips_alone() -> None:
+def test_a_session_in_two_trips_saves_trips_but_uploads_more() -> None:
     papers, two_trips = measure_costs(12, 2, 100)
     assert (papers.trips, two_trips.trips) == (5, 2)
     assert 0 < papers.upload_bytes < two_trips.upload_bytes < 2 * papers.upload_bytes

@@ -1,4 +1,4 @@
-"""``coterie audit``: any log, one verdict, and an exit status that a pipeline can stand on."""
+"""``coterie audit``: any log, one verdict, and an exit status that a pipeline can rely on."""
 
 import hashlib
 import json
@@ -92,7 +92,7 @@ def test_the_series_go_with_the_rounds(log: Path) -> None:
     assert found["series"]["fairness_gap"][-1] == found["fairness_gap"]
 
 
-def test_a_file_that_is_no_ledger_is_audited_without_the_library_of_databases(log: Path) -> None:
+def test_auditing_a_log_does_not_import_the_database_library(log: Path) -> None:
     """Importing it takes a third of the time of a small audit."""
     program = (
         f"import sys; from typer.testing import CliRunner; from coterie.cli import app\n"
@@ -102,7 +102,7 @@ def test_a_file_that_is_no_ledger_is_audited_without_the_library_of_databases(lo
     assert printed_by(program) == "1 False\n"
 
 
-def test_a_person_understands_the_verdict(log: Path) -> None:
+def test_the_verdict_and_its_witness_are_printed_in_words(log: Path) -> None:
     result = run(log)
     assert result.exit_code == 1
     lines = result.stdout.strip().splitlines()
@@ -115,7 +115,7 @@ def test_a_person_understands_the_verdict(log: Path) -> None:
     assert not result.stderr
 
 
-def test_standard_input_and_safety() -> None:
+def test_a_safe_log_on_standard_input_passes() -> None:
     result = run("-", "--require", "2", stdin=SAFE)
     assert result.exit_code == 0
     assert (
@@ -125,7 +125,7 @@ def test_standard_input_and_safety() -> None:
     assert "It holds" in result.stdout
 
 
-def test_strong_t_of_one_leads_and_one_rounds_own_sum_is_no_news() -> None:
+def test_a_strong_t_of_one_is_reported_before_single_sums() -> None:
     """Nobody is exposed: a pipeline that asks for nothing passes, and one that asks for T = 2 does not."""
     result = run("-", stdin="1,a\n1,b\n2,b\n2,c\n")
     assert result.exit_code == 0
@@ -167,7 +167,7 @@ def test_the_exit_status_says_whether_the_requirement_holds(arguments: list[str]
     assert ("It holds" in shown.stdout) is holds
 
 
-def test_what_could_not_be_shown_to_hold_fails() -> None:
+def test_an_undecided_requirement_fails() -> None:
     result = run("-", "--require", "3", "--weak", "--weak-seconds", "0", stdin=SAFE)
     assert result.exit_code == 1
     assert "Not decided in time: T is between 2 and 4" in result.stdout
@@ -182,7 +182,7 @@ def test_groups_below_the_requirement_are_named() -> None:
     assert "... and 3 more" in result.stdout
 
 
-def test_collusion_is_told() -> None:
+def test_the_effect_of_collusion_is_reported() -> None:
     found = findings("-", "--collusion", "1", stdin=SAFE)
     assert found["collusion"]["strong_privacy"] == 1
     assert found["collusion"]["unprotected"] == list("abcdef")
@@ -273,7 +273,7 @@ def test_rounds_are_in_the_order_of_their_times() -> None:
     assert "does not say which number is the month" in unclear.stderr
 
 
-def test_the_verdict_is_evidence(log: Path, tmp_path: Path) -> None:
+def test_the_verdict_has_the_evidence_of_its_input(log: Path, tmp_path: Path) -> None:
     options = ["--require", "2", "--where", "client=*", "--format", "pairs"]
     found = findings(log, *options, "--html", tmp_path / "page.html")
     digest = hashlib.sha256(log.read_bytes()).hexdigest()
@@ -375,7 +375,7 @@ def test_a_name_that_ends_in_a_backslash_is_shown_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"\x93NUMPY broken", b"SQLite format 3\0 broken" + bytes(200)])
-def test_nothing_readable_is_not_a_verdict(content: bytes, tmp_path: Path) -> None:
+def test_an_unreadable_log_gives_no_verdict(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(content)
     result = run(tmp_path / "log", "--require", "1")
     assert result.exit_code == 2
@@ -398,7 +398,9 @@ def test_a_log_above_the_limit_is_refused(format_name: str, tmp_path: Path) -> N
     assert run(tmp_path / "log", "--limit", "1").exit_code == 1
 
 
-def test_a_crash_is_no_verdict(log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_crash_has_an_exit_status_of_its_own(
+    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
@@ -456,14 +458,14 @@ def test_a_page_that_cannot_be_written_does_not_cost_the_verdict(
     assert "cannot write" in result.stderr
 
 
-def test_a_page_needs_its_packages(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_without_its_packages_is_refused_with_advice(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     result = run(log, "--html", "page.html")
     assert result.exit_code == 2
     assert "[report]'" in "".join(result.stderr.split())
 
 
-def test_few_or_many_witnesses(tmp_path: Path) -> None:
+def test_the_number_of_witnesses_can_be_chosen(tmp_path: Path) -> None:
     np.save(tmp_path / "log.npy", np.eye(14, dtype=np.uint8))
     log = tmp_path / "log.npy"
     assert sum(entry["witness"] is not None for entry in findings(log)["exposed"]) == 14

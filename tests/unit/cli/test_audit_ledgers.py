@@ -115,7 +115,7 @@ def test_a_ledger_with_its_skipped_and_broken_rounds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [b"", b"\x01"], ids=["an older version's rows", "another recipe"])
-def test_across_different_recipes_no_privacy_is_shown(tmp_path: Path, first: bytes) -> None:
+def test_a_ledger_with_several_recipes_does_not_meet_a_requirement(tmp_path: Path, first: bytes) -> None:
     path = tmp_path / "ledger.db"
     with Ledger.open(path) as ledger:
         ledger.reveal(1, ["ann", "bob", "cyd", "dan"], promised=4, recipe=first)
@@ -148,8 +148,8 @@ def test_a_ledger_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
     assert "ledger entry 1" in result.stderr
 
 
-def test_a_second_reveal_of_a_round_cannot_hide_the_first(tmp_path: Path) -> None:
-    """The chain is intact, and only the life of a round tells: a round is revealed once."""
+def test_a_forged_second_reveal_of_a_round_is_refused(tmp_path: Path) -> None:
+    """The chain is intact. Only the order of the entries of a round shows the forgery: a round is revealed once."""
     path = tmp_path / "ledger.db"
     write_ledger(path)
     with Ledger.open(path) as ledger:
@@ -214,7 +214,7 @@ def test_an_empty_ledger_reveals_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("settings", ["x = " + "[" * 50_000, "x" + ".x" * 500_000 + " = 1", "\xff", "aggregation = 5"])
 def test_settings_of_a_run_that_cannot_be_read_give_no_verdict(tmp_path: Path, settings: str) -> None:
-    """They say whether there were sums at all: taken for secure, a run in the clear would get a good verdict."""
+    """They say whether the sums were secure. Without them, a run in the clear could get a good verdict."""
     (tmp_path / "metrics.jsonl").write_text('{"round": 1, "clients": ["a", "b"]}\n')
     (tmp_path / "config.toml").write_bytes(settings.encode("latin-1"))
     result = run(tmp_path)

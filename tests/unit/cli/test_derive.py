@@ -84,7 +84,7 @@ def derived() -> dict[str, click.Option]:
     return {option.opts[0]: option for option in command.params if isinstance(option, click.Option)}
 
 
-def test_each_field_with_an_option_is_one_and_the_command_adds_its_own() -> None:
+def test_options_are_derived_from_fields_and_the_command_adds_its_own() -> None:
     assert list(derived()) == [
         *("--sheep", "--color", "--heights", "--herds", "--mode", "--lambda", "--dogs", "--farm", "--json"),
         *("--install-completion", "--show-completion"),
@@ -114,7 +114,7 @@ def test_defaults_are_those_of_the_class() -> None:
     awake=st.booleans(),
     dogs=st.none() | st.integers(0, 50),
 )
-def test_what_is_given_reaches_the_settings(
+def test_given_values_reach_the_settings(
     sheep: int, heights: list[float], herds: list[int], awake: bool, dogs: int | None
 ) -> None:
     arguments = ["--sheep", str(sheep), "--herds", ",".join(map(str, herds)), "--mode", "awake" if awake else "asleep"]
@@ -151,7 +151,7 @@ def test_a_wrong_value_is_refused_in_one_line_with_the_option(arguments: list[st
     assert said in " ".join(result.stderr.replace("│", "").split())
 
 
-def test_bounds_hold_for_numbers_with_commas_and_from_python_too() -> None:
+def test_bounds_are_checked_for_lists_of_numbers_and_from_python() -> None:
     assert str(invoke("--herds", "3,1").exception) == "herds must be a whole number of at least 2, not 1"
     for wrong, said in (
         ({"sheep": 0}, "sheep must be a whole number from 1 to 100, not 0"),

@@ -1,4 +1,4 @@
-"""Numbers that nobody can mean: a sentence, not a traceback, and before anything is done."""
+"""Absurdly large numbers are refused in one sentence, without a traceback, before anything is done."""
 
 import sys
 from pathlib import Path
@@ -69,7 +69,7 @@ def test_a_file_with_a_huge_number_is_refused(
 
 
 @pytest.mark.parametrize("error", [MemoryError("no room for 8 EiB"), OverflowError("no such integer")])
-def test_what_no_machine_can_hold_is_a_sentence(
+def test_numbers_too_large_for_memory_are_refused_in_words(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail() -> None:

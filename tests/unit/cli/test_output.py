@@ -1,4 +1,4 @@
-"""Output that is not read to its end: no traceback, and no exit status that says something else."""
+"""Output that is not read to its end: no traceback, and an exit status that cannot be taken for a verdict."""
 
 import os
 import subprocess
@@ -53,7 +53,7 @@ def test_a_closed_pipe_does_not_have_the_exposure_status(as_json: list[str], unb
     assert run("audit", "-", *as_json, read=0, unbuffered=unbuffered, stdin=EXPOSED) == (CLOSED_PIPE, "")
 
 
-def test_nor_does_one_that_is_read_a_little(tmp_path: Path) -> None:
+def test_a_partly_read_pipe_does_not_have_the_exposure_status(tmp_path: Path) -> None:
     """The matrix has 600 exposed clients, and its JSON is larger than what a pipe holds."""
     log = tmp_path / "log.csv"
     log.write_text("round,client\n" + "".join(f"{number},{number}\n" for number in range(600)))
@@ -75,7 +75,7 @@ def test_errors_with_a_closed_stderr() -> None:
         ["attack", "--help"],
     ],
 )
-def test_other_commands(arguments: list[str]) -> None:
+def test_a_closed_pipe_ends_other_commands_in_order(arguments: list[str]) -> None:
     command = "import sys; sys.stdin.read(); from coterie.cli import main; main()"
     reader, writer = os.pipe()
     os.close(reader)
@@ -96,8 +96,8 @@ def test_other_commands(arguments: list[str]) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("arguments", [["audit", "-"], ["audit", "-", "--json"], ["plan", "--help"], ["--version"]])
-def test_a_full_disk_is_said_in_one_line(arguments: list[str], unbuffered: str) -> None:
-    """It was a traceback."""
+def test_a_full_disk_is_reported_in_one_line(arguments: list[str], unbuffered: str) -> None:
+    """It used to be a traceback."""
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
             [sys.executable, "-m", "coterie", *arguments],
@@ -112,7 +112,7 @@ def test_a_full_disk_is_said_in_one_line(arguments: list[str], unbuffered: str) 
     assert (ended.returncode, ended.stderr) == (NOT_WRITTEN, said)
 
 
-def test_no_output_at_all_is_no_error(tmp_path: Path) -> None:
+def test_a_closed_standard_output_is_no_error(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     log.write_text(EXPOSED)
     command = f'exec "{sys.executable}" -m coterie audit "{log}" >&-'

@@ -131,7 +131,7 @@ def test_where_the_papers_rule_gives_no_sparse_graph() -> None:
 
 @pytest.mark.parametrize("topology", ["auto", "complete", "erdos-renyi", "harary"])
 @pytest.mark.parametrize("active", [[], ["--active"]])
-def test_people_get_a_table(topology: str, active: list[str]) -> None:
+def test_the_command_prints_a_table(topology: str, active: list[str]) -> None:
     arguments = ["plan", "--clients", "100", "--dropout", "0.05", "--topology", topology, *active]
     result = RUNNER.invoke(app, arguments)
     assert result.exit_code == 0, result.output

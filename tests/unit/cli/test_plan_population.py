@@ -1,4 +1,4 @@
-"""``coterie plan --population``: what is shown is what theory and simulation say."""
+"""``coterie plan --population``: the numbers shown agree with theory and simulation."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def test_the_papers_population() -> None:
         assert gaps["fairest"] <= gaps["uniform"]
 
 
-def test_people_get_a_table_with_a_recommendation_and_its_rule(tmp_path: Path) -> None:
+def test_the_command_prints_a_table_with_a_recommendation_and_its_rule(tmp_path: Path) -> None:
     plot = tmp_path / "trade-off.png"
     output = shown(*PAPER, "--absent", "0.2", "--plot", str(plot))
     assert "1.05e16" in output
@@ -154,7 +154,7 @@ def test_the_smallest_session_of_a_run_withstands_all_colluders_too(tmp_path: Pa
     assert played == [found["colluders"]] * 3 == [5] * 3
 
 
-def test_circles_drawn_at_random_by_an_honest_server_share_the_colluders_out() -> None:
+def test_random_circles_of_an_honest_server_spread_the_colluders() -> None:
     arguments = ("--population", "20000", "--cohort", "50", "--absent", "0.05", "--collusion", "0.01")
     found = as_json(*arguments)
     choices = {choice["privacy"]: choice for choice in found["choices"]}
@@ -181,7 +181,7 @@ def test_no_circle_with_two_honest_members() -> None:
     assert "leaves two honest members" in output
 
 
-def test_levels_compare_ways_of_composing_circles(tmp_path: Path) -> None:
+def test_availability_levels_compare_ways_of_composing_circles(tmp_path: Path) -> None:
     arguments = (*SMALL, "--absent", "0.1,0.2,0.3,0.4,0.5")
     found = as_json(*arguments)
     random, similar = (
@@ -198,7 +198,7 @@ def test_levels_compare_ways_of_composing_circles(tmp_path: Path) -> None:
     assert "The recommendation is for random circles" in output
 
 
-def test_one_privacy_in_detail(tmp_path: Path) -> None:
+def test_one_t_is_planned_in_detail(tmp_path: Path) -> None:
     plot = tmp_path / "all.png"
     output = shown(*PAPER, "--absent", "0.3", "--privacy", "4", "--lost", "0.05")
     assert "the same weight as at least 3 others" in output
@@ -268,7 +268,7 @@ def test_a_plan_needs_a_dropout() -> None:
 
 @settings(max_examples=12)
 @given(st.integers(2, 16), st.data())
-def test_every_plan_keeps_its_own_rule(population: int, data: st.DataObject) -> None:
+def test_every_recommendation_follows_the_printed_rule(population: int, data: st.DataObject) -> None:
     cohort = data.draw(st.integers(1, population))
     dropout = data.draw(st.lists(st.sampled_from((0.0, 0.1, 0.3, 0.6)), min_size=1, max_size=3))
     plan = plan_population(population, cohort, dropout, seed=data.draw(st.integers(0, 5)))
@@ -284,7 +284,7 @@ def test_every_plan_keeps_its_own_rule(population: int, data: st.DataObject) -> 
             assert choice.gaps["fairest"] <= 1 / plan.rounds + 1e-12
 
 
-def test_equal_kinds_of_circles_are_recognised() -> None:
+def test_random_circles_have_few_different_availabilities() -> None:
     """Availability of a random circle must not depend on the order of its members, or theory takes forever."""
     from coterie.planning.population import _compose
 

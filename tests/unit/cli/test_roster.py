@@ -58,7 +58,7 @@ def test_a_leaver_takes_its_circle_out_of_use_for_good(home: Path) -> None:
     assert "(retired)" in run("show", "--home", str(home))
 
 
-def test_strangers_cannot_leave(home: Path) -> None:
+def test_retiring_an_unknown_client_is_refused(home: Path) -> None:
     with pytest.raises(ConfigError, match="nobody"):
         run("retire", "nobody", "--home", str(home))
 
@@ -96,7 +96,7 @@ def test_a_retired_circle_can_be_retired_again_without_effect(home: Path) -> Non
 
 
 @pytest.mark.parametrize("privacy", [2.5, 2.0])
-def test_what_could_not_be_read_again_is_not_written(tmp_path: Path, privacy: float) -> None:
+def test_a_roster_that_could_not_be_read_again_is_not_written(tmp_path: Path, privacy: float) -> None:
     folder = RosterFolder(tmp_path / "rosters")
     clients = tuple(Client(f"node-{number}") for number in range(3))
     with pytest.raises(ConfigError, match="not a roster"):
@@ -105,7 +105,7 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path: Path, privacy: fl
     assert folder.latest is None
 
 
-def test_half_a_version_is_never_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_no_part_of_a_version(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_descriptor: int) -> None:
         raise OSError("no space left on device")
 

@@ -61,7 +61,7 @@ def test_an_option_that_is_nearly_right_is_still_suggested() -> None:
     assert said("run", "--nonsense").endswith("No such option '--nonsense'.")
 
 
-def test_no_word_finds_no_setting() -> None:
+def test_an_empty_search_finds_no_setting() -> None:
     assert find_settings("--") == []
 
 

@@ -1,4 +1,4 @@
-"""Wrong input of any kind: one plain line and a status that says so, never a traceback."""
+"""Wrong input of any kind: one plain line and the matching exit status, never a traceback."""
 
 import io
 import math
@@ -116,7 +116,7 @@ def words(text: str) -> str:
 
 
 @pytest.mark.parametrize("wrong", COMMANDS)
-def test_wrong_input_is_a_line(
+def test_wrong_input_is_reported_in_one_line(
     wrong: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments, said = COMMANDS[wrong]
@@ -154,7 +154,7 @@ def number_options() -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(("command", "option", "kind"), number_options())
-def test_no_number_option_takes_what_is_no_number(
+def test_every_option_for_a_number_refuses_nan(
     command: str,
     option: str,
     kind: str,

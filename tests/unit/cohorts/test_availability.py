@@ -33,7 +33,9 @@ SETTINGS: list[Availability] = [
 
 @pytest.mark.parametrize("setting", SETTINGS)
 @given(round_number=st.integers(0, 10**6), seed=seeds)
-def test_every_setting_answers_for_any_round_alone(setting: Availability, round_number: int, seed: int) -> None:
+def test_the_availability_of_a_round_does_not_depend_on_other_rounds(
+    setting: Availability, round_number: int, seed: int
+) -> None:
     dropout = setting.probability(round_number)
     assert dropout.shape == (20,)
     assert (dropout >= 0.1).all()
@@ -52,7 +54,7 @@ def test_clients_are_available_as_often_as_stated(setting: Availability) -> None
     assert there == pytest.approx(1 - setting.probability(7), abs=0.04)
 
 
-def test_the_extremes_are_certain() -> None:
+def test_dropout_rates_of_0_and_1_are_certain() -> None:
     assert equal(9, 0.0).draw(0, generator()).all()
     assert not equal(9, 1.0).draw(0, generator()).any()
 
@@ -69,7 +71,7 @@ def test_dropout_follows_the_lowest_and_highest_label() -> None:
     assert dropout == pytest.approx([0.1, (0.25 + 0.5) / 2, 0.5])
 
 
-def test_shared_examples_do_not_make_clients_alike() -> None:
+def test_shared_examples_do_not_change_the_dropout_of_clients() -> None:
     parts = shared_and_own_label(LABELS, 40, generator(), shared=4)
     dropout = label_dependent(LABELS, parts).dropout
     assert sorted(dropout) == pytest.approx(sorted(LABEL_DROPOUT * 4))
@@ -105,7 +107,7 @@ def test_days_repeat(round_number: int, days: int, seed: int) -> None:
     assert today.max() <= 0.9
 
 
-def test_a_phase_is_the_best_time_of_day() -> None:
+def test_a_phase_is_the_time_of_least_dropout() -> None:
     setting = Diurnal(np.array([0.0, 0.25, 0.5]), low=0.2, high=0.6, period=8)
     assert setting.probability(0) == pytest.approx([0.2, 0.4, 0.6])
     assert setting.probability(2) == pytest.approx([0.4, 0.2, 0.4])

@@ -1,4 +1,4 @@
-"""Circles: how a population is cut, and which circles are whole."""
+"""Circles: how a population is divided, and which circles are whole."""
 
 from itertools import chain
 
@@ -46,7 +46,7 @@ def test_impossible_circles_are_refused(population: int, privacy: int) -> None:
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=30), st.data())
-def test_any_k_circles_fit_and_k_is_the_largest_such_number(sizes: list[int], data: st.DataObject) -> None:
+def test_k_is_the_largest_number_of_circles_that_always_fit(sizes: list[int], data: st.DataObject) -> None:
     cohort = data.draw(st.integers(max(sizes), sum(sizes)))
     chosen = circles_per_round(np.array(sizes), cohort)
     largest_first = sorted(sizes, reverse=True)
@@ -110,7 +110,7 @@ def test_circles_need_not_cover_the_population() -> None:
     assert circles.union(np.array([1])).tolist() == [0, 4, 9]
 
 
-def test_there_may_be_no_circles() -> None:
+def test_a_partition_may_have_no_circles() -> None:
     nothing = Circles.of([])
     assert (len(nothing), nothing.span, nothing.privacy, list(nothing)) == (0, 0, 0, [])
 

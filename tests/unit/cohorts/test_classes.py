@@ -1,4 +1,4 @@
-"""Classes of equal columns against brute force, and that they are only ever cut."""
+"""Classes of equal columns against brute force. Classes are only ever split, never merged."""
 
 import numpy as np
 import pytest
@@ -56,9 +56,7 @@ def test_every_row_stays_a_union_of_classes(history: list[frozenset[int]]) -> No
 
 
 @given(rows, sets)
-def test_a_row_is_cut_before_it_is_added_and_divides_accordingly(
-    history: list[frozenset[int]], row: frozenset[int]
-) -> None:
+def test_cutting_predicts_how_a_row_divides_the_classes(history: list[frozenset[int]], row: frozenset[int]) -> None:
     classes = refined(history)
     before, numbers = members_of(classes), ascending(row)
     cut = classes.cut(numbers)
@@ -80,7 +78,9 @@ def test_a_row_is_cut_before_it_is_added_and_divides_accordingly(
 
 
 @given(rows, rows)
-def test_restored_classes_continue_as_the_others(history: list[frozenset[int]], later: list[frozenset[int]]) -> None:
+def test_restored_classes_continue_like_the_original_ones(
+    history: list[frozenset[int]], later: list[frozenset[int]]
+) -> None:
     everybody = frozenset(range(41))  # in the first row, as every client that a ledger has a number for is in some row
     classes = refined([everybody, *history])
     again = Classes.restore(classes.of(ascending(everybody)).copy())

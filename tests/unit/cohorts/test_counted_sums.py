@@ -1,4 +1,4 @@
-"""Sums that count: the chances are those of every fate of every client, played through."""
+"""The probability that a sum counts equals an enumeration of all outcomes for all clients."""
 
 from itertools import combinations, product
 
@@ -33,7 +33,7 @@ def enumerated(sizes: Indices, selected: int, survival: float, needs: Needs, sig
 
 @settings(max_examples=40)
 @given(st.integers(2, 9), st.integers(1, 4), st.data())
-def test_chances_equal_enumeration_of_every_fate(population: int, privacy: int, data: st.DataObject) -> None:
+def test_chances_equal_an_enumeration_of_all_outcomes(population: int, privacy: int, data: st.DataObject) -> None:
     sizes = circle_sizes(population, min(privacy, population))
     most = max(number for number in range(1, sizes.size + 1) if np.sort(sizes)[-number:].sum() <= 7 or number == 1)
     selected = data.draw(st.integers(1, most))

@@ -32,7 +32,7 @@ def replay(rows: list[frozenset[str]], promised: int = 1) -> Guard:
 
 
 @given(histories, row_sets, st.integers(1, 5))
-def test_refuses_exactly_what_leaves_a_class_too_small(
+def test_the_guard_refuses_exactly_the_rows_that_leave_a_class_too_small(
     rows: list[frozenset[str]], row: frozenset[str], promised: int
 ) -> None:
     too_small = {group for group in classes([*rows, row]) if len(group) < promised}
@@ -84,7 +84,7 @@ def test_checking_changes_nothing(rows: list[frozenset[str]], row: frozenset[str
 
 
 @given(st.lists(st.sets(st.integers(0, 3), min_size=1), max_size=20), st.integers(0, 7))
-def test_unions_of_whole_circles_are_admitted_for_ever_and_a_split_never(unions: list[set[int]], lost: int) -> None:
+def test_unions_of_whole_circles_are_always_admitted_and_splits_never(unions: list[set[int]], lost: int) -> None:
     circles = [frozenset(CLIENTS[2 * index : 2 * index + 2]) for index in range(4)]
     guard = Guard()
     for number, chosen in enumerate([{0, 1, 2, 3}, *unions]):

@@ -375,7 +375,7 @@ ROW = {"columns": {"promised": 2}}
         (8, "checkpoint", {"state": b"x"}, "its checkpoint does not follow from the entries before it"),
     ],
 )
-def test_a_well_linked_entry_that_no_server_would_write_is_named(
+def test_an_impossible_entry_with_a_valid_link_is_named(
     path: Path, example: Ledger, number: int, kind: str, fields: dict[str, Any], reason: str
 ) -> None:
     end = example.reveal(4, CIRCLES[2], promised=2)
@@ -445,7 +445,7 @@ def test_threads_can_share_one_ledger(ledger: Ledger) -> None:
     assert ledger.verify().sequence == 20
 
 
-def test_the_constraints_alone_keep_a_stale_writer_out(path: Path, example: Ledger) -> None:
+def test_the_database_constraints_alone_refuse_a_stale_writer(path: Path, example: Ledger) -> None:
     first, end = next(example.entries()), example.head()
     store = LedgerStore.open(path, create=False, timeout=1)
     stale = [

@@ -13,7 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, event
-from tests.support.ledgers import CIRCLES, body_at, checkpoints, content_at, entry_at, fill, often, replace
+from tests.support.ledgers import (
+    CIRCLES,
+    body_at,
+    checkpoints,
+    content_at,
+    entry_at,
+    fill,
+    replace,
+    write_checkpoints_often,
+)
 
 from coterie.cohorts import ledger_state
 from coterie.cohorts.ledger import EntryKind, Ledger, Outcome
@@ -30,7 +39,7 @@ steps = st.lists(st.tuples(st.sampled_from(["reveal", "complete", "abort", "skip
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A ledger with several checkpoints, and some entries after the last."""
-    often(monkeypatch)
+    write_checkpoints_often(monkeypatch)
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         fill(ledger, range(1, 31))
         ledger.reveal(31, ["gus", "hal"], promised=2)

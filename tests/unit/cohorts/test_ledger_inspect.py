@@ -1,4 +1,4 @@
-"""Inspection of a ledger: all that was recorded is seen, and nothing is touched."""
+"""Inspection of a ledger: it sees all that was recorded and changes nothing."""
 
 import os
 from pathlib import Path
@@ -25,7 +25,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_inspecting_leaves_no_trace(path: Path) -> None:
+def test_inspecting_changes_no_file(path: Path) -> None:
     before = contents(path.parent)
     with Ledger.inspect(path) as ledger:
         assert ledger.verify().sequence == ENTRIES

@@ -1,4 +1,4 @@
-"""A ledger of format 1, written by the code that had no other, is read as ever and continued in format 2."""
+"""A ledger of format 1, written by an older version, is still read, and continued in format 2."""
 
 import shutil
 from pathlib import Path
@@ -37,7 +37,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.sqlite"
 
 
-def test_it_is_read_as_ever_and_reading_changes_nothing(path: Path) -> None:
+def test_an_old_ledger_is_read_without_being_changed(path: Path) -> None:
     for open_ledger in (Ledger.inspect, Ledger.open):
         with open_ledger(path) as ledger:
             assert ledger.verify(HEAD) == ledger.head() == HEAD
@@ -51,7 +51,7 @@ def test_it_is_read_as_ever_and_reading_changes_nothing(path: Path) -> None:
         assert ledger.head() == HEAD
 
 
-def test_it_is_continued_after_a_checkpoint(path: Path) -> None:
+def test_an_old_ledger_is_continued_after_a_checkpoint(path: Path) -> None:
     before = [body_at(path, sequence) for sequence in range(1, 10)]
     with Ledger.open(path) as ledger:
         with pytest.raises(SeparationRisk, match=r"ann \(1, because of round 4\)"):
@@ -83,7 +83,7 @@ def test_a_round_that_an_old_server_left_open_is_resumed(path: Path) -> None:
         assert ledger.complete(6, resuming=True).sequence == 11
 
 
-def test_two_servers_migrate_it_once(path: Path) -> None:
+def test_two_servers_migrate_a_ledger_once(path: Path) -> None:
     with Ledger.open(path) as one, Ledger.open(path) as two:
         one.latest()
         two.latest()

@@ -76,7 +76,7 @@ def test_without_resuming_a_second_reveal_stays_a_conflict(ledger: Ledger) -> No
         ledger.reveal(1, CIRCLE, promised=2)
 
 
-def test_a_round_recorded_as_over_cannot_go_another_way(ledger: Ledger) -> None:
+def test_a_finished_round_cannot_end_in_another_way(ledger: Ledger) -> None:
     ledger.skip(1, "nobody was there")
     with pytest.raises(LedgerConflict, match="already recorded as skipped"):
         ledger.reveal(1, CIRCLE, promised=2, resuming=True)
@@ -93,7 +93,7 @@ def test_resuming_a_round_that_never_began_is_an_ordinary_round(ledger: Ledger) 
 
 
 def play_once(folder: Path, faults: Faults, *, resuming: bool) -> RoundResult[Aggregate]:
-    """A server that starts anew: it knows the roster, and of the history only what the ledger tells."""
+    """Play a round as a restarted server, which knows only the roster and the ledger."""
     with Ledger.open(folder / "ledger.db") as ledger:
         return Population(make_roster(12), ledger, cohort=6).play(1, faults=faults, resuming=resuming)
 

@@ -1,4 +1,4 @@
-"""A client's own memory: what no server, no replay and no restored backup can talk it out of."""
+"""A client's own memory: no server, replay or restored backup can make a client answer twice or forget its circle."""
 
 import signal
 import stat
@@ -44,7 +44,7 @@ def memory(path: Path) -> Iterator[ClientMemory]:
 
 
 def again(path: Path) -> ClientMemory:
-    """The memory as a process that starts anew finds it."""
+    """Open the memory again, as a new process does."""
     return MemoryFile(path).of(ANN)
 
 
@@ -114,7 +114,7 @@ def test_a_session_that_was_never_entered_is_not_answered(memory: ClientMemory) 
         memory.advance(b"\x01", 1)
 
 
-def test_of_many_at_once_one_answers(memory: ClientMemory, path: Path) -> None:
+def test_of_many_concurrent_requests_one_is_answered(memory: ClientMemory, path: Path) -> None:
     memory.enter(b"\x01")
     outcomes: list[bool] = []
 
@@ -164,7 +164,7 @@ def test_every_version_that_leads_to_the_trusted_one_is_known(memory: ClientMemo
     assert not MemoryFile(path).of(Client("bob", b"bob")).follows(ROSTER.digest)  # in the same file
 
 
-def test_a_link_that_only_the_successor_claims_leads_nowhere(memory: ClientMemory, path: Path) -> None:
+def test_a_link_that_only_the_successor_claims_is_not_followed(memory: ClientMemory, path: Path) -> None:
     """Clients may share a file, a node that was renamed with itself: what one was shown is no proof for another."""
     bob = MemoryFile(path).of(Client("bob", b"bob"))
     forged = msgspec.structs.replace(ROSTER.leave(["dan"]), circles=((0, 1, 3), (2, 4, 5)))
@@ -225,7 +225,7 @@ def test_changes_that_a_server_must_not_make_are_refused(
 
 
 def test_retirement_is_remembered(memory: ClientMemory, path: Path) -> None:
-    """Also by those it concerns: with the old roster they could be asked to go on without the leaver."""
+    """Members of the circle remember it too: with the old roster they could be asked to continue without the leaver."""
     retired = ROSTER.leave(["bob"])
     memory.trust(retired)
     with pytest.raises(PeerProtocolError, match="does not follow"):
@@ -296,7 +296,7 @@ def test_an_unusable_file_is_a_configuration_error(tmp_path: Path) -> None:
 
 
 def test_a_retired_circle_stays_together(memory: ClientMemory) -> None:
-    """It was summed as a whole before: a sum over a part of it would tell that part apart."""
+    """It was summed as a whole before, so a sum over a part of it would separate that part."""
     memory.trust(ROSTER.leave(["bob"]))
     memory.enter(b"\x01")
     with pytest.raises(PeerProtocolError, match="separate the circle of ann"):
@@ -352,7 +352,7 @@ def test_two_processes_fix_one_value(path: Path, memory: ClientMemory) -> None:
     assert set(found) == {memory.fixed("weight")}
 
 
-def test_a_memory_from_before_values_were_fixed_is_given_room_for_them(path: Path) -> None:
+def test_a_memory_of_an_older_version_gets_a_table_of_fixed_values(path: Path) -> None:
     with MemoryFile(path) as file:
         file.of(ANN).trust(ROSTER)
         with file.writing() as connection:
@@ -363,7 +363,7 @@ def test_a_memory_from_before_values_were_fixed_is_given_room_for_them(path: Pat
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_what_was_committed_survives_a_kill(tmp_path: Path, durable: bool) -> None:
-    """A simulation does not force it to disk; the end of the process takes nothing away."""
+    """A simulation does not force data to disk, but committed data survives the end of the process."""
     path = tmp_path / "clients.sqlite"
     program = (
         "import os, signal, sys\n"
@@ -382,7 +382,7 @@ def test_what_was_committed_survives_a_kill(tmp_path: Path, durable: bool) -> No
             memory.enter(b"session")
 
 
-def test_all_clients_of_a_simulation_trust_a_roster_as_each_would(path: Path) -> None:
+def test_trusting_a_roster_for_all_clients_equals_trusting_it_one_by_one(path: Path) -> None:
     with MemoryFile(path, durable=False) as file:
         file.of(ANN)  # known before, without a roster
         file.trust(ROSTER)

@@ -1,4 +1,4 @@
-"""Packed lists of numbers: every list comes back, and bytes that are no list are refused."""
+"""Packed lists of numbers: every list is restored, and bytes that are no list are refused."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Policies: what every one of the table keeps, and what each promises of its own."""
+"""Policies: rules that every policy of the table follows, and what each one promises."""
 
 from dataclasses import dataclass
 
@@ -98,7 +98,7 @@ def test_a_least_frequent_client_without_its_mate_is_no_obstacle(mode: Mode) -> 
     assert seen == ({(2, 3), (4, 5)} if mode == "uniform" else {(4, 5)})
 
 
-def test_every_tie_has_its_chance() -> None:
+def test_ties_are_broken_at_random() -> None:
     policy = MultiRound(Circles.of([(0, 1), (2, 3), (4, 5)]), 2)
     rng = np.random.default_rng(0)
     seen = {policy.select(np.ones(6, bool), np.zeros(6, int), rng)[0] for _ in range(60)}
@@ -170,7 +170,7 @@ def test_iid_aims_at_the_expected_number_of_available_clients() -> None:
             Iid.aiming_at(cohort, dropout)
 
 
-def test_balanced_halves_is_weak_and_says_so() -> None:
+def test_balanced_halves_promises_weak_t_only() -> None:
     policy = BalancedHalves(4)
     assert "weak T" in POLICIES["balanced-halves"].promise
     assert declared_circles(policy, 12) is None
@@ -204,7 +204,7 @@ def test_random_selection_separates_everyone() -> None:
     assert strong_privacy(simulate(Random(6), np.full(24, 0.2), 200, rng)) == 1
 
 
-def test_a_policy_of_ones_own_needs_only_select() -> None:
+def test_a_custom_policy_needs_only_select() -> None:
     class Everyone:
         def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
             return np.flatnonzero(available) if available.all() else np.empty(0, np.int64)
@@ -225,7 +225,7 @@ def test_every_policy_keeps_the_circles_it_composes_together(name: str, cohort: 
     assert strong_privacy(history) >= circles.privacy
 
 
-def test_a_policy_of_ones_own_is_one_more_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_custom_policy_is_added_as_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = PolicyKind(
         "one pair of clients",
         "strong T = 2",
@@ -248,6 +248,6 @@ def test_mixed_dropout_draws_from_the_levels() -> None:
 
 
 @pytest.mark.parametrize("survival", [1e-300, 5e-324, 0.3])
-def test_however_few_survive_no_more_circles_are_wanted_than_there_are(survival: float) -> None:
+def test_over_selection_never_wants_more_circles_than_exist(survival: float) -> None:
     circles = random_circles(12, 3, np.random.default_rng(0))
     assert MultiRound(circles, 6, survival=survival).wanted == len(circles) == 4

@@ -43,7 +43,7 @@ def test_a_name_that_cannot_be_stored_is_refused(name: str) -> None:
     str(caught.value).encode()
 
 
-def test_usable_are_the_active_circles() -> None:
+def test_only_active_circles_are_usable() -> None:
     assert list(founded().leave(["dan"]).usable()) == [(0, 1, 2), (5, 6, 7)]
 
 
@@ -57,7 +57,7 @@ def test_newcomers_wait_until_there_are_t_of_them() -> None:
     assert three.circles[:3] == founded().circles
 
 
-def test_starting_with_no_client_lets_the_remainder_wait() -> None:
+def test_clients_that_do_not_fill_a_circle_wait() -> None:
     roster = Roster(privacy=3, clients=()).join(CLIENTS)
     assert [len(members) for members in roster.circles] == [3, 3]
     assert len(roster.queue) == 2

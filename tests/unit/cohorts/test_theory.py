@@ -109,7 +109,7 @@ def test_unequal_circles_and_dropout() -> None:
     assert ahead.skipped == pytest.approx(1 - expected.sum() / 2)
 
 
-def test_a_large_population_is_as_exact() -> None:
+def test_large_populations_are_computed_exactly() -> None:
     expected = theorem_1(3000, 600, 3, Fraction(2, 5))
     (row,) = trade_off(3000, 600, 0.4, levels=[3])
     assert row.cardinality == pytest.approx(float(expected), rel=1e-9)
@@ -227,7 +227,7 @@ def test_the_recommended_t_aggregates_as_many_clients_as_any_other(
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 60), st.floats(0, 0.5), st.floats(0, 0.3), st.floats(0.001, 0.3), st.data())
-def test_more_loss_never_aggregates_more(
+def test_more_loss_never_aggregates_more_clients(
     population: int, absent: float, lost: float, more: float, data: st.DataObject
 ) -> None:
     cohort = data.draw(st.integers(1, population))

@@ -1,4 +1,4 @@
-"""What the paper claims, and what noise is worth."""
+"""The privacy that the paper claims, and the epsilon that its noise really gives."""
 
 import math
 from dataclasses import replace
@@ -42,7 +42,7 @@ def test_the_papers_numbers_do_not_follow_from_its_theorem() -> None:
     assert Theorem1(16, 0.0, 0.0, 2000).printed(1e-5) == math.inf
 
 
-def test_only_noise_counts() -> None:
+def test_epsilon_depends_only_on_noise_over_sensitivity() -> None:
     assert sound_epsilon(0.0, 2000, 1e-5, honest=16) == math.inf
     one = sound_epsilon(1.0, 1, 1e-5, honest=1)
     rho = 2.0  # (2 * 1)^2 / 2
@@ -56,7 +56,7 @@ def test_only_noise_counts() -> None:
 
 @pytest.mark.parametrize("kind", sorted(DISTRIBUTIONS))
 @given(st.integers(1, 30), st.floats(0.2, 5), st.floats(0.5, 3), st.integers(1, 300))
-def test_a_run_counts_the_same_with_noise_in_the_ring(
+def test_noise_in_the_ring_is_accounted_like_the_formula(
     kind: str, honest: int, sigma: float, norm: float, iterations: int
 ) -> None:
     """For one example replaced; with many bits rounding hardly matters, and it never makes epsilon smaller."""

@@ -112,8 +112,8 @@ def test_the_displacement_form_is_algorithm_1(
         assert np.abs(flat(descent.confined(name)) - direct[name]).max() < 1e-12
 
 
-def test_both_kinds_of_verdict_occur() -> None:
-    """What the comparison above is worth: at a large step some refuse and some do not."""
+def test_at_a_large_step_some_participants_refuse_and_some_accept() -> None:
+    """So the comparison above covers both decisions."""
     problem, descent = Quadratics(names(6), 1), ConfinedDescent(make_offsets(1), names(6), ConstantStep(1.5))
     counts = [
         len(iterate(descent, names(6)[:2], problem.gradient, problem.loss, mean, np.random.default_rng(0)))
@@ -132,7 +132,7 @@ def test_without_refusals_distances_never_shrink() -> None:
 
 
 def test_the_public_displacement_is_a_model() -> None:
-    """One that knows no offset, and here a better one than anybody's: offsets are only noise on top of it."""
+    """It has no offset. Here it is better than any participant's model, because offsets are only noise on top of it."""
     problem, offsets = Quadratics(names(20), 0), make_offsets(spread=Spread(0.5))
     descent = ConfinedDescent(offsets, names(20), ConstantStep(0.3), NoCheck())
     for _ in range(60):
@@ -211,7 +211,7 @@ def test_poison_that_is_refused_leaves_no_trace_however_large() -> None:
     assert flat(descent.confined("p1")) == pytest.approx(before["p1"], rel=1e-6)
 
 
-def test_a_participant_that_stands_still_is_excluded_until_it_moves_again() -> None:
+def test_a_participant_that_keeps_refusing_is_excluded_while_its_age_exceeds_the_bound() -> None:
     tau = 2
     descent = ConfinedDescent(make_offsets(), names(3), ConstantStep(1.0), tau=tau)
     step = [np.zeros(shape) for shape in SHAPES]
@@ -267,7 +267,7 @@ def test_participants_with_equal_decisions_share_memory(decisions: list[list[boo
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=1, max_size=5), st.integers(0, 2**32))
-def test_the_model_that_is_judged_is_bit_for_bit_the_one_that_is_taken(decisions: list[list[bool]], seed: int) -> None:
+def test_the_model_that_is_judged_equals_the_accepted_one_bit_for_bit(decisions: list[list[bool]], seed: int) -> None:
     people = names(4)
     descent = ConfinedDescent(make_offsets(seed, "float32"), people, ConstantStep(0.1))
     rng = np.random.default_rng(seed)
@@ -280,8 +280,8 @@ def test_the_model_that_is_judged_is_bit_for_bit_the_one_that_is_taken(decisions
             assert [array.tobytes() for array in descent.confined(name)] == [array.tobytes() for array in model]
 
 
-def test_a_step_that_all_refuse_is_proposed_for_ever() -> None:
-    """With full batches and a constant step size; a falling one gets out of it."""
+def test_with_a_constant_step_size_a_step_that_all_refuse_is_proposed_forever() -> None:
+    """It needs full batches and a constant step size; falling steps end it."""
 
     def moves(step_size: ConstantStep | InverseRootStep) -> tuple[bool, float]:
         problem, rng = Quadratics(names(3), 0), np.random.default_rng(0)

@@ -313,8 +313,8 @@ def test_batches_are_of_one_size_and_need_groups_that_refuse_nothing() -> None:
         first.catch_up()
 
 
-def test_some_groups_refuse_and_others_do_not() -> None:
-    """What the comparison above is worth."""
+def test_at_a_large_step_some_groups_refuse_and_some_accept() -> None:
+    """So the comparison above covers both decisions."""
     grid, (x, labels) = Grid(5, 2), examples(40, 3)
     cached = CachedGroups(x, labels, grid, make_descent(grid, 4.0))
     rng = np.random.default_rng(0)
@@ -365,7 +365,7 @@ def test_norms_without_gradients(rows: int, seed: int) -> None:
     assert _row_squares(x, delta) == pytest.approx(np.array(expected))
 
 
-def test_noise_in_the_mean_is_that_of_all_chosen_groups() -> None:
+def test_the_noise_in_the_mean_has_the_expected_deviation() -> None:
     grid, (x, labels) = Grid(16, 2), examples(32)
     cached = CachedGroups(x, labels, grid, make_descent(grid))
     rng = np.random.default_rng(0)
@@ -373,7 +373,7 @@ def test_noise_in_the_mean_is_that_of_all_chosen_groups() -> None:
     assert (noisy - clean).std() == pytest.approx(8.0 / 4, rel=0.2)
 
 
-def test_short_floats_stay_short() -> None:
+def test_float32_stays_float32() -> None:
     grid, (x, labels) = Grid(4, 2), examples(20, dtype="float32")
     descent = make_descent(grid, dtype="float32")
     cached = CachedGroups(x, labels, grid, descent)
@@ -409,7 +409,7 @@ def test_digits_are_learnt_and_the_public_model_is_the_better_one() -> None:
     assert accuracy(test, labels, descent.public_model) > np.mean(own)
 
 
-def test_what_does_not_belong_together_is_refused() -> None:
+def test_groups_that_do_not_fit_are_refused() -> None:
     grid, (x, labels) = Grid(4, 2), examples(20)
     with pytest.raises(ConfigError, match="evenly"):
         CachedGroups(x[:18], labels[:18], grid, make_descent(grid))

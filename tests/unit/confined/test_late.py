@@ -1,4 +1,4 @@
-"""Late participants and participants that are cut off, against the loop of the paper's eq. (12)."""
+"""Late and disconnected participants, against the loop of the paper's eq. (12)."""
 
 from functools import partial
 
@@ -132,7 +132,7 @@ def test_an_old_gradient_is_refused_beyond_the_bound_and_a_new_one_computed() ->
         assert (flat(model_of_contribution(bound)) != flat(make_offsets().of("p0"))).any()
 
 
-def test_misuse() -> None:
+def test_impossible_late_settings_are_refused() -> None:
     with pytest.raises(ConfigError, match="bound on late gradients"):
         LateGradients(-1)
     descent = ConfinedDescent(make_offsets(), names(2), ConstantStep(1.0), late=1)

@@ -1,4 +1,4 @@
-"""Offsets, step sizes, checks and staleness, each by itself."""
+"""Offsets, step sizes, loss checks and staleness, one by one."""
 
 import math
 from itertools import pairwise
@@ -38,7 +38,7 @@ def test_an_offset_is_reproducible_and_unique() -> None:
     assert first[1].mean() == pytest.approx(1.0, abs=0.1)  # around the anchor
 
 
-def test_everybody_may_choose_a_lambda() -> None:
+def test_each_participant_may_choose_its_lambda() -> None:
     anchor = [np.zeros(20_000)]
     offsets = Offsets(anchor, lambda name: np.random.default_rng([*name.encode()]), own={"bold": Spread(2.0)})
     assert offsets.of("bold")[0].std() == pytest.approx(2.0, rel=0.05)
@@ -102,11 +102,11 @@ def test_an_increase_above_the_threshold_is_refused(before: float, after: float,
 
 
 @pytest.mark.parametrize(("before", "after"), [(1.0, math.nan), (math.inf, math.inf), (1.0, math.inf)])
-def test_a_loss_that_is_no_number_is_never_taken_up(before: float, after: float) -> None:
+def test_a_step_with_an_invalid_loss_is_never_accepted(before: float, after: float) -> None:
     assert IncreaseCheck().judge((), before, after, RNG)[0] is False
 
 
-def test_the_authors_rule_looks_back() -> None:
+def test_the_authors_rule_compares_with_past_losses() -> None:
     check, history = HistoryCheck(), tuple[float, ...]()
     for k in range(15):  # nothing is refused before the history is full
         accepted, history = check.judge(history, 1.0 + k % 2, math.inf, RNG)
@@ -155,7 +155,7 @@ def test_ages_count_iterations_without_a_step(taken: list[bool], bound: int) -> 
             freshness.took("a", iteration)
 
 
-def test_freshness_refuses_nonsense() -> None:
+def test_freshness_refuses_impossible_ages() -> None:
     freshness = Freshness(["a"])
     freshness.took("a", 3)
     with pytest.raises(LocalProtocolError):

@@ -1,4 +1,4 @@
-"""Additive sharing: the sum is right, fewer than all shares say nothing, and nobody may be missing."""
+"""Additive sharing: the sum is right, fewer than all shares reveal nothing, and no member may be missing."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -89,7 +89,7 @@ class Table:
 
 
 @given(st.integers(2, 6), st.integers(1, 64), st.integers(1, 40), st.integers(0, 2**32))
-def test_everybody_finds_the_sum(size: int, bits: int, length: int, seed: int) -> None:
+def test_every_member_finds_the_sum(size: int, bits: int, length: int, seed: int) -> None:
     table = Table(make_terms(size, bits, length), seed)
     sums = table.publish()
     expected = sum(vector.astype(object) for vector in table.vectors.values()) % 2**bits
@@ -148,7 +148,7 @@ def _shares_of(secret: int, drawn: tuple[int, ...], modulus: int) -> tuple[int, 
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(("modulus", "size"), [(4, 3), (2, 4), (8, 2)])
-def test_any_shares_but_one_are_uniform_whatever_is_shared(modulus: int, size: int) -> None:
+def test_all_shares_but_one_are_uniform_for_every_secret(modulus: int, size: int) -> None:
     """Exactly, over all random choices: every view of size - 1 shares occurs once, for every secret."""
     for secret in range(modulus):
         dealings = [_shares_of(secret, drawn, modulus) for drawn in product(range(modulus), repeat=size - 1)]
@@ -175,7 +175,7 @@ def test_a_colluder_sees_the_honest_sum_and_nothing_else() -> None:
     assert len({frozenset(views.items()) for views in by_sum.values()}) == modulus  # and that much it does see
 
 
-def test_what_a_dealer_keeps_looks_uniform_whatever_it_shares() -> None:
+def test_the_share_that_a_dealer_keeps_looks_uniform_for_every_vector() -> None:
     """Real keystream, the most revealing vectors: all zeros and all ones."""
     rng = np.random.default_rng(0)
     for value in (0, 255):
@@ -185,7 +185,7 @@ def test_what_a_dealer_keeps_looks_uniform_whatever_it_shares() -> None:
         assert abs(np.corrcoef(kept[:-1], kept[1:])[0, 1]) < 0.02
 
 
-def test_two_iterations_share_nothing() -> None:
+def test_two_iterations_use_independent_shares() -> None:
     """The kept share hides the vector only if seeds are fresh: sessions with one entropy each draw new ones."""
     terms = make_terms()
     tables = [Table(terms), Table(SharingTerms(b"another session!", terms.members, terms.bits, terms.length))]
@@ -201,7 +201,7 @@ def test_two_iterations_share_nothing() -> None:
 
 
 @given(st.integers(1, 20), st.integers(0, 20), st.none() | st.integers(1, 20))
-def test_two_honest_members_or_none(size: int, colluders: int, circle: int | None) -> None:
+def test_a_circle_needs_two_honest_members(size: int, colluders: int, circle: int | None) -> None:
     if circle is not None and circle > size:
         with pytest.raises(ConfigError):
             check_honest(size, colluders, circle)

@@ -120,9 +120,7 @@ def test_signatures_bind_signer_and_context() -> None:
 
 
 @given(st.binary(max_size=40), st.sampled_from(range(3)), st.integers(0), st.integers(1, 255))
-def test_a_signature_that_was_remembered_vouches_for_no_other_bytes(
-    context: bytes, part: int, at: int, flip: int
-) -> None:
+def test_a_remembered_signature_does_not_verify_other_bytes(context: bytes, part: int, at: int, flip: int) -> None:
     signer = signing.Identity(bytes(range(32)))
     genuine = (signer.public, signer.sign(context), context)
     changed = [bytearray(value) for value in genuine]
@@ -170,7 +168,7 @@ def test_system_entropy_is_fresh() -> None:
     assert SYSTEM.draw("a", 16) != SYSTEM.draw("a", 16)
 
 
-def test_nothing_shows_its_secret() -> None:
+def test_no_repr_shows_a_secret() -> None:
     key, identity = PrivateKey.generate(SYSTEM, "a"), signing.Identity.generate(SYSTEM)
     for thing, secret in (
         (key, key.secret()),
@@ -184,7 +182,7 @@ def test_nothing_shows_its_secret() -> None:
 
 @given(st.integers(0, 18), st.booleans())
 def test_a_public_key_has_one_form(excess: int, high: bool) -> None:
-    """Other bytes for the same point would be another key to whoever looks for repeated ones."""
+    """If one point had two encodings, a repeated key could look like a new one."""
     own = PrivateKey.generate(SystemEntropy(), "key")
     again = bytearray(own.public)
     again[-1] |= 0x80

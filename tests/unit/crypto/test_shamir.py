@@ -62,7 +62,7 @@ def test_a_wrong_share_gives_a_wrong_secret() -> None:
     assert shamir.combine([1, 2, 3], [*shares[:2], other[2]]) != secret
 
 
-def test_the_seventeenth_bit_survives() -> None:
+def test_the_largest_field_element_survives_encoding() -> None:
     # The element 65536 is the only one that needs 17 bits; all-ones bits must round trip.
     values = np.full((2, 16), 65536)
     encoded = [share[0] for share in shamir._encode(values, [16])]

@@ -1,4 +1,4 @@
-"""A node's own model: however public models reach it, it is what the node's own loss makes of all of them."""
+"""A node's own model depends on the public models and the node's own loss, not on how the models arrive."""
 
 import contextlib
 import shutil
@@ -84,7 +84,7 @@ def test_no_model_is_kept_that_another_configuration_judged(tmp_path: Path, stor
 
 
 def test_a_model_in_the_folder_of_another_node_or_configuration_counts_as_none(tmp_path: Path) -> None:
-    """A folder outlives its node: under another name it has another memory, and the models are of the old one."""
+    """A folder may be used by a node with another name and another memory; its models belong to the old node."""
     models = [np.zeros(2, np.float32), np.ones(2, np.float32)]
     judged(node_in(tmp_path), models[:1])
     other = ConfinedNode(tmp_path, Confinement(), "bea", SECRET, b"bea, configured", dict, accept)
@@ -101,7 +101,7 @@ def test_a_model_in_the_folder_of_another_node_or_configuration_counts_as_none(t
 
 @pytest.mark.parametrize(("name", "size"), [("w", 2), ("v", 2), ("w", 3)])
 def test_all_descents_of_a_node_begin_with_the_same_arrays(tmp_path: Path, name: str, size: int) -> None:
-    """A start depends on their names and shapes: other ones would be another start, of the server's choice."""
+    """A start depends on names and shapes of arrays. With other arrays, the server could choose another start."""
     memory: dict[str, bytes] = {}
 
     def fix(values: Mapping[str, bytes]) -> Mapping[str, bytes]:
@@ -119,7 +119,7 @@ def test_all_descents_of_a_node_begin_with_the_same_arrays(tmp_path: Path, name:
 
 @given(MODELS, st.data())
 @settings(max_examples=60)
-def test_it_does_not_matter_how_models_arrive(
+def test_the_own_model_does_not_depend_on_how_models_arrive(
     tmp_path_factory: pytest.TempPathFactory, models: list[NDArray[Any]], data: st.DataObject
 ) -> None:
     """One by one, several after an absence, some again, and with a node that is killed while it judges."""
@@ -156,7 +156,7 @@ def test_the_own_loss_never_increases_by_more_than_the_threshold(
 
 
 @given(MODELS, st.integers(0, 6), arrays(np.float32, 2, elements=NUMBERS))
-def test_another_past_is_refused_and_changes_nothing(
+def test_a_changed_past_is_refused_and_changes_nothing(
     tmp_path_factory: pytest.TempPathFactory, models: list[NDArray[Any]], place: int, other: NDArray[Any]
 ) -> None:
     node = node_in(folder := tmp_path_factory.mktemp("node"))
@@ -174,7 +174,7 @@ def test_another_past_is_refused_and_changes_nothing(
     assert np.array_equal(own_model(folder)["w"], before)
 
 
-def test_a_gap_is_refused(tmp_path: Path) -> None:
+def test_a_chain_with_a_gap_is_refused(tmp_path: Path) -> None:
     models = [np.full(2, 0.1 * number, np.float32) for number in range(4)]
     node = node_in(tmp_path)
     for judges, first in ((0, 1), (2, 3)):
@@ -185,7 +185,7 @@ def test_a_gap_is_refused(tmp_path: Path) -> None:
         assert error.value.about == "behind"
 
 
-def test_evaluation_needs_the_right_place_and_judges_nothing(tmp_path: Path) -> None:
+def test_evaluation_needs_the_right_place_in_the_chain_and_changes_no_model(tmp_path: Path) -> None:
     models = [np.zeros(2, np.float32), np.full(2, 0.1, np.float32)]
     node = node_in(tmp_path)
     with pytest.raises(PeerProtocolError, match="has judged 0"):
@@ -207,7 +207,7 @@ def test_evaluation_needs_the_right_place_and_judges_nothing(tmp_path: Path) -> 
         node.reply(Displacement(DESCENT, 2, links[2]), "train", app)
 
 
-def test_one_function_judges_a_descent(tmp_path: Path) -> None:
+def test_only_one_function_may_judge_a_descent(tmp_path: Path) -> None:
     node = node_in(tmp_path)
     models = [np.zeros(2, np.float32)]
     judged(node, models)
@@ -243,7 +243,7 @@ def test_models_with_unusable_entries_are_refused(tmp_path: Path, model: Arrays,
 
 
 @given(st.lists(st.sampled_from([0.0, 1.0, np.nan, np.inf, -np.inf, 1e300, -1e300]), min_size=2, max_size=2))
-def test_no_value_in_a_reply_refuses(tmp_path_factory: pytest.TempPathFactory, values: list[float]) -> None:
+def test_no_value_in_a_reply_causes_a_refusal(tmp_path_factory: pytest.TempPathFactory, values: list[float]) -> None:
     def app(model: Arrays) -> AppReply:
         return AppReply({"w": np.array(values)}, {"train_loss": values[0]})
 
@@ -266,12 +266,12 @@ def test_no_value_in_a_reply_refuses(tmp_path_factory: pytest.TempPathFactory, v
         (DESCENT, 1, b"", ()),
     ],
 )
-def test_displacements_that_cannot_be_are_refused(wrong: tuple[bytes, int, bytes, tuple[Arrays, ...]]) -> None:
+def test_impossible_displacements_are_refused(wrong: tuple[bytes, int, bytes, tuple[Arrays, ...]]) -> None:
     with pytest.raises(PeerProtocolError):
         Displacement(*wrong)
 
 
-def test_normals_are_normal_and_depend_on_the_secret_and_the_array() -> None:
+def test_drawn_starts_are_normal_and_depend_on_the_secret_and_the_array() -> None:
     found = [_normals(bytes([n]) * 32, name, (40, 50)) for n in (1, 2) for name in ("a", "b")]
     for one in found:
         assert abs(one.mean()) < 0.1
@@ -317,7 +317,7 @@ def test_a_model_of_something_else_than_numbers_is_refused() -> None:
 
 @given(MODELS, st.data())
 @settings(max_examples=30)
-def test_a_server_shows_what_those_who_are_there_have_missed(
+def test_a_server_shows_every_present_node_the_models_it_missed(
     tmp_path_factory: pytest.TempPathFactory, models: list[NDArray[Any]], data: st.DataObject
 ) -> None:
     """With restarts, absences and clients that say they are behind, a node is never left without a model it needs."""

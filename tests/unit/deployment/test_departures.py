@@ -1,4 +1,4 @@
-"""How many nodes may leave a round: by arithmetic, in real sessions, and in the guide."""
+"""How many nodes may leave a round: computed, tried in real sessions, and as the guide states."""
 
 import re
 from itertools import combinations
@@ -69,7 +69,7 @@ def outlooks(draw: st.DrawFn) -> SessionOutlook:
 
 @given(outlooks(), st.data())
 @settings(max_examples=60, deadline=None)
-def test_as_many_may_leave_whichever_they_are(outlook: SessionOutlook, data: st.DataObject) -> None:
+def test_any_clients_up_to_the_stated_number_may_leave(outlook: SessionOutlook, data: st.DataObject) -> None:
     two_trips = data.draw(st.booleans())
     steps = [step for step in STEPS[two_trips] if outlook.mode is ACTIVE or step is not Step.CONFIRM]
     if outlook.departures:
@@ -96,7 +96,7 @@ def test_a_consortium_of_four_loses_one_without_losing_the_round(nodes: int, col
     assert (outlook.chosen_colluders, outlook.departures) == (colluders, departures)
 
 
-def test_what_is_set_is_kept_and_the_advice_says_what_it_costs() -> None:
+def test_given_colluders_are_kept_and_the_advice_names_the_alternative() -> None:
     outlook = SessionOutlook((2, 2), ACTIVE, colluders=1)
     assert outlook.departures == 0
     assert outlook.describe() == (

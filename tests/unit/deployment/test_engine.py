@@ -1,4 +1,4 @@
-"""The whole of a deployment over an engine that is not Flower."""
+"""A complete deployment over an engine that is not Flower."""
 
 from pathlib import Path
 

@@ -125,7 +125,7 @@ def test_arrays_of_every_kind_come_back(dtype: type[Any]) -> None:
 def test_a_wide_range_keeps_the_precision_of_a_narrow_one(
     moves: list[tuple[float, int]], clip: float, bits: tuple[int, int]
 ) -> None:
-    """Finer steps modulo the ring carry what one rounded number could not."""
+    """Finer steps modulo the ring carry the digits that one rounded number loses."""
     precision, most = bits
     if precision == 53:
         moves = moves[:1]
@@ -164,7 +164,7 @@ def test_the_statistics_of_a_batch_normalisation_are_not_clipped() -> None:
 
 @given(st.lists(st.tuples(st.integers(-(10**6), 10**6), st.integers(1, 10_000)), min_size=1, max_size=4))
 def test_the_mean_of_whole_numbers_is_exact(moves: list[tuple[int, int]]) -> None:
-    """Whoever reads it as a whole number again cuts its fraction off."""
+    """Reading it as a whole number cuts its fraction off."""
     received = model({"count": np.array(7)})
     replies = [reply_to(received, {"count": move}, weight) for move, weight in moves]
     total = sum(move * weight for move, weight in moves)
@@ -184,7 +184,7 @@ def test_values_beyond_the_range_are_clipped_and_counted_for_each_array() -> Non
 
 @given(st.sampled_from([0.0, 1.0, -5.0, 7.0]), st.integers(1, 3))
 def test_a_mean_at_the_end_of_its_range_stays_within_it(accuracy: float, weight: int) -> None:
-    """Dither may add to it or take from it; an accuracy of 1.0004 is none."""
+    """Dither may change it slightly, but an accuracy of 1.0004 is impossible."""
     received = model({"w": np.zeros(1)})
     form = make(train_metrics=(Metric("accuracy", 0.0, 1.0),))
     _, metrics, clipped = mean_of(form, received, [reply_to(received, {}, weight, accuracy=accuracy)] * 2)
@@ -201,7 +201,9 @@ def test_metrics_that_were_not_declared_never_leave() -> None:
 
 
 @given(weight=ANYTHING, loss=ANYTHING, entries=st.lists(st.floats(), min_size=2, max_size=2), base=st.floats())
-def test_no_value_refuses(weight: float, loss: float, entries: list[float], base: float) -> None:
+def test_no_value_of_a_contribution_causes_a_refusal(
+    weight: float, loss: float, entries: list[float], base: float
+) -> None:
     """A refusal that depends on data would tell the server, by name, something about one node's data."""
     form = make(train_metrics=(Metric("loss", -1.0, 3.0),), most_weight=50)
     received = model({"w": np.full(2, base), "running_var": np.full(2, base)})
@@ -254,7 +256,7 @@ def test_an_array_without_a_mean_is_refused() -> None:
 
 
 @given(hnp.arrays(np.float64, 3) | hnp.arrays(np.float32, 3), st.sampled_from([np.int64, np.uint8, np.int32]))
-def test_fractions_become_whole_numbers_again(found: Any, dtype: type[Any]) -> None:  # noqa: ANN401
+def test_means_of_whole_numbers_are_rounded(found: Any, dtype: type[Any]) -> None:  # noqa: ANN401
     count = as_whole_numbers(found, np.dtype(dtype))
     assert count.dtype == dtype
     assert as_whole_numbers(count, np.dtype(dtype)) is count
@@ -263,7 +265,7 @@ def test_fractions_become_whole_numbers_again(found: Any, dtype: type[Any]) -> N
             assert rounded == round(value)
 
 
-def test_the_content_is_named_by_all_that_a_client_works_on() -> None:
+def test_the_digest_of_the_content_covers_all_of_a_clients_work() -> None:
     form, task = make(), Task(7, "train", "1")
     names = {
         content_digest(b"w", form, b"a", task),

@@ -1,4 +1,4 @@
-"""Bytes on disk and on the wire, as the version wrote them that had all of this in its Flower package."""
+"""Formats on disk and on the wire: the same bytes as in the version that had this code in its Flower package."""
 
 import hashlib
 

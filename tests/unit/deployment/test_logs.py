@@ -4,14 +4,14 @@ from coterie.reports.words import one_line
 FORGED = "x\n\x1b[92mINFO\x1b[0m: Coterie: all is well\r\u2028\u202e\x85\ud800"
 
 
-def test_what_others_wrote_stays_on_one_line() -> None:
+def test_text_of_others_is_logged_on_one_line() -> None:
     assert one_line("plain, \u00fc and \u4e2d") == "plain, \u00fc and \u4e2d"
     assert one_line(ValueError(FORGED)) == (
         "x\\n\\x1b[92mINFO\\x1b[0m: Coterie: all is well\\r\\u2028\\u202e\\x85\\ud800"
     )
 
 
-def test_where_an_error_came_from_cannot_be_taken_for_other_lines() -> None:
+def test_lines_of_a_traceback_cannot_be_taken_for_other_log_lines() -> None:
     try:
         raise ValueError(FORGED)
     except ValueError as error:

@@ -73,7 +73,7 @@ def test_a_file_that_is_not_toml_is_refused(home: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["name", "folder"])
-def test_a_file_does_not_say_where_it_is(home: Path, key: str) -> None:
+def test_a_settings_file_cannot_set_its_own_place(home: Path, key: str) -> None:
     (home / "nodes" / "node").mkdir(parents=True)
     (home / "nodes" / "node" / "node.toml").write_text(f'{key} = "hospital"')
     with pytest.raises(ConfigError, match=rf"node\.toml: {key} .* configuration as coterie-{key}"):
@@ -95,7 +95,7 @@ def test_a_file_that_is_a_link_to_nowhere_is_refused(home: Path) -> None:
         NodeSettings.read({})
 
 
-def test_other_settings_of_a_node_are_not_looked_at() -> None:
+def test_other_settings_of_a_node_are_ignored() -> None:
     assert NodeSettings.read({"partition-id": 3, "roster": "x", "cotery": 4, "num_partitions": 7}).roster == ""
 
 

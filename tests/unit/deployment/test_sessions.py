@@ -27,7 +27,7 @@ def park(folder: Path, run: int, seconds: float) -> Path:
     return folder / f"{run:x}"
 
 
-def test_a_place_in_a_session_outlives_the_process() -> None:
+def test_the_state_of_a_session_outlives_the_process() -> None:
     node = Node(NodeSettings.read({}))
     with node.session(7) as place:
         assert place.read() is None
@@ -60,7 +60,7 @@ def test_a_place_in_a_session_outlives_the_process() -> None:
         (0, math.nan, STALE),
     ],
 )
-def test_secrets_are_of_use_until_the_step_is_over_and_a_little_longer(
+def test_secrets_expire_shortly_after_the_step(
     created: float, ttl: float, lasts: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1.7e9
@@ -80,7 +80,7 @@ def test_a_session_that_was_given_up_is_deleted_with_its_secrets(folder: Path, m
     forget_given_up(folder / "not there")
 
 
-def test_what_a_process_left_that_was_killed_while_it_wrote_goes_too(folder: Path) -> None:
+def test_drafts_of_a_killed_process_are_deleted(folder: Path) -> None:
     file = park(folder, 7, 60)
     scratch = folder / ".7.0123456789abcdef.draft"
     scratch.write_bytes(b"secret")
@@ -89,7 +89,7 @@ def test_what_a_process_left_that_was_killed_while_it_wrote_goes_too(folder: Pat
     assert [path.name for path in folder.iterdir()] == [file.name]
 
 
-def test_a_place_is_on_disk_with_its_time_before_anything_else_happens(
+def test_a_state_is_synced_with_its_expiry_time_before_anything_else(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done, now = [], time.time()
@@ -111,8 +111,10 @@ def test_a_place_is_on_disk_with_its_time_before_anything_else_happens(
         assert done == ["file synced, 60", "replaced, 60", "folder synced"]
 
 
-def test_a_run_that_is_being_answered_loses_nothing_to_another(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is there, half written or over: whoever holds the place knows better."""
+def test_cleaning_up_deletes_nothing_of_a_run_that_is_being_answered(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half-written and expired states are kept too: the process that holds the lock decides."""
     park(folder, 7, -60)
     sync = os.fsync
 
@@ -132,7 +134,7 @@ def test_a_run_that_is_being_answered_loses_nothing_to_another(folder: Path, mon
         assert place.read() == SECRET
 
 
-def test_a_place_that_was_written_between_two_looks_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_rewritten_during_cleaning_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[Path] = []
     file, look = park(folder, 7, -60), Path.stat
 
@@ -168,7 +170,7 @@ def test_different_runs_do_not_wait_for_each_other_and_the_same_one_does(folder:
 
 
 def test_a_process_waiting_for_a_deleted_lock_takes_the_next_one(folder: Path) -> None:
-    """Else one process would hold the file that is gone, and another the one that is there."""
+    """Otherwise one process would lock the deleted file, and another the new one."""
     there: list[bool] = []
     waiting = threading.Event()
 
@@ -210,7 +212,7 @@ def _compare(parked: Parked) -> Callable[[SessionFile], bool]:
     return lambda place: place.read() == parked
 
 
-def test_runs_at_once_lose_nothing(folder: Path) -> None:
+def test_concurrent_runs_lose_no_state(folder: Path) -> None:
     folder.mkdir()
     spawned = multiprocessing.get_context("fork")
     lost: multiprocessing.Queue[int] = spawned.Queue()

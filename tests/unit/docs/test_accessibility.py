@@ -1,4 +1,4 @@
-"""What is added to finished pages for readers with a screen reader or a keyboard."""
+"""Improvements of finished pages for readers with a screen reader or a keyboard."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,7 +35,7 @@ PIECES = {
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_each_rule_is_followed_and_only_once(rule: str) -> None:
+def test_each_rule_is_applied_once(rule: str) -> None:
     before, after = PIECES[rule]
     assert improve(before) == after
     assert improve(after) == after

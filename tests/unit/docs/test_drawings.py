@@ -1,4 +1,4 @@
-"""Drawings: valid SVG in one style, and what they show of the code is what the code says."""
+"""Drawings: valid SVG in one style, and in agreement with the code that they show."""
 
 import re
 import xml.etree.ElementTree as ElementTree

@@ -1,4 +1,4 @@
-"""Text of pages that comes from elsewhere: files of the repository, links, settings and commands."""
+"""Generated text of pages: files of the repository, links, settings and commands."""
 
 from pathlib import Path
 from unittest import mock
@@ -110,7 +110,7 @@ def test_a_page_that_depends_on_other_files_is_read_again_in_every_build(name: s
     assert read_page(name, text)[1]
 
 
-def test_a_page_that_no_list_has_is_in_the_navigation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_is_in_no_list_is_added_to_the_navigation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "guides").mkdir()
     (tmp_path / "index.md").write_text("```{toctree}\nfaq\n```\n")
     (tmp_path / "guides" / "index.md").write_text("```{toctree}\n../plan\n```\n")
@@ -121,6 +121,6 @@ def test_a_page_that_no_list_has_is_in_the_navigation(tmp_path: Path, monkeypatc
     assert "../new-guide\n" in read_page("guides/index", "")[0]
 
 
-def test_no_page_shows_what_is_not_there() -> None:
+def test_every_shown_file_exists() -> None:
     assert all((pages.PROJECT / file).is_file() for file in pages.SHOWN_FILES)
     assert {Path(page).suffix for page in pages.SHOWN_FILES.values()} == {".md"}

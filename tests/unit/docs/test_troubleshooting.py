@@ -30,7 +30,7 @@ def read_texts() -> str:
     return "\n".join(text.replace("\n", " ") for text in found)
 
 
-def test_messages_are_quoted() -> None:
+def test_the_page_quotes_messages() -> None:
     assert len(MESSAGES) > 15
     assert len(set(MESSAGES)) == len(MESSAGES)
     assert set(OF_OTHERS) < set(MESSAGES)

@@ -1,4 +1,4 @@
-"""The page in the package is what its sources give, and is small."""
+"""The page in the package is built from its sources, and is small."""
 
 import hashlib
 import json

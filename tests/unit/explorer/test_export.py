@@ -37,7 +37,7 @@ def test_the_policy_allows_its_own_script_and_style_only(copy: str) -> None:
     assert "unsafe" not in policy[1]
 
 
-def test_it_has_every_story_as_the_library_plays_it(copy: str) -> None:
+def test_the_copy_contains_every_story_as_the_library_plays_it(copy: str) -> None:
     (block,) = re.findall(r'<script type="application/json" id="recorded">(.*?)</script>', copy, re.DOTALL)
     assert "<" not in block
     data = json.loads(block)
@@ -59,9 +59,7 @@ def test_it_is_written_to_a_folder(tmp_path: Path) -> None:
     ("name", "content", "words"),
     [("explorer.js", b"'</script>'", "cannot be written into one file"), ("index.html", b"<html>", "make explorer")],
 )
-def test_a_page_that_cannot_be_put_together_is_refused(
-    monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, words: str
-) -> None:
+def test_an_incomplete_page_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, words: str) -> None:
     monkeypatch.setattr(export, "read_static", lambda asked: content if asked == name else read_static(asked))
     monkeypatch.setattr(export, "STORIES", {})
     with pytest.raises(ConfigError, match=words):

@@ -1,4 +1,4 @@
-"""Stories of rounds: what the page shows is what the library finds."""
+"""Stories of rounds: the page shows what the library finds."""
 
 from fractions import Fraction
 from typing import Any

@@ -1,4 +1,4 @@
-"""Pictures of people: different from each other, and vectors like any other."""
+"""Pictures of people: all different, and converted to vectors and back."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ def test_every_style_is_used_by_a_person() -> None:
     assert {extra for person in PEOPLE for extra in person.extras} == set(EXTRAS)
 
 
-def test_a_picture_is_a_vector_and_back() -> None:
+def test_pictures_and_vectors_are_converted_exactly() -> None:
     assert vectors().shape == (12, LENGTH)
     assert np.abs(vectors()).max() <= 1
     for picture, vector in zip(pictures(), vectors(), strict=True):

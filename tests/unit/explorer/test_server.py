@@ -136,7 +136,7 @@ def test_another_host_is_refused(explorer: ExplorerServer, host: str) -> None:
         assert b"Ada" not in answer[2]
 
 
-def test_localhost_is_this_server_and_no_host_or_two_are_none(explorer: ExplorerServer) -> None:
+def test_localhost_is_accepted_and_a_missing_or_double_host_refused(explorer: ExplorerServer) -> None:
     port = explorer.server_port
     assert ask(explorer, "/", host=f"LocalHost:{port}")[0] == 200
     assert b" 421 " in raw(explorer, b"GET / HTTP/1.1\r\n\r\n")
@@ -230,7 +230,7 @@ def test_hostile_logs_get_a_verdict_or_a_reason(explorer: ExplorerServer, body: 
         ({"Transfer_Encoding": "chunked"}, 411),
     ],
 )
-def test_bodies_without_an_honest_length_are_not_read(
+def test_bodies_with_a_wrong_length_are_not_read(
     explorer: ExplorerServer, headers: dict[str, str], status: int
 ) -> None:
     own = f"Origin: http://127.0.0.1:{explorer.server_port}\r\nX-Coterie: explore\r\n"
@@ -263,7 +263,7 @@ def test_wrong_settings_have_a_reason_and_no_traceback(
 # When things go wrong.
 
 
-def test_a_fault_is_printed_here_and_not_shown_there(
+def test_an_internal_error_is_printed_by_the_server_and_not_sent(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def fail(query: str, body: bytes) -> dict[str, Any]:
@@ -297,7 +297,7 @@ def test_a_request_that_trickles_in_is_cut_off(monkeypatch: pytest.MonkeyPatch) 
         assert connection.recv(100) == b"", "the server closed it, although the request never ended"
 
 
-def test_only_so_many_connections_are_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_open_connections_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_CONNECTIONS", 2)
     with running_explorer() as server:
         address = "127.0.0.1", server.server_port

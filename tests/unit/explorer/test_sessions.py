@@ -39,7 +39,7 @@ def test_the_sum_is_that_of_whole_circles_of_those_who_stayed(
     assert found["steps"][0]["messages"] == 12 - leaving
 
 
-def test_what_arrives_is_noise_and_new_every_time() -> None:
+def test_received_vectors_look_random_and_differ_in_every_session() -> None:
     first, second = (play_session(SessionSettings(leaving=0)) for _ in range(2))
     assert first["mean"] == second["mean"]
     for name, one, other in zip(NAMES, first["received"], second["received"], strict=True):

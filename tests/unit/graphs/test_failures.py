@@ -291,7 +291,7 @@ def test_threshold_trades_privacy_for_reliability(
     st.sampled_from([Complete(), Harary(4), Harary(10), ErdosRenyi(0.3), ErdosRenyi(0.9)]),
     st.data(),
 )
-def test_a_worse_world_never_has_a_better_bound(
+def test_a_worse_threat_never_has_a_better_bound(
     clients: int,
     dropouts: tuple[float, float],
     collusions: tuple[float, float],

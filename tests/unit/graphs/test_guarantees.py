@@ -194,7 +194,7 @@ def test_cost_against_turbo_aggregate() -> None:
         lambda: reliability_union_log2(100, 0.5, 0.1, 101),
     ],
 )
-def test_nonsense_is_refused(call: Callable[[], object]) -> None:
+def test_impossible_parameters_are_refused(call: Callable[[], object]) -> None:
     with pytest.raises(ConfigError):
         call()
 

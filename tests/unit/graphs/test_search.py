@@ -45,7 +45,7 @@ def hopeless(model: ThreatModel, topology: Topology) -> bool:
 
 @settings(max_examples=20, deadline=None)
 @given(models)
-def test_what_is_found_meets_the_targets(model: ThreatModel) -> None:
+def test_the_parameters_found_meet_the_targets(model: ThreatModel) -> None:
     for search in SEARCHES:
         found = search(model)
         assert meets(found, model)

@@ -48,7 +48,7 @@ def test_a_graph_of_another_size_is_refused() -> None:
         build(Fixed(), 5, b"")
 
 
-def test_a_topology_of_ones_own_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_custom_topology_can_be_used_in_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TOPOLOGIES, "star", TopologyKind(Star))
     cast = Cast(make_terms(6, topology=Star(3)))
     assert Terms.from_bytes(cast.terms.to_bytes()) == cast.terms

@@ -60,7 +60,7 @@ def test_connectivity_of_sparse_graphs_goes_both_ways() -> None:
 
 
 @given(sizes, seeds)
-def test_complete_graph_joins_everybody(size: int, seed: bytes) -> None:
+def test_the_complete_graph_has_all_edges(size: int, seed: bytes) -> None:
     assert edges(build(Complete(), size, seed)) == set(nx.complete_graph(size).edges)
 
 

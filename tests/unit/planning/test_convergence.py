@@ -171,7 +171,9 @@ def test_the_probability_of_theorem_three() -> None:
 
 
 @pytest.mark.parametrize(("population", "probability"), [(25, 0.3), (40, 0.2)])
-def test_matrices_of_independent_participation_are_of_full_rank_that_often(population: int, probability: float) -> None:
+def test_matrices_of_independent_participation_have_full_rank_as_often_as_stated(
+    population: int, probability: float
+) -> None:
     rng, tries = np.random.default_rng(0), 1000
     drawn = rng.random((tries, population, population)) < probability
     full = sum(int(np.linalg.matrix_rank(one.astype(float)) == population) for one in drawn)

@@ -75,7 +75,7 @@ def test_every_operation_takes_time_on_one_side_or_both(part: str, changes: dict
     assert (twice.client, twice.server) == (2 * once.client, 2 * once.server)
 
 
-def test_what_a_client_agrees_on_checks_and_masks_is_counted() -> None:
+def test_agreements_checks_and_masks_of_a_client_are_counted() -> None:
     plan = planned(active=True)
     costs, neighbours = plan.costs, plan.session.guarantee.degree
     each = {"agreement": costs.key_agreements, "verification": costs.signature_checks, "expansion": neighbours + 1}
@@ -84,7 +84,7 @@ def test_what_a_client_agrees_on_checks_and_masks_is_counted() -> None:
         assert session_seconds(plan.session, plan.protocols, operation).client == number
 
 
-def test_both_protocols_are_counted_whichever_is_taken() -> None:
+def test_both_protocols_are_priced() -> None:
     plan = planned(active=True)
     assert plan.protocols.protocol is SessionProtocol.TWO_TRIPS
     two_trips = plan.protocols.two_trips

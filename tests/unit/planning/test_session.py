@@ -52,7 +52,7 @@ def test_a_vector_counts_as_if_all_of_it_were_written(length: int, bits: int, ac
 
 
 def test_a_vector_of_gigabytes_is_planned_without_writing_it() -> None:
-    """It was written several times, in full."""
+    """It used to be written several times in full."""
     tracemalloc.start()
     try:
         plan = recommend(100, 0.1, length=10**9)
@@ -202,7 +202,7 @@ def test_a_leak_that_cannot_happen_has_no_probability() -> None:
 
 @pytest.mark.parametrize("active", [False, True])
 @pytest.mark.parametrize("topology", ["complete", "harary", "erdos-renyi"])
-def test_nothing_is_said_about_many_rounds_without_circles(topology: str, active: bool) -> None:
+def test_without_circles_a_plan_promises_nothing_over_many_rounds(topology: str, active: bool) -> None:
     plan = recommend(200, 0.1, collusion=0.05, topology=topology, active=active)
     assert not plan.holds
     assert "holds over many rounds" not in plan.promise
@@ -211,7 +211,7 @@ def test_nothing_is_said_about_many_rounds_without_circles(topology: str, active
 
 
 @pytest.mark.parametrize(("privacy", "lost"), [(1, 0.1), (2, 0.05), (4, 0.02), (7, 0.01)])
-def test_more_clients_are_missing_than_planned_as_rarely_as_printed(privacy: int, lost: float) -> None:
+def test_more_clients_than_planned_are_missing_no_more_often_than_printed(privacy: int, lost: float) -> None:
     """--lost is a probability of each client, and the plan holds for the tail, not for the mean."""
     plan = recommend(252, lost, privacy=privacy, collusion=0.05, reliability_bits=8)
     assert not is_complete(plan.guarantee.topology, 252)
@@ -329,7 +329,7 @@ def test_a_session_too_small_for_the_colluders_says_what_would_help() -> None:
 
 
 @given(st.integers(0, 300), st.floats(0, 0.6), st.integers(0, 50))
-def test_enough_clients_are_enough(colluders: int, lost: float, more: int) -> None:
+def test_the_least_session_withstands_its_colluders(colluders: int, lost: float, more: int) -> None:
     least = least_session(colluders, lost)
     if least is None:
         assert lost >= 0.5
@@ -376,6 +376,6 @@ def test_more_clients_than_a_session_holds_take_several() -> None:
 
 
 @given(st.integers(1, 500), st.data())
-def test_a_share_in_few_digits_gives_the_part_back(total: int, data: st.DataObject) -> None:
+def test_a_printed_share_determines_the_number(total: int, data: st.DataObject) -> None:
     part = data.draw(st.integers(0, total))
     assert part_of(float(share_of(part, total)), total) == part

@@ -62,7 +62,7 @@ def test_the_bytes_are_those_of_a_session(clients: int, circle: int) -> None:
     assert down == pytest.approx(planned.client_download_bytes, rel=0.03)
 
 
-def test_the_choice() -> None:
+def test_the_protocol_is_chosen_by_clients_circles_and_threshold() -> None:
     for clients, circle, expected in ((100, 1, TWO_TRIPS), (101, 1, PAPERS), (141, 2, TWO_TRIPS), (142, 2, PAPERS)):
         assert choose_protocol("auto", clients, circle, Complete()) is expected
     assert choose_protocol("auto", 50, 1, Harary(10)) is PAPERS
@@ -79,7 +79,7 @@ def test_the_choice() -> None:
 
 
 @given(st.integers(4, 400), st.integers(1, 12), st.booleans())
-def test_a_run_decides_as_the_planner_does(clients: int, circle: int, active: bool) -> None:
+def test_a_run_chooses_the_same_protocol_as_the_planner(clients: int, circle: int, active: bool) -> None:
     plan = plan_protocol(recommend(clients, 0.1, active=active, topology="complete", length=1), circle)
     threat = "active-server" if active else "honest-but-curious"
     aggregation = make_config({"aggregation.threat": threat}).aggregation

@@ -111,7 +111,7 @@ def test_fine_noise_is_worth_as_much_as_the_continuous_gaussian(multiplier: floa
 
 
 @pytest.mark.parametrize("kind", DISTRIBUTIONS)
-def test_epsilon_moves_the_right_way(kind: str) -> None:
+def test_epsilon_grows_with_rounds_and_falls_with_noise_and_delta(kind: str) -> None:
     base = epsilon(kind, 1.0, 10)
     assert epsilon(kind, 1.0, 11) > base
     assert epsilon(kind, 1.1, 10) < base
@@ -178,7 +178,7 @@ def test_damaged_records_are_refused(data: bytes) -> None:
         PrivacySpending.decode(data)
 
 
-def test_nothing_spent_is_nothing_lost() -> None:
+def test_an_empty_account_has_epsilon_zero() -> None:
     assert PrivacySpending().epsilon(DELTA) == 0
     assert PrivacySpending().assumptions == ASSUMPTIONS
     with pytest.raises(ConfigError, match="at least one round"):
@@ -191,7 +191,7 @@ def test_delta_is_a_probability(delta: float) -> None:
         PrivacySpending().spend(release(SKELLAM, 1.0)).epsilon(delta)
 
 
-def test_assumptions_name_what_was_used() -> None:
+def test_assumptions_name_the_mechanism_and_the_smallest_sum() -> None:
     spending = PrivacySpending().spend(release(SKELLAM, 1.0, least=8)).spend(release(SKELLAM, 1.0, least=5))
     words = " ".join(spending.assumptions)
     assert "is 5." in words

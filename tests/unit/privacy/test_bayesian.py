@@ -16,7 +16,7 @@ rates = st.floats(0.001, 1.0)
 noises = st.floats(0.5, 20.0)
 
 
-def test_its_floor_is_what_the_paper_prints() -> None:
+def test_the_floor_is_the_value_printed_in_the_paper() -> None:
     assert floor_epsilon(1e-5) == pytest.approx(0.359779, abs=1e-6)
     nothing = 2000 * step_costs(np.zeros(8), 1.0, 0.1, 2000, 1.0)
     assert bayesian_epsilon(nothing, 1e-5) == pytest.approx(floor_epsilon(1e-5))
@@ -42,12 +42,12 @@ def test_no_step_costs_more_than_the_worst_or_less_than_the_mean(
 
 
 @given(rates, noises, st.integers(1, 5000))
-def test_examples_that_are_all_alike_cost_what_they_cost(rate: float, noise: float, horizon: int) -> None:
+def test_equal_distances_cost_their_exact_moments(rate: float, noise: float, horizon: int) -> None:
     costs = step_costs(np.full(9, 0.3), noise, rate, horizon, 1.0)
     np.testing.assert_allclose(costs, moments(np.array([0.3 / noise]), rate)[:, 0], rtol=1e-6, atol=1e-12)
 
 
-def test_too_few_examples_say_nothing() -> None:
+def test_too_few_examples_cost_as_much_as_the_worst_distance() -> None:
     for few in (np.zeros(0), np.zeros(1)):
         np.testing.assert_array_equal(step_costs(few, 2.0, 0.1, 9, 1.0), moments(np.array([0.5]), 0.1)[:, 0])
 

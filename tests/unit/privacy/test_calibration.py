@@ -1,4 +1,4 @@
-"""The noise that an epsilon needs: enough, and hardly more."""
+"""The noise that an epsilon needs: it is enough, and slightly less would not be."""
 
 import math
 

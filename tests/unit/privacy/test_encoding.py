@@ -55,7 +55,7 @@ def test_clipping_bounds_the_norm_and_keeps_the_direction(arrays: list[FloatArra
         np.testing.assert_allclose(flat, np.concatenate(exact) * (norm / length), rtol=1e-12, atol=1e-300)
 
 
-def test_clipping_takes_one_array_and_leaves_zeros_alone() -> None:
+def test_clipping_accepts_one_array_and_does_not_change_zeros() -> None:
     assert clip_norm(np.array([3.0, 4.0]), 1.0)[0] == pytest.approx([0.6, 0.8])
     assert clip_norm(np.zeros(3), 1.0)[0].tolist() == [0, 0, 0]
     assert clip_norm(np.zeros(0), 1.0)[0].size == 0

@@ -1,4 +1,4 @@
-"""Shares of noise: enough in the worst sum that may be opened, and how much more in others."""
+"""Shares of noise: enough in the smallest sum that may be opened, with the stated excess in larger sums."""
 
 import math
 from itertools import combinations
@@ -28,7 +28,7 @@ def test_least_aggregated_is_the_smallest_union_of_batches(sizes: list[int], min
 
 @settings(max_examples=50)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.integers(0, 4))
-def test_left_after_dropouts_is_the_worst_case(sizes: list[int], dropouts: int) -> None:
+def test_left_after_dropouts_counts_the_worst_case(sizes: list[int], dropouts: int) -> None:
     members = [batch for batch, size in enumerate(sizes) for _ in range(size)]
     left = [
         sum(size for batch, size in enumerate(sizes) if batch not in {members[client] for client in gone})

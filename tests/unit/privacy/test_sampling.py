@@ -60,7 +60,7 @@ def test_samples_follow_the_exact_distribution(kind: type[DiscreteGaussian] | ty
     assert p_value(samples, distribution, int(12 * math.sqrt(variance)) + 12) > 1e-3
 
 
-def test_the_test_above_would_notice_the_wrong_distribution() -> None:
+def test_the_statistical_test_rejects_a_wrong_distribution() -> None:
     samples = sample(Skellam(3.7), 400_000, entropy())
     assert p_value(samples, DiscreteGaussian(3.7), 40) < 1e-12
     assert p_value(sample(DiscreteGaussian(25.0), 400_000, entropy()), DiscreteGaussian(25.6), 80) < 1e-6

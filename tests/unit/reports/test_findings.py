@@ -122,7 +122,7 @@ def test_a_page_without_a_level_has_no_verdict() -> None:
 
 
 @given(st.lists(st.lists(st.sampled_from(["", "x"]), min_size=4, max_size=4), min_size=1, max_size=5))
-def test_columns_without_anything_are_left_out_and_no_others(rows: list[list[str]]) -> None:
+def test_only_empty_columns_are_left_out(rows: list[list[str]]) -> None:
     table = Table("", [str(number) for number in range(4)], rows).without_empty_columns()
     assert list(table.columns) == [str(place) for place in range(4) if any(row[place] for row in rows)]
     assert ["".join(row) for row in table.rows] == ["".join(row) for row in rows]

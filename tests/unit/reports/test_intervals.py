@@ -1,4 +1,4 @@
-"""Intervals: as scipy has them, and open where there is nothing to go by."""
+"""Intervals: the same as scipy's, and unbounded where there are too few values."""
 
 import math
 
@@ -39,12 +39,12 @@ def test_one_value_has_no_spread() -> None:
     assert spread_cell(spread(np.array([0.5])), ".2f") == ""
 
 
-def test_one_value_or_none_says_nothing() -> None:
+def test_one_value_or_none_gives_the_widest_interval() -> None:
     assert mean_interval([0.5]) == (-math.inf, math.inf)
     assert share_interval(0, 0) == (0, 1)
 
 
-def test_more_confidence_asks_for_more_room() -> None:
+def test_more_confidence_gives_wider_intervals() -> None:
     for narrow, wide in (
         (mean_interval([1.0, 2.0, 4.0], 0.9), mean_interval([1.0, 2.0, 4.0], 0.99)),
         (share_interval(3, 10, 0.9), share_interval(3, 10, 0.99)),

@@ -1,4 +1,4 @@
-"""Words are the same everywhere, and true: what is read back from them is what was said, up to rounding."""
+"""Sizes, durations and counts in words: reading them back gives the same value, up to rounding."""
 
 import json
 import re
@@ -76,7 +76,7 @@ def test_names_cannot_steer_a_terminal(text: str, limit: int) -> None:
         assert shown == text
 
 
-def test_levels_are_their_names() -> None:
+def test_levels_are_stored_by_name() -> None:
     assert json.loads(json.dumps(list(Level))) == ["danger", "caution", "safe", "nothing"]
     assert len({level.mark for level in Level}) == len({level.label for level in Level}) == len(Level)
 

@@ -68,7 +68,7 @@ def test_the_shipped_experiments_can_be_run(name: str) -> None:
             assert known <= set(experiment.methods)
 
 
-def test_a_setting_that_no_attack_has_is_refused() -> None:
+def test_an_unknown_setting_of_an_attack_is_refused() -> None:
     declared_wrongly = {"tables": [{"name": "T"}], "methods": [], "attack": {"data": "digits", "strnegth": 1}}
     experiment = msgspec.convert(declared_wrongly, AttackExperiment)
     with pytest.raises(ConfigError, match="strnegth"):

@@ -129,11 +129,11 @@ def test_batches_are_refused_with_a_loss_check() -> None:
 
 @settings(deadline=None, max_examples=5)
 @given(seed=st.integers(0, 2**31), members=st.integers(2, 8))
-def test_members_of_a_group_change_nothing_that_is_learnt(seed: int, members: int) -> None:
+def test_the_number_of_members_does_not_change_what_a_group_learns(seed: int, members: int) -> None:
     assert scores(found(case(groups=4, members=members), seed)) == scores(found(case(groups=4), seed))
 
 
-def test_who_has_a_few_features_learns_less_and_who_falls_in_steps_stands_still() -> None:
+def test_few_features_and_falling_steps_learn_less() -> None:
     alone = found(case(groups=4, members=8, method="local", iterations=200, sample=4))
     blind = found(case(groups=4, members=8, method="local, own features", iterations=200, sample=4))
     assert blind.curve[-1].score < alone.curve[-1].score - 0.1
@@ -143,7 +143,7 @@ def test_who_has_a_few_features_learns_less_and_who_falls_in_steps_stands_still(
 
 
 @given(members=st.integers(1, 200), looks=st.integers(1, 50))
-def test_those_who_are_looked_at_are_spread_over_all_columns(members: int, looks: int) -> None:
+def test_evaluated_members_are_spread_over_all_columns(members: int, looks: int) -> None:
     chosen = spread_members(members, looks)
     gaps = np.diff([-members / looks / 2, *chosen, members + members / looks / 2])
     assert all(0 <= member < members for member in chosen)
@@ -161,7 +161,7 @@ def test_a_loss_check_is_kept_and_a_job_can_be_stopped() -> None:
 
 @settings(deadline=None, max_examples=5)
 @given(seed=st.integers(0, 2**31))
-def test_no_step_is_longer_than_what_everybody_was_clipped_to(seed: int) -> None:
+def test_no_step_is_longer_than_the_clipping_norm(seed: int) -> None:
     held = case(groups=2, iterations=1, alpha=1.0, spread=1.0, clip=1e-6)
     assert np.allclose(
         scores(found(held, seed)), scores(found(msgspec.structs.replace(held, alpha=1e-9), seed)), atol=1e-3
@@ -197,7 +197,7 @@ def test_a_subset_is_drawn_once_for_all_and_is_a_union_of_circles(
         assert {int(part.sum()) for part in mask.reshape(circles, circle)} <= {0, circle}
 
 
-def test_who_is_not_in_the_subset_does_not_contribute() -> None:
+def test_groups_outside_the_subset_do_not_contribute() -> None:
     """With a loss check that nobody refuses by, the subset is all that a fraction changes."""
     whole, half = found(case(groups=4, iterations=3)), found(case(groups=4, iterations=3, fraction=0.5))
     assert scores(whole) != scores(half)
@@ -214,7 +214,7 @@ def test_every_group_starts_at_its_own_lambda() -> None:
     assert given_case.claimed_epsilon == pytest.approx(case(groups=3, spread=sum(lambdas) / 3).claimed_epsilon)
 
 
-def test_noise_is_counted_for_one_example_and_spoils_the_step() -> None:
+def test_noise_gives_an_epsilon_for_one_example_and_changes_the_step() -> None:
     noisy = case(groups=4, members=2, clip=1.0, sigma=0.5, fraction=0.5, circle=2)
     expected = sound_epsilon(0.5, 10, 1e-5, honest=2, norm=1.0, blocks=3)
     assert found(noisy).example_epsilon == noisy.example_epsilon == pytest.approx(expected)
@@ -423,7 +423,7 @@ def test_claims_are_judged_in_points_over_the_same_seeds(
         ({"paper_iterations": 101}, "100 of 101 iterations"),
     ],
 )
-def test_less_of_anything_decides_nothing(paper: dict[str, Any], missing: str) -> None:
+def test_a_smaller_experiment_judges_no_claim(paper: dict[str, Any], missing: str) -> None:
     claim = LearnerClaim(says="so", table="few", row="CGD", least=80.0)
     experiment = msgspec.structs.replace(
         table(msgspec.toml.decode(SMALL, type=Declaration), FULL), claims=(claim,), paper_iterations=100
@@ -436,7 +436,7 @@ def test_less_of_anything_decides_nothing(paper: dict[str, Any], missing: str) -
     assert judged.statistic.endswith(missing)
 
 
-def test_a_table_may_have_a_row_of_its_own_and_says_what_it_has_less_of() -> None:
+def test_a_table_may_have_its_own_rows_and_names_what_it_reduces() -> None:
     experiment = table(msgspec.toml.decode(SMALL, type=Declaration), FULL)
     own = LearnerRow(name="FedAvg", by="grid", settings={"method": "local"})
     few = msgspec.structs.replace(experiment.tables[0], rows=(own,), fewer="2 of 9 examples")
@@ -456,7 +456,9 @@ def test_a_table_may_have_a_row_of_its_own_and_says_what_it_has_less_of() -> Non
         ([{"method": "local"}, {"check": "increase"}], {"learning.png", "participants.png"}),
     ],
 )
-def test_what_rows_differ_in_is_drawn(rows: list[dict[str, Any]], figures: set[str], tmp_path: Path) -> None:
+def test_the_figure_shows_the_setting_that_rows_differ_in(
+    rows: list[dict[str, Any]], figures: set[str], tmp_path: Path
+) -> None:
     experiment = table(msgspec.toml.decode(SMALL, type=Declaration), FULL)
     experiment = msgspec.structs.replace(
         experiment,

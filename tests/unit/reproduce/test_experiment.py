@@ -75,7 +75,7 @@ def declared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("declared")
-def test_a_made_up_kind_is_run_reported_and_reported_again(tmp_path: Path) -> None:
+def test_a_new_kind_is_run_reported_and_rewritten(tmp_path: Path) -> None:
     command = ["reproduce", "dice", "--quick", "--workers", "1", "--out", str(tmp_path / "out")]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
@@ -102,7 +102,7 @@ def test_results_without_the_outcomes_are_refused(results: dict[str, Any]) -> No
         Dice(sides=6).report_again(results)
 
 
-def test_a_job_that_is_no_training_run_cannot_be_trained() -> None:
+def test_training_a_job_that_is_no_training_run_is_refused() -> None:
     with pytest.raises(ConfigError, match="dice, one: this job is not a training run"):
         Dice(sides=6).train(Job("dice", "one", 0), 0, CONTEXT)
 
@@ -173,7 +173,7 @@ def test_differences_are_those_of_common_trials(ours: dict[int, int], theirs: di
     assert found.tolist() == [value - theirs[trial] for trial, value in ours.items() if trial in theirs]
 
 
-def test_headlines_have_what_is_decided_and_count_the_rest() -> None:
+def test_headlines_show_decided_claims_and_count_the_open_ones() -> None:
     claims = [
         Claim("One", "a", Judgement.HOLDS),
         Claim("Two", "b", Judgement.OPEN),

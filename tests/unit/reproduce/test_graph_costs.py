@@ -151,7 +151,7 @@ def test_every_quantity_has_an_order_for_every_scheme() -> None:
 
 
 def test_the_printed_times_are_near_p() -> None:
-    """Which is where the margin of the claims comes from."""
+    """The margin of the claims comes from this."""
     experiment = shipped()
     for row in experiment.times:
         if row.scheme == CCESA:
@@ -211,7 +211,7 @@ def test_table_f4_and_the_parameters_of_table_5_1_are_judged_without_any_run() -
     assert report(wrong, Outcomes(played=[], counted=[])).claims[1].judgement == Judgement.FAILS
 
 
-def test_courses_double_where_both_sizes_were_counted() -> None:
+def test_growth_is_computed_only_between_counted_sizes() -> None:
     course = Course.of(CCESA, outcomes_growing(1.0).counted)
     assert course.doubling == (500, 1000)
     assert course.factors(QUANTITIES[0], 500, 1000) == pytest.approx([2] * 4, rel=0.01)
@@ -233,7 +233,7 @@ def test_a_trial_is_counted_again_from_its_seed() -> None:
         ({"rule": {"clients": [100], "dropouts": [0.0]}}, "10 are printed for dropout 0"),
     ],
 )
-def test_sizes_that_make_no_sense_are_refused(changes: dict[str, Any], message: str) -> None:
+def test_impossible_sizes_are_refused(changes: dict[str, Any], message: str) -> None:
     declaration = read_declaration(declared()["ccesa-costs"])
     wrong = msgspec.structs.replace(declaration, settings={**declaration.settings, **changes})
     with pytest.raises(ConfigError, match=message):
@@ -283,7 +283,7 @@ def test_a_failing_session_ends_the_other(failing: int, monkeypatch: pytest.Monk
     assert Step.REVEAL not in seen
 
 
-def test_a_wrong_sum_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_with_a_wrong_sum_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Session.run
 
     def off_by_one(session: Session) -> Aggregate:
@@ -315,7 +315,7 @@ def small() -> Declaration:
     return msgspec.structs.replace(declaration, settings={**declaration.settings, **changes})
 
 
-def test_a_run_shows_everything_and_can_be_rewritten(tmp_path: Path) -> None:
+def test_a_report_has_all_tables_and_can_be_rewritten(tmp_path: Path) -> None:
     run = Run("ccesa-costs", small(), tmp_path, trials=3)
     run.work()
     found = run.write_report()

@@ -1,4 +1,4 @@
-"""Lost rounds on sparse graphs: one model for all that lost the same rounds, and claims about what is lost."""
+"""Lost rounds on sparse graphs: one model for all schemes that lost the same rounds, and claims about the losses."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -86,7 +86,7 @@ def test_models_are_trained_once_and_are_those_of_each_scheme_alone(
     assert len(trained) == 8 + successes - (first - 1)  # until it loses a round, it shares the model of SA
 
 
-def test_an_interrupted_job_continues_where_it_stopped_and_ends_alike(tmp_path: Path) -> None:
+def test_an_interrupted_job_continues_and_gives_the_same_result(tmp_path: Path) -> None:
     whole = EXPERIMENT.measure(NON_IID, 0, context(tmp_path / "whole"))
     assert EXPERIMENT.measure(NON_IID, 0, context(tmp_path, 3)) is None
     assert checkpoints.rounds_played(checkpoints.path_of(tmp_path, NON_IID)) == 4
@@ -133,7 +133,7 @@ def test_claims_are_judged_by_the_numbers() -> None:
     assert short[few] == short[learns] == Judgement.OPEN
 
 
-def test_models_that_differ_though_no_round_was_lost_show_a_fault() -> None:
+def test_different_models_without_a_lost_round_fail_the_check() -> None:
     found = judged(*({"SA": line(0.5), "dense": line(0.5 + place)} for place in (0.0, 0.01, 0.02)))
     assert found["non-IID, dense: the accuracy is that of SA, within 2 points"] == Judgement.FAILS
 

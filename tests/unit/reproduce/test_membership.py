@@ -1,4 +1,4 @@
-"""The table of membership inference: dealt, judged, drawn, and told again."""
+"""The table of membership inference: dealing data, judging claims, drawing figures and rewriting reports."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -143,7 +143,7 @@ def test_losses_expose_clients_unless_unmasking_is_circle_aligned(declaration: D
 
 
 class Interrupted(Exception):
-    """Somebody has seen enough."""
+    """A job that the user interrupts."""
 
 
 def test_results_do_not_depend_on_workers_or_interruptions(declaration: Declaration, tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_two_processes_do_not_work_in_one_folder(declaration: Declaration, tmp_p
 
 
 def test_a_line_that_another_process_is_writing_is_left_alone(declaration: Declaration, tmp_path: Path) -> None:
-    """It was cut off before the lock was taken, and that process wrote on where nothing was."""
+    """It used to be cut off before the lock was taken, while the other process was still writing it."""
     run = Run("small", declaration, tmp_path, trials=1)
     run.work()
     journal = tmp_path / JOURNAL
@@ -288,7 +288,7 @@ def test_sizes_are_checked(declaration: Declaration, trials: int, seed: int, tmp
         Run("small", declaration, tmp_path, trials=trials, seed=seed)
 
 
-def test_command(cli: typer.Typer, tmp_path: Path) -> None:
+def test_the_command_lists_runs_and_reports(cli: typer.Typer, tmp_path: Path) -> None:
     listed = CliRunner().invoke(cli, ["--list"])
     assert "small" in listed.output
     assert "Nobody et al." in listed.output
@@ -311,7 +311,7 @@ def test_a_report_is_written_again_from_its_results(cli: typer.Typer, tmp_path: 
         assert [file.read_bytes() for file in files] == before
 
 
-def test_equal_dropout_is_fair_and_what_is_not_would_be_seen(declaration: Declaration) -> None:
+def test_equal_dropout_is_fair_and_unfair_selection_would_be_detected(declaration: Declaration) -> None:
     """F = 0 of Theorem 1: uniform selection passes; a selection that prefers one circle does not."""
     experiment = declaration.experiment(FULL)
     job = next(job for job in experiment.jobs(1) if job.part == EQUAL)
@@ -329,7 +329,7 @@ def test_equal_dropout_is_fair_and_what_is_not_would_be_seen(declaration: Declar
     assert (judged(fair), judged(unfair)) == (Judgement.BY_CONSTRUCTION, Judgement.FAILS)
 
 
-def test_an_interrupted_command_reports_on_what_is_there(
+def test_an_interrupted_command_reports_finished_trials(
     cli: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measure = MultiRoundMetrics.measure

@@ -1,4 +1,4 @@
-"""Looks of methods: one colour for one method in all reports, and no two rows alike."""
+"""Colours of methods: one colour for one method in all reports, and different styles for all rows."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ def test_known_methods_have_their_colour_whatever_else_is_drawn(names: list[str]
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_no_two_rows_of_a_report_look_alike(name: str) -> None:
+def test_all_rows_of_a_report_have_different_styles(name: str) -> None:
     found = looks(ROWS[name])
     assert len({(look.color, str(look.linestyle)) for look in found.values()}) == len(found)
 

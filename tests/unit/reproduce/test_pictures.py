@@ -1,4 +1,4 @@
-"""Attacks that draw pictures, as experiments: run, reported, judged, and told again."""
+"""Attacks that reconstruct pictures, as experiments: they run, report, and their reports can be rewritten."""
 
 from pathlib import Path
 

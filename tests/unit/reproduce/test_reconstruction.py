@@ -1,4 +1,4 @@
-"""Reconstruction errors over windows of rounds: a small run of it, its claims, and the report told again."""
+"""Reconstruction errors over windows of rounds: a small run, its claims, and the rewritten report."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Updates recovered from sums and inverted: small runs, interrupted ones, claims, and the report told again."""
+"""Updates recovered from sums and inverted: small runs, interrupted ones, claims, and the rewritten report."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def test_updates_are_recovered_without_circles_only_and_then_inverted(tmp_path: 
     assert one["T = 1"]["recognised"] == 1
 
 
-def test_an_interrupted_job_continues_where_it_stopped_and_ends_alike(tmp_path: Path) -> None:
+def test_an_interrupted_job_continues_and_gives_the_same_result(tmp_path: Path) -> None:
     whole = EXPERIMENT.measure(JOB, 0, context(tmp_path / "whole"))
     file = checkpoints.path_of(tmp_path, JOB)
     assert EXPERIMENT.measure(JOB, 0, context(tmp_path, 7)) is None

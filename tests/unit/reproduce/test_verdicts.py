@@ -1,4 +1,4 @@
-"""The rules for verdicts: the size of a run, few trials, trials alike, margins, and many claims at once."""
+"""The rules for verdicts: the size of a run, few trials, equal trials, margins, and many claims at once."""
 
 import json
 from math import inf
@@ -50,7 +50,7 @@ def expected(interval: tuple[float, float], least: float, most: float) -> Judgem
 
 @given(scales, scales, verdicts)
 def test_the_rule_is_the_same_for_rounds_examples_and_participants(ours: Scale, paper: Scale, verdict: Verdict) -> None:
-    """Whichever of the three is smaller, and whatever the statistic says, the claim stays open."""
+    """If any of the three is smaller, the claim stays open, whatever the statistic says."""
     smaller = any(0 < own < theirs for own, theirs in zip(ours, paper, strict=True))
     found = settle("It works", "1 to 2", verdict, ours.shortfalls(paper))
     assert found.judgement is (OPEN if smaller else verdict.judgement)
@@ -61,12 +61,12 @@ def test_the_rule_is_the_same_for_rounds_examples_and_participants(ours: Scale, 
 
 
 @given(scales, scales, verdicts)
-def test_our_own_checks_are_about_what_was_run(ours: Scale, paper: Scale, verdict: Verdict) -> None:
+def test_our_own_checks_are_judged_at_any_size(ours: Scale, paper: Scale, verdict: Verdict) -> None:
     found = settle("It works", "1 to 2", verdict, ours.shortfalls(paper), ours=True)
     assert found == Claim("It works", "1 to 2", verdict.judgement, ours=True)
 
 
-def test_what_is_missing_is_said() -> None:
+def test_shortfalls_are_listed_in_the_claim() -> None:
     missing = Scale(300, 60_000, 16).shortfalls(Scale(2_000, 60_000, 4_900), "iterations")
     assert missing == ["300 of 2,000 iterations", "16 of 4,900 participants"]
     claim = settle("It works", "1 to 2", Verdict(FAILS, 0.01), [*missing, missing[0], "other features"], effort="9 h")
@@ -113,8 +113,8 @@ def test_an_interval_without_width_proves_nothing(value: float, trials: int, end
     assert judge_mean(found, *ends).judgement is OPEN
 
 
-def test_better_fails_if_the_difference_is_surely_too_small_to_count() -> None:
-    """Without a margin, a difference of nothing can never be found."""
+def test_an_improvement_below_the_margin_fails() -> None:
+    """Without a margin, a difference of zero can never be shown."""
     alike = np.array([-0.1, 0.0, 0.1, 0.05, -0.05, 0.0])
     assert judge_mean(alike, 0.0).judgement is OPEN
     assert judge_mean(alike, 0.0, margin=0.5).judgement is FAILS
@@ -124,7 +124,7 @@ def test_better_fails_if_the_difference_is_surely_too_small_to_count() -> None:
 
 
 @given(values, bounds)
-def test_as_many_trials_as_are_asked_for_would_decide(found: np.ndarray, ends: tuple[float, float]) -> None:
+def test_the_requested_number_of_trials_would_decide(found: np.ndarray, ends: tuple[float, float]) -> None:
     verdict = judge_mean(found, *ends)
     if verdict.needs.startswith("about "):
         asked = int(verdict.needs.split()[1].replace(",", ""))
@@ -228,12 +228,12 @@ def test_without_claims_there_is_no_table_of_them() -> None:
 
 @pytest.mark.parametrize("name", sorted(declared()))
 def test_no_declared_check_of_the_sums_is_called_the_papers(name: str) -> None:
-    """What whoever sees the sums learns, or has for a model, is in no paper."""
+    """No paper has claims about what an observer of the sums learns, or about the model that this observer has."""
     for claim in read_declaration(declared()[name]).remarks.get("claims", ()):
         assert claim.get("ours", False) or "sums" not in claim["says"]
 
 
-def test_a_size_for_costs_judges_nothing() -> None:
+def test_a_size_for_costs_has_no_claims() -> None:
     declaration = read_declaration(declared()["cgd-scale"])
     assert not getattr(declaration.experiment("cost"), "claims")  # noqa: B009
     assert getattr(declaration.experiment("medium"), "claims")  # noqa: B009

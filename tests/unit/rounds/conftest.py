@@ -1,4 +1,4 @@
-"""What tests of rounds share."""
+"""Fixtures for tests of rounds."""
 
 from collections.abc import Iterator
 from pathlib import Path

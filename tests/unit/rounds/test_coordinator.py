@@ -1,4 +1,4 @@
-"""The coordinator: what is revealed is in the ledger first, and every account of a round is the same one."""
+"""The coordinator: a sum is in the ledger before it is revealed, and all records of a round agree."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def opened(population: Population, number: int = 1) -> Round[Aggregate]:
 
 
 @pytest.mark.parametrize("mode", list(ThreatMode))
-def test_the_row_is_in_the_ledger_before_anybody_is_asked_to_reveal(ledger: Ledger, mode: ThreatMode) -> None:
+def test_the_row_is_in_the_ledger_before_any_client_is_asked_to_reveal(ledger: Ledger, mode: ThreatMode) -> None:
     population = Population(make_roster(6), ledger, cohort=6, mode=mode)
     played = opened(population)
     inbox = played.invite()
@@ -33,7 +33,7 @@ def test_the_row_is_in_the_ledger_before_anybody_is_asked_to_reveal(ledger: Ledg
     assert played.result.revealed == population.roster.names
 
 
-def test_a_ledger_that_cannot_be_written_lets_nothing_out(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_revealed_if_the_ledger_cannot_be_written(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     population = Population(make_roster(6), ledger, cohort=6)
     played = opened(population)
 

@@ -1,4 +1,4 @@
-"""A client's floor: a server may propose what it likes, and gets nobody below it."""
+"""A client's floor: the client refuses every session whose terms are weaker than it requires."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -68,7 +68,7 @@ def test_terms_below_the_floor_are_refused(changes: dict[str, Any], reason: str)
     assert refusal.value.peer == "server"
 
 
-def test_strangers_in_another_circle_are_noticed() -> None:
+def test_strangers_in_another_circle_are_refused() -> None:
     """The server leaves the client's own circle alone and makes up all the others."""
     terms = terms_of(ROSTER)
     strangers = tuple(
@@ -86,7 +86,7 @@ def test_a_retired_circle_is_not_summed_again() -> None:
     FLOOR.check(terms_of(later, (0, 1)), MEMBER, later)
 
 
-def test_who_left_is_not_summed_in_sessions_without_circles() -> None:
+def test_clients_that_left_are_not_summed_in_sessions_without_circles() -> None:
     alone = make_roster(6, privacy=1)
     later = alone.leave([alone.names[5]])
     Floor().check(make_terms(6, clients=alone.names, roster=alone.digest), alone.names[0], alone)
@@ -120,7 +120,7 @@ def test_without_a_roster_circles_are_counted() -> None:
         floor.check(make_terms(6, circles=(0, 0, 0, 0, 1, 1)), "client-00")
 
 
-def test_a_client_that_is_not_in_the_terms_does_not_come() -> None:
+def test_a_client_refuses_terms_that_do_not_list_it() -> None:
     with pytest.raises(PeerProtocolError, match="do not list client-99"):
         Floor().check(make_terms(4), "client-99")
 
@@ -152,7 +152,7 @@ def test_waiting_clients_are_not_summed() -> None:
         *({field.name: float("nan")} for field in fields(Floor) if field.name != "mode"),
     ],
 )
-def test_a_floor_below_the_ground_is_refused(wrong: dict[str, float]) -> None:
+def test_impossible_floors_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
         Floor(**wrong)  # type: ignore[arg-type]
 
@@ -168,7 +168,7 @@ def test_a_threshold_that_colluders_reach_is_refused_whatever_the_graph_is_calle
     LOW.check(make_terms(12, active=True, topology=topology, threshold=7, colluders=4, minimum=4), "client-00")
 
 
-def test_in_the_other_mode_the_floor_counts_colluders_itself() -> None:
+def test_against_an_honest_but_curious_server_the_floor_counts_colluders_itself() -> None:
     floor = Floor(colluders=4)
     with pytest.raises(PeerProtocolError, match="4 shares reconstruct a secret, and 4 clients may collude"):
         floor.check(make_terms(10, threshold=4, minimum=6), "client-00")
@@ -195,7 +195,7 @@ def test_a_sparse_graph_is_for_clients_that_ask_for_it(topology: Topology) -> No
         Floor(sparse_bits=40, colluders=4).check(terms, "client-00")
 
 
-def test_a_sparse_graph_is_accepted_by_the_clients_own_reckoning() -> None:
+def test_a_sparse_graph_is_accepted_if_the_clients_own_bound_is_met() -> None:
     plan = recommend(1000, 0.05, collusion=0.1, topology="harary", active=True)
     names = tuple(f"client-{number:04}" for number in range(1000))
     terms = make_terms(
@@ -246,7 +246,7 @@ def test_planner_and_clients_agree_on_the_bound(
     replace(floor, dropout=0.0).check(terms, names[0])
 
 
-def test_a_threshold_left_open_is_not_a_way_below_the_floor() -> None:
+def test_a_default_threshold_below_the_floor_is_refused() -> None:
     with pytest.raises(
         PeerProtocolError, match="4 shares reconstruct a secret; this client requires a threshold of at least 7"
     ):
@@ -254,7 +254,7 @@ def test_a_threshold_left_open_is_not_a_way_below_the_floor() -> None:
 
 
 @pytest.mark.parametrize("topology", [Harary(2), ErdosRenyi(0.1)])
-def test_a_threshold_left_open_is_none_on_a_sparse_graph(topology: Topology) -> None:
+def test_on_a_sparse_graph_the_threshold_must_be_stated(topology: Topology) -> None:
     """A majority of all clients would be enough; a majority of two neighbours is not."""
     with pytest.raises(PeerProtocolError, match="must state its threshold"):
         Floor(threshold=7, sparse_bits=0).check(make_terms(20, topology=topology), "client-00")
@@ -263,7 +263,7 @@ def test_a_threshold_left_open_is_none_on_a_sparse_graph(topology: Topology) -> 
 
 
 def test_a_roster_with_circles_does_not_let_them_be_left_out() -> None:
-    """Whatever T the client's own floor asks for."""
+    """It does not matter which T the client's own floor requires."""
     terms = terms_of(ROSTER, circles=None)
     with pytest.raises(PeerProtocolError, match="the session has no circles"):
         Floor().check(terms, MEMBER, ROSTER)
@@ -284,7 +284,7 @@ def test_on_a_sparse_graph_a_dropout_excludes_its_circle() -> None:
         floor.check(make_terms(500, circles=tuple(n // 5 for n in range(500)), **terms), names[0])
 
 
-def test_a_server_that_chooses_the_session_cannot_gather_its_colluders_in_it() -> None:
+def test_a_session_that_all_colluders_could_join_is_refused() -> None:
     """Ten of thirty clients collude. A session of twelve withstands four, and all ten could be invited to it."""
     floor = Floor(ThreatMode.ACTIVE_SERVER, minimum=4, colluders=10)
     with pytest.raises(PeerProtocolError, match="withstands 3 colluders; this client requires 10"):

@@ -156,8 +156,8 @@ def test_a_new_invitation_ends_an_unfinished_session(tmp_path: Path) -> None:
 
 
 @MODES
-def test_a_message_too_many_is_the_servers_fault(tmp_path: Path, mode: ThreatMode) -> None:
-    """A refusal like any other, which transports expect: a server must not end a client's program by it."""
+def test_a_message_after_the_end_is_blamed_on_the_server(tmp_path: Path, mode: ThreatMode) -> None:
+    """It is an ordinary refusal, which transports expect: a server cannot end a client's program in this way."""
     stage = Stage(tmp_path, mode).until(Step.REVEAL)
     message = stage.inbox["client-02"]
     stage.until(Step.DONE)
@@ -167,20 +167,20 @@ def test_a_message_too_many_is_the_servers_fault(tmp_path: Path, mode: ThreatMod
     stage.members["client-02"].answer(stage.open(2).invite()["client-02"])
 
 
-def test_a_member_says_nothing_secret(tmp_path: Path) -> None:
+def test_the_repr_of_a_member_shows_no_secret(tmp_path: Path) -> None:
     stage = Stage(tmp_path).until(Step.MASK)
     assert repr(stage.members["client-02"]) == "<Member 'client-02', Shared>"
     assert repr(stage.population.file.of(stage.population.roster.clients[2])) == "<ClientMemory of 'client-02'>"
 
 
-def test_a_client_that_was_never_shown_a_roster_does_not_come(tmp_path: Path) -> None:
+def test_a_client_that_was_never_shown_a_roster_refuses_the_session(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     newcomer = Member("client-02", lambda _: np.zeros(4, np.uint16), memory=MemoryFile(":memory:").of(ANYBODY))
     with pytest.raises(PeerProtocolError, match="without ever showing it a roster"):
         newcomer.answer(stage.inbox["client-02"])
 
 
-def test_refused_messages_are_not_trained_for(tmp_path: Path) -> None:
+def test_refused_messages_cause_no_training(tmp_path: Path) -> None:
     stage = Stage(tmp_path).until(Step.MASK)
     made: list[object] = []
     member = stage.members["client-02"]
@@ -195,7 +195,7 @@ def test_refused_messages_are_not_trained_for(tmp_path: Path) -> None:
     assert len(made) == 1
 
 
-def test_a_client_compares_what_it_works_on(tmp_path: Path) -> None:
+def test_a_client_refuses_a_session_about_other_content(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.members["client-02"].content = b"the digest of another model"
     with pytest.raises(PeerProtocolError, match="other work than the session"):
@@ -204,7 +204,7 @@ def test_a_client_compares_what_it_works_on(tmp_path: Path) -> None:
     stage.members["client-02"].answer(stage.inbox["client-02"])
 
 
-def test_what_a_client_works_on_is_compared_when_it_makes_its_input(tmp_path: Path) -> None:
+def test_the_content_is_compared_again_when_a_client_makes_its_input(tmp_path: Path) -> None:
     """A server that names one model in the terms and hands out another with the deliveries, to a new process."""
     stage = Stage(tmp_path).until(Step.MASK)
     parked, message = stage.members["client-02"].park(), stage.inbox["client-02"]

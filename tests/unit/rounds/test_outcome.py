@@ -1,4 +1,4 @@
-"""Numbers of a round: whatever happens, every selected client is counted once, and the numbers add up."""
+"""The numbers of a round: every selected client is counted exactly once, and the numbers add up."""
 
 import msgspec
 import pytest

@@ -50,7 +50,7 @@ def test_old_prekeys_are_refused(tmp_path: Path) -> None:
 
 
 def test_prekeys_are_replaced_long_before_they_are_refused(tmp_path: Path) -> None:
-    """One client that went on offering old prekeys ended every round: all others refused the book."""
+    """A client that kept offering old prekeys used to end every round, because all others refused the book."""
     stage = Stage(tmp_path)
     member, now = stage.members[ME], [1_800_000_000.0]
     member._clock, member._floor = (lambda: now[0]), Floor(prekey_days=30)
@@ -124,7 +124,7 @@ def test_clients_without_prekeys_sit_out_until_they_offer_some(ledger: Ledger) -
 
 
 def test_prekeys_of_lost_contributions_are_tried_again(ledger: Ledger) -> None:
-    """Those that an invitation burnt in vain do not leave a client without any."""
+    """Otherwise invitations without a contribution would leave a client without prekeys."""
     stock, population = make_full_store(ledger)
     for number in range(1, 2 * PREKEYS + 1):
         faults = Faults(rules=(Fault(FaultKind.DROP, Step.ADVERTISE),))  # nobody is there to get the invitation
@@ -174,7 +174,7 @@ def test_an_offer_is_checked(ledger: Ledger) -> None:
 def test_what_is_offered_again_is_verified_once_and_what_changed_is_refused(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each contribution brings the three prekeys that are left, which were all verified again in every round."""
+    """Each contribution brings the three remaining prekeys. They used to be verified again in every round."""
     verified: Verified = {}
     _, stock, population = make_store(ledger)
     checked: list[bytes] = []
@@ -367,7 +367,7 @@ def test_two_trips_need_a_store(ledger: Ledger) -> None:
 
 
 def test_prekeys_outlive_changes_of_the_roster(ledger: Ledger) -> None:
-    """They are signed for the first roster, whichever version is trusted by now."""
+    """They are signed for the first roster, whichever version is trusted later."""
     first = make_roster(6)
     newcomers = [Client(f"client-{number:02}", identity_for(f"client-{number:02}").public) for number in (6, 7, 8)]
     second = first.join(newcomers[:1])

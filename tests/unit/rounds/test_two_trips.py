@@ -61,7 +61,7 @@ def test_the_sum_is_that_of_the_papers_protocol(tmp_path: Path, mode: ThreatMode
 
 
 @MODES
-def test_the_row_is_in_the_ledger_before_anybody_reveals_or_confirms(ledger: Ledger, mode: ThreatMode) -> None:
+def test_the_row_is_in_the_ledger_before_any_client_reveals_or_confirms(ledger: Ledger, mode: ThreatMode) -> None:
     roster = make_roster(12)
     for number, broken in enumerate((0, 2), 1):
         lost = [roster.names[circle[0]] for circle in roster.circles[:broken]]

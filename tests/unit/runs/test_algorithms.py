@@ -1,4 +1,4 @@
-"""Algorithms: what a run asks of every one, and one more that is known to these tests alone."""
+"""Algorithms: what a run requires of each, tested on those of the table and on one that only these tests add."""
 
 import csv
 import shutil
@@ -163,7 +163,7 @@ def test_another_algorithm_is_run_recorded_and_reported_like_those_of_the_table(
 def test_a_column_that_is_not_declared_public_is_withheld_beside_noise(
     committee: type[Committee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of a column that somebody invents and thinks no more about."""
+    """Such are new columns for which nobody decided whether they are public."""
     monkeypatch.setattr(Committee, "columns", ("spread", "worst", "made_up"))
     measures = Committee.measures
     monkeypatch.setattr(Committee, "measures", lambda *given: {**measures(*given), "made_up": 41.517329})
@@ -176,7 +176,9 @@ def test_a_column_that_is_not_declared_public_is_withheld_beside_noise(
     assert all(getattr(record, "made_up") == 41.517329 for record in quiet.records)  # noqa: B009
 
 
-def test_its_columns_and_models_survive_an_interruption(committee: type[Committee], tmp_path: Path) -> None:
+def test_columns_and_models_of_a_new_algorithm_survive_an_interruption(
+    committee: type[Committee], tmp_path: Path
+) -> None:
     whole = TrainingRun.begin(tmp_path / "whole", config()).play()
     stopper = Interrupt(1)
     stopper.run = TrainingRun.begin(tmp_path / "stopped", config(), observers=[stopper])
@@ -203,7 +205,7 @@ def test_every_sum_of_a_round_is_protected_in_its_own_size(committee: type[Commi
     assert build_run(config("aggregation.kind=plain"), built.federation).protections == ()
 
 
-def test_it_says_itself_what_contradicts_it(committee: type[Committee]) -> None:
+def test_a_new_algorithm_reports_its_own_contradictions(committee: type[Committee]) -> None:
     with pytest.raises(ConfigError, match=r"cohort\.size: must be clients\.count = 4: a committee has no absent"):
         config("cohort.size=3")
     with pytest.raises(ConfigError, match="did you mean committee"):
@@ -212,7 +214,7 @@ def test_it_says_itself_what_contradicts_it(committee: type[Committee]) -> None:
     config("cohort.policy=balanced-halves", 'faults.steps=["confirm"]')  # which does not concern it
 
 
-def test_its_columns_are_curves_too(
+def test_the_columns_of_a_new_algorithm_are_drawn_as_curves(
     committee: type[Committee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[tuple[str, int]] = []
@@ -224,7 +226,7 @@ def test_its_columns_are_curves_too(
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_all_of_the_table_agree_with_themselves(name: str) -> None:
+def test_the_entries_of_the_table_are_consistent(name: str) -> None:
     settings = load_config(None, [*SMALL, f"training.algorithm={name}"])
     built = build_run(settings, find_federation(settings))
     algorithm = ALGORITHMS[name]
@@ -240,14 +242,14 @@ def test_all_of_the_table_agree_with_themselves(name: str) -> None:
     assert built.promise.privacy == (2 if algorithm.aggregates else 1)
 
 
-def test_cohorts_are_not_invented_where_nothing_is_aggregated() -> None:
+def test_an_algorithm_that_aggregates_nothing_has_no_cohorts() -> None:
     settings = load_config(None, [*SMALL, "training.algorithm=centralised"])
     built = build_run(settings, find_federation(settings))
     with pytest.raises(LocalProtocolError, match="no cohorts"):
         cohort_rounds(built, cast(RunResources, None))
 
 
-def test_no_module_asks_which_algorithm_it_is() -> None:
+def test_no_module_compares_names_of_algorithms() -> None:
     root = Path(coterie.__file__).parent
     asking = {
         str(path.relative_to(root))
@@ -307,7 +309,7 @@ def test_a_private_run_separates_guarantee_and_estimate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_all_of_the_table_go_on_after_an_interruption_bit_for_bit(name: str, tmp_path: Path) -> None:
+def test_every_algorithm_of_the_table_resumes_bit_for_bit(name: str, tmp_path: Path) -> None:
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     RunFolder.create(whole, load_config(None, [*SMALL, f"training.algorithm={name}", "rounds=3"]))
     shutil.copytree(whole, stopped)  # with the same secret

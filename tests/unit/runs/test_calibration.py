@@ -1,4 +1,4 @@
-"""A run whose settings name an epsilon has the noise that it needs, and hardly more."""
+"""A run whose settings name an epsilon has enough noise for it, and slightly less would not be enough."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A run goes on under the settings it began with; what may change is listed, and nothing else does."""
+"""A run continues under the settings it began with. Only listed settings may change."""
 
 import pytest
 
@@ -34,23 +34,23 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize(("key", "value"), OTHERS.items())
-def test_whatever_decides_a_round_stays(key: str, value: str) -> None:
+def test_settings_that_decide_a_round_may_not_change(key: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"other settings: {key} was .* and is "):
         check_changes(RunConfig(), load_config(None, [f"{key}={value}"]))
 
 
-def test_what_may_change_may_change() -> None:
+def test_changeable_settings_may_change() -> None:
     assert set(ALLOWED) == set(CHANGEABLE)
     check_changes(RunConfig(), load_config(None, [f"{key}={value}" for key, value in ALLOWED.items()]))
 
 
-def test_all_that_changed_is_named() -> None:
+def test_all_changed_settings_are_named() -> None:
     with pytest.raises(ConfigError, match=r"seed was 0 and is 1; training.learning_rate was 0.1 and is 0.2"):
         check_changes(RunConfig(), load_config(None, ["seed=1", "training.learning_rate=0.2", "rounds=3"]))
 
 
 @pytest.mark.parametrize("key", ["rounds", "data.folder"])
-def test_with_noise_nothing_changes_that_could_change_an_update(key: str) -> None:
+def test_with_noise_settings_that_affect_updates_may_not_change(key: str) -> None:
     """A schedule may know how many rounds there will be: then other rounds are other updates, and other noise."""
     noisy = load_config(None, ["noise.kind=skellam"])
     with pytest.raises(ConfigError, match=f"{key} was"):

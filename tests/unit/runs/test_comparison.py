@@ -1,4 +1,4 @@
-"""Runs beside each other and beside baselines: what is compared, what is kept apart, and what is refused."""
+"""Comparisons of runs and baselines: what is compared, what is kept apart, and what is refused."""
 
 import json
 import shutil
@@ -60,7 +60,7 @@ def write_csv(path: Path, text: str) -> Path:
     return path
 
 
-def test_the_table_says_what_the_runs_say(runs: dict[str, RunResult], folder: Path, tmp_path: Path) -> None:
+def test_the_table_shows_the_results_of_the_runs(runs: dict[str, RunResult], folder: Path, tmp_path: Path) -> None:
     baseline = write_csv(tmp_path / "flower.csv", "round,accuracy\n1,0.1\n2,0.95\n3,0.9\n")
     found = compare([folder / "fedavg", folder / "noisy", folder / "plain", baseline], target=0.95).as_dict()
     (group,) = found["groups"]
@@ -120,7 +120,7 @@ def test_another_seed_divides_the_same_data(folder: Path) -> None:
         (("digits", "a", "1"), ("faces", "a", "1"), False),
     ],
 )
-def test_when_tests_are_the_same(one: tuple[str, str, str], other: tuple[str, str, str], same: bool) -> None:
+def test_equal_test_examples_are_recognised(one: tuple[str, str, str], other: tuple[str, str, str], same: bool) -> None:
     from coterie.runs.comparison.entries import DataIdentity
 
     first, second = (DataIdentity("data", *parts) for parts in (one, other))
@@ -221,7 +221,7 @@ def test_the_records_of_a_run_are_a_baseline(runs: dict[str, RunResult], folder:
     assert table.points == run.points
 
 
-def test_what_cannot_be_compared_is_said(folder: Path, tmp_path: Path) -> None:
+def test_incomparable_sources_are_refused(folder: Path, tmp_path: Path) -> None:
     odd = write_csv(tmp_path / "odd.csv", "round,flower\n1,0.5\n")
     losses = write_csv(tmp_path / "losses.csv", "round,loss\n1,0.5\n")
     refused: list[tuple[type[Exception], str, Any, dict[str, Any]]] = [
@@ -336,7 +336,7 @@ def test_scores_of_rounds_on_owners_data_are_not_ranked_with_those_on_everybodys
     assert f"that of {own.name} on those of each model's owner" in found.findings.plots[0].caption
 
 
-def test_without_models_of_clients_nothing_is_said_of_owners(personal: dict[str, RunResult]) -> None:
+def test_without_models_of_clients_owners_are_not_mentioned(personal: dict[str, RunResult]) -> None:
     found = compare([personal["fedavg-0.0"]])
     assert "own" not in " ".join(map(str, [*found.findings.headlines, *found.findings.remarks]))
     alone = compare([personal["ditto-0.3"]])

@@ -1,4 +1,4 @@
-"""Settings: what is wrong is all said at once and with its place, and what is written is read back the same."""
+"""Settings: all mistakes are reported at once with their places, and written settings are read back unchanged."""
 
 import re
 import tomllib
@@ -95,14 +95,14 @@ def test_choices_are_those_of_the_tables(key: str, table: Collection[str]) -> No
     assert set(comment.split(" | ")) == set(table)
 
 
-def test_a_table_that_grows_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_entry_of_a_table_is_accepted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MODELS, "perceptron", "perceptron")
     assert make_config({"model.name": "perceptron"}).model.name == "perceptron"
     assert "| perceptron | own)" in commented_toml().replace("\n# ", " ")
 
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=4, unique=True), st.text() | st.integers() | st.none())
-def test_nothing_else_can_be_chosen(names: list[str], other: object) -> None:
+def test_only_listed_names_can_be_chosen(names: list[str], other: object) -> None:
     chooser = TypeAdapter(Annotated[str, OneOf(dict.fromkeys(names[1:]), names[0])])
     assert [chooser.validate_python(name) for name in names] == names
     if other not in names:
@@ -244,7 +244,7 @@ def test_contradictions_between_sections_are_reported_together() -> None:
     ]
 
 
-def test_contradictions_are_reported_beside_other_mistakes_unless_these_may_be_the_cause() -> None:
+def test_contradictions_are_reported_unless_other_mistakes_may_cause_them() -> None:
     contradiction = ("cohort.size=50", 'faults.steps=["confirm"]')
     assert complaints(None, *contradiction, "model.name=resnet", "rounds=0")[-2:] == complaints(None, *contradiction)
     found = complaints(None, *contradiction, "clients.count=many")
@@ -295,7 +295,7 @@ def test_contradictions_are_reported_beside_other_mistakes_unless_these_may_be_t
         (["cohort.size=[1"], "is not a TOML value"),
     ],
 )
-def test_one_mistake(overrides: list[str], complaint: str) -> None:
+def test_each_mistake_has_its_message(overrides: list[str], complaint: str) -> None:
     (found,) = complaints(None, *overrides)
     assert complaint in found
 

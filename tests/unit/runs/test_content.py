@@ -1,4 +1,4 @@
-"""A session of a run is bound to what its clients train: who is given something else does not take part."""
+"""A session of a run is bound to the work of its clients: a client that is given other work does not take part."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -54,7 +54,7 @@ def another_round(task: LocalTask) -> LocalTask:
 
 @pytest.mark.parametrize("other", [another_model, another_rate, another_seed, another_round])
 @pytest.mark.parametrize("threat", ["honest-but-curious", "active-server"])
-def test_who_is_given_something_else_to_train_leaves_the_round(
+def test_a_client_with_another_task_leaves_the_round(
     other: type, threat: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest = FedAvg.task
@@ -161,7 +161,7 @@ CENTRE = [np.zeros((2, 3), np.float32), np.zeros(3, np.float32)]
         (Corrected("1"), Corrected(1)),
     ],
 )
-def test_no_two_works_go_by_one_name(one: Work, other: Work) -> None:
+def test_different_work_has_different_names(one: Work, other: Work) -> None:
     given = told(one=one, again=one, other=other)
     assert given["one"] == given["again"] != given["other"]
 
@@ -177,7 +177,7 @@ def test_a_field_of_a_later_version_with_its_default_changes_no_name() -> None:
     assert name_of(work) == earlier != name_of(replace(work, drop_last=True))
 
 
-def test_what_only_a_client_knows_is_in_its_recipe_and_not_in_what_it_was_given() -> None:
+def test_private_state_of_a_client_is_in_its_recipe_and_not_in_its_task() -> None:
     common, own, other = ([np.full(3, value, np.float32)] for value in (1, 2, 3))
     one, two = (ControlledSGD(LocalSGD(0.1), common, private) for private in (own, other))
     given = told(one=one, two=two, three=ControlledSGD(LocalSGD(0.1), other, own))
@@ -186,7 +186,7 @@ def test_what_only_a_client_knows_is_in_its_recipe_and_not_in_what_it_was_given(
 
 
 @given(st.lists(arrays.arrays(np.float32, arrays.array_shapes(min_side=0, max_dims=2, max_side=2)), max_size=3))
-def test_a_work_has_the_same_name_wherever_it_is_made(centre: list[np.ndarray]) -> None:
+def test_equal_work_has_the_same_name(centre: list[np.ndarray]) -> None:
     copied = [array.copy() for array in centre]
     given = told(one=ProximalSGD(LocalSGD(0.1), 1.0, centre), other=ProximalSGD(LocalSGD(0.1), 1.0, copied))
     assert given["one"] == given["other"]

@@ -1,4 +1,4 @@
-"""The federation of a run: who holds what, what does not fit, and how another one is told from it."""
+"""The federation of a run: which client holds which examples, what is refused, and fingerprints of data and models."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ from coterie.training.data.user_data import from_clients, from_torch
 from coterie.training.local import ArrayData
 from coterie.training.models import build
 
-MINE = "tests.support.mine"
+MINE = "tests.support.user_code"
 
 
 def example(x: Any = None, y: Any = None, **more: Any) -> Dataset:  # noqa: ANN401
@@ -34,7 +34,7 @@ def federation(dataset: Dataset | None = None, model: nn.Module | None = None, c
     return make_federation(config, dataset or example(), model or nn.Linear(5, 3))
 
 
-def test_clients_keep_what_they_brought() -> None:
+def test_clients_keep_their_given_examples() -> None:
     brought = {"ann": (np.ones((3, 5)), np.zeros(3, int)), "bob": (np.ones((1, 5)), np.array([2]))}
     found = federation(from_clients(brought))
     assert {name: part.tolist() for name, part in found.parts.items()} == {"ann": [0, 1, 2], "bob": [3]}
@@ -76,7 +76,7 @@ def absolute(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return (outputs - targets).abs().mean(1)
 
 
-def test_the_kind_of_targets_decides_what_models_are_judged_by() -> None:
+def test_the_kind_of_targets_decides_the_metric() -> None:
     numbers = from_torch((np.ones((4, 5)), np.arange(4.0) / 4), (np.ones((1, 5)), np.array([0.5])))
     config = make_config({"clients.count": 2, "cohort.size": 2, "partition.kind": "iid"})
     assert federation().yardstick == ACCURACY
@@ -97,7 +97,7 @@ def test_a_model_is_judged_by_the_series_of_its_client() -> None:
     assert list(found.yardstick.rules) == ["previous hour", "previous day", "previous week"]
 
 
-def test_settings_name_what_is_the_users_own() -> None:
+def test_settings_name_data_and_models_of_the_user() -> None:
     config = load_config(
         None, [f"data={MINE}:load_clients", f"model={MINE}:make_model", "clients.count=6", "cohort.size=4"]
     )
@@ -117,12 +117,12 @@ def test_settings_name_what_is_the_users_own() -> None:
     ("override", "said"),
     [
         (f"model={MINE}:make_nothing", "must be a torch module, or a function that makes one, not NoneType"),
-        (f"data.name={MINE}:fail", r"data\.name: tests\.support\.mine:fail failed: OSError: the tape is torn"),
+        (f"data.name={MINE}:fail", r"data\.name: tests\.support\.user_code:fail failed: OSError: the tape is torn"),
         ("data=own", "gets them from a Python program"),
         ("cohort.policy=own", "gets them from a Python program"),
     ],
 )
-def test_what_is_not_there_is_said(override: str, said: str) -> None:
+def test_missing_data_and_models_are_named(override: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         find_federation(load_config(None, [override]))
 
@@ -130,7 +130,7 @@ def test_what_is_not_there_is_said(override: str, said: str) -> None:
 # ------------------------------------------------------------------------------------------- fingerprints
 
 
-def test_a_fingerprint_is_of_values_not_of_objects() -> None:
+def test_a_fingerprint_depends_on_values_not_on_objects() -> None:
     assert fingerprint(federation()) == fingerprint(federation(example(), nn.Linear(5, 3)))
     assert fingerprint(federation()).keys() == {"data", "model"}
 

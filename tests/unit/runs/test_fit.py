@@ -1,4 +1,4 @@
-"""What does not fit is found before a run, and the message says what to do."""
+"""Models and losses that do not fit the data are found before a run, and the message says what to do."""
 
 from typing import Any
 

@@ -53,7 +53,7 @@ def test_runs_of_one_second_have_folders_of_their_own(tmp_path: Path, monkeypatc
     ("settings", "begins"),
     [
         ({"data.name": "energy", "clients.count": 10}, "energy-"),
-        ({"data.name": "tests.support.mine:hospitals"}, "tests-support-mine-hospitals-"),
+        ({"data.name": "tests.support.user_code:hospitals"}, "tests-support-user-code-hospitals-"),
         ({"data.name": "energy", "name": "first-try"}, "first-try-"),
         ({}, "digits-"),
     ],
@@ -61,7 +61,7 @@ def test_runs_of_one_second_have_folders_of_their_own(tmp_path: Path, monkeypatc
 def test_a_folder_is_named_after_the_run_or_its_data(
     settings: dict[str, object], begins: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All were named after the digits."""
+    """All folders used to be named after the digits."""
     monkeypatch.chdir(tmp_path)
     folder = RunFolder.create(None, make_config(settings))
     assert folder.path.name.startswith(f"{begins}2")
@@ -73,7 +73,7 @@ def test_processes_that_begin_at_once_have_folders_of_their_own(tmp_path: Path) 
     assert len({RunFolder(tmp_path / path).secret() for path in said}) == PROCESSES
 
 
-def test_of_processes_that_begin_in_one_folder_one_does(tmp_path: Path) -> None:
+def test_of_several_processes_only_one_begins_a_run_in_a_folder(tmp_path: Path) -> None:
     said = together(tmp_path, "run")
     assert sum(path == "run" for path in said) == 1
     refusals = [path for path in said if path != "run"]

@@ -1,4 +1,4 @@
-"""What settings name of the user's own: how it is found, and what is said where it is not."""
+"""Objects of the user that settings name: how they are found, and the errors if they are not."""
 
 import sys
 from pathlib import Path
@@ -47,7 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("1a:b", False),
     ],
 )
-def test_names(text: str, named: bool) -> None:
+def test_names_of_the_form_module_and_name_are_recognised(text: str, named: bool) -> None:
     assert is_named(text) is named
 
 

@@ -1,4 +1,4 @@
-"""Notes on a run: what is said before training is what comes, and clipping is said when it happens, not for ever."""
+"""Notes on a run: expected numbers are right, and clipping is reported when it happens, a limited number of times."""
 
 import math
 
@@ -39,7 +39,7 @@ def said(**changes: object) -> tuple[str, ...]:
 EVERYBODY = {"availability__kind": "equal", "availability__dropout": 0.0, "faults__dropout": 0.0}
 
 
-def test_circles_that_do_not_fill_the_cohort_are_said_with_what_would() -> None:
+def test_circles_that_do_not_fill_the_cohort_are_noted_with_advice() -> None:
     (note,) = said(cohort__privacy=3, **EVERYBODY)
     assert note.startswith("About 6.7 clients will be aggregated in a round on average, of a cohort of 9: ")
     assert "2 circles of 3 or 4 clients fit into 9; a cohort of 11 has room for 3" in note
@@ -47,7 +47,7 @@ def test_circles_that_do_not_fill_the_cohort_are_said_with_what_would() -> None:
 
 
 @pytest.mark.parametrize(("privacy", "absent", "lost"), [(3, 0.0, 0.0), (3, 0.2, 0.0), (2, 0.1, 0.3), (4, 0.05, 0.1)])
-def test_the_number_said_is_what_comes(privacy: int, absent: float, lost: float) -> None:
+def test_the_noted_number_of_clients_is_what_rounds_aggregate(privacy: int, absent: float, lost: float) -> None:
     (note,) = said(
         cohort__privacy=privacy,
         availability__kind="equal",
@@ -66,7 +66,7 @@ def test_the_number_said_is_what_comes(privacy: int, absent: float, lost: float)
 
 
 @pytest.mark.parametrize(("privacy", "steps"), [(5, ["mask"]), (3, ["mask", "confirm"]), (6, ["confirm"])])
-def test_rounds_that_end_without_a_result_are_in_the_number_said(privacy: int, steps: list[str]) -> None:
+def test_the_noted_number_counts_rounds_without_a_result(privacy: int, steps: list[str]) -> None:
     """Against a lying server a sum needs c + 2 clients, and a quorum of the session's clients must sign."""
     lost = 0.1
     changes: dict[str, object] = {
@@ -121,7 +121,7 @@ def clipping(*shares: float) -> list[RoundRecord]:
     return [RoundRecord(round=n, outcome=Outcome.COMPLETED, clipped=share) for n, share in enumerate(shares, 1)]
 
 
-def test_clipping_is_said_once_it_starts_and_when_it_gets_worse() -> None:
+def test_clipping_is_reported_when_it_starts_and_when_it_gets_worse() -> None:
     watch = ClippingWatch(0.5)
     told = [watch.check(record) for record in clipping(0.0, 0.005, 0.89, 0.88, 0.9, 0.995, 0.2)]
     assert [bool(words) for words in told] == [False, False, True, False, False, True, False]
@@ -131,7 +131,7 @@ def test_clipping_is_said_once_it_starts_and_when_it_gets_worse() -> None:
 
 
 @given(st.lists(st.floats(0, 1), max_size=200))
-def test_clipping_is_never_said_for_ever(shares: list[float]) -> None:
+def test_clipping_is_reported_a_limited_number_of_times(shares: list[float]) -> None:
     watch = ClippingWatch(0.5)
     told = [(record, words) for record in clipping(*shares) if (words := watch.check(record))]
     assert len(told) <= 15
@@ -171,7 +171,7 @@ def test_a_share_that_rounds_to_no_colluder_is_reported(threat: str) -> None:
         return collusion_notes(build_run(config, find_federation(config)))
 
     (said,) = notes(0.02)  # of 40
-    assert "collusion = 0.02 of 40 clients is less than one client: c = 0" in said
+    assert "collusion = 0.02 of 40 clients is less than one client, so c = 0" in said
     assert said.endswith("c = 1 needs aggregation.collusion = 0.03")
     assert notes(0.03) == notes(0.0) == notes(-1.0) == ()
 
@@ -186,7 +186,9 @@ def test_an_adversary_on_the_network_is_mentioned() -> None:
 @pytest.mark.parametrize(
     ("clients", "algorithm", "sampled"), [(1_200, "ditto", True), (900, "ditto", False), (1_200, "fedavg", False)]
 )
-def test_of_many_own_models_a_sample_is_scored_and_that_is_said(clients: int, algorithm: str, sampled: bool) -> None:
+def test_if_there_are_many_own_models_only_a_sample_is_scored_with_a_note(
+    clients: int, algorithm: str, sampled: bool
+) -> None:
     config = make_config(
         {
             "model.name": "softmax-regression",

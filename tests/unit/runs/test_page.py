@@ -1,4 +1,4 @@
-"""What is said about a run, in words, on its page and on the console."""
+"""The words about a run, its page and its console output."""
 
 import io
 import struct
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from tests.support.runs import FORECAST, HOSTILE, client_names, courses, made_up, promised, regression, summarised
+from tests.support.runs import FORECAST, HOSTILE, client_names, courses, make_records, promised, regression, summarised
 
 from coterie.cohorts.ledger import Outcome
 from coterie.cohorts.policies import POLICIES, PolicySettings
@@ -33,8 +33,8 @@ def words(summary: Summary) -> str:
     return " ".join(sentence for _, sentence in in_words(summary))
 
 
-def test_numbers_add_up() -> None:
-    records = made_up(20)
+def test_the_numbers_of_a_summary_add_up() -> None:
+    records = make_records(20)
     summary = summarised(records)
     assert (summary.completed, summary.skipped, summary.aborted) == (16, 2, 2)
     assert summary.accuracy == summary.best_accuracy == 1 - 0.8 / 20
@@ -64,14 +64,14 @@ def test_numbers_add_up() -> None:
     ],
 )
 def test_the_words_fit_the_run(settings: dict[str, object], fields: dict[str, object], said: str) -> None:
-    summary = summarised(made_up(10, **fields), **settings)
+    summary = summarised(make_records(10, **fields), **settings)
     assert said in words(summary)
-    assert run_page(summary, client_names(), made_up(10, **fields), "run").count("<h1>") == 1
+    assert run_page(summary, client_names(), make_records(10, **fields), "run").count("<h1>") == 1
 
 
 @pytest.mark.parametrize("epsilon", [None, 2.5])
 def test_only_a_run_without_noise_gives_the_same_model_again(epsilon: float | None) -> None:
-    records = made_up(10, epsilon=epsilon)
+    records = make_records(10, epsilon=epsilon)
     page = run_page(summarised(records), client_names(), records, "run")
     assert ("The same settings give the same model" in page) == (epsilon is None)
     assert ("another model in another folder" in page) == (epsilon is not None)
@@ -130,8 +130,8 @@ def test_forecasts_are_drawn_as_a_picture(tmp_path: Path) -> None:
     assert (width, height) == (2100, 720)
 
 
-def test_only_the_promised_t_is_said_to_last() -> None:
-    records = made_up(3, strong_privacy=6)
+def test_only_the_promised_t_is_stated_for_any_number_of_rounds() -> None:
+    records = make_records(3, strong_privacy=6)
     summary = summarised(records)
     page = run_page(summary, client_names(), records, "run")
     assert "no client can be singled out by adding and subtracting sums (T = 2)</h1>" in page
@@ -167,7 +167,7 @@ LARGE: dict[str, object] = {"clients__count": 100, "cohort__size": 100}
     ],
 )
 def test_a_large_complete_graph_shows_what_a_sparse_one_saves(settings: dict[str, object], said: bool) -> None:
-    summary = summarised(made_up(3), **settings)
+    summary = summarised(make_records(3), **settings)
     assert ("aggregation.topology = auto, a client would share its secrets with" in words(summary)) is said
 
 
@@ -178,14 +178,14 @@ def test_a_run_that_has_not_begun_has_words_and_a_page() -> None:
 
 
 def test_the_page_escapes_what_it_is_given() -> None:
-    page = run_page(summarised(made_up()), client_names(), made_up(), HOSTILE)
+    page = run_page(summarised(make_records()), client_names(), make_records(), HOSTILE)
     body = page[page.index("<body>") :]
     assert "<script>window" not in body
     assert "&lt;script&gt;window" in body
 
 
 def test_many_rounds_make_no_large_page() -> None:
-    few, many = (made_up(count) for count in (100, 3000))
+    few, many = (make_records(count) for count in (100, 3000))
     sizes = [len(run_page(summarised(records), client_names(), records, "run")) for records in (few, many)]
     assert sizes[1] - sizes[0] < 600_000
 
@@ -226,7 +226,7 @@ def client_path() -> Path:
 def test_the_console_shows_every_round(
     terminal: bool, fields: dict[str, object], settings: dict[str, object], said: str
 ) -> None:
-    records = made_up(12, **fields)
+    records = make_records(12, **fields)
     shown = watched(records, terminal=terminal, rounds=13, **settings)
     assert "[bold]odd" in shown  # a folder's name is no markup
     assert "coterie resume" in shown
@@ -255,17 +255,17 @@ def test_a_line_says_why_there_is_no_result() -> None:
     assert "aborted before reveal: lost" in line(aborted, 10)
 
 
-def test_curves() -> None:
+def test_curves_are_drawn_with_block_characters() -> None:
     assert curve([0.0, 0.5, 1.0], 0.0, 1.0) == "▁▅█"
     assert len(curve([0.5] * 1000, 0.0, 1.0)) == 40
     assert curve([3.0], 3.0, 3.0) == "▁"
 
 
 def test_promises_are_in_the_introduction() -> None:
-    assert "T = 2 promised" in watched(made_up(3), terminal=False)
+    assert "T = 2 promised" in watched(make_records(3), terminal=False)
     assert promised(make_config({"cohort.policy": "random"})).privacy == 1
 
 
 @pytest.mark.parametrize(("rounds", "whole"), [(3, True), (12, True), (40, False)])
 def test_few_rounds_have_a_tick_each_and_none_in_between(rounds: int, whole: bool) -> None:
-    assert (cohorts(made_up(rounds)).layout["xaxis"].get("dtick") == 1) == whole
+    assert (cohorts(make_records(rounds)).layout["xaxis"].get("dtick") == 1) == whole

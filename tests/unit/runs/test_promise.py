@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.runs import client_names, made_up, promised, summarised
+from tests.support.runs import client_names, make_records, promised, summarised
 
 from coterie.runs.records.promise import Promise
 from coterie.runs.report.page import run_page
@@ -42,11 +42,11 @@ FEW_LOST = "aggregation.dropout=0.01"  # so that a plan for circles of four is s
             ],
             1,
         ),
-        (["cohort.policy=tests.support.mine:Neighbours"], 2),
-        (["cohort.policy=tests.support.mine:RoundRobin"], 1),
+        (["cohort.policy=tests.support.user_code:Neighbours"], 2),
+        (["cohort.policy=tests.support.user_code:RoundRobin"], 1),
     ],
 )
-def test_what_is_promised(overrides: list[str], privacy: int) -> None:
+def test_the_promise_follows_from_the_settings(overrides: list[str], privacy: int) -> None:
     assert promised(load_config(None, overrides)).privacy == privacy
 
 
@@ -146,7 +146,7 @@ def test_rates_orders_and_control_variates_that_change_are_named(overrides: list
     ],
 )
 def test_page_and_json_say_the_same(settings: dict[str, object], headline: str, level: str) -> None:
-    records = made_up(10, strong_privacy=6)
+    records = make_records(10, strong_privacy=6)
     summary = summarised(records, **{key.replace(".", "__"): value for key, value in settings.items()})
     page = run_page(summary, client_names(), records, "run")
     assert headline in page

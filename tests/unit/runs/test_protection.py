@@ -44,7 +44,7 @@ def test_graph_and_threshold_are_planned_for_the_session_that_is_played(clients:
 
 @pytest.mark.parametrize("circle", [1, 2, 5])
 def test_graph_and_fewest_clients_are_planned_for_circles(circle: int) -> None:
-    """Whoever drops out takes a circle along; without that, the bound for the sums of such a session was void."""
+    """A dropout excludes its circle. A plan that ignored this had a bound that did not hold."""
     planned = shapes(200, circle=circle, topology="harary", dropout=0.02, collusion=0.05)
     shape, plan = planned(200), recommend(200, 0.02, collusion=0.05, privacy=circle, topology="harary")
     assert (shape.topology, shape.threshold) == (plan.guarantee.topology, plan.guarantee.threshold)
@@ -81,7 +81,7 @@ def planned(clients: int, everybody: int, share: float | None, *, active: bool) 
 @settings(deadline=None)
 @given(collusions())
 def test_a_run_counts_colluders_as_the_planner_does(active: bool, drawn: tuple[int, int, float]) -> None:
-    """A share of all clients in both; a run that has settings at all has a plan, and the other way round."""
+    """Both count a share of all clients. Settings are valid for a run if and only if there is a plan."""
     everybody, clients, share = drawn
     expected = planned(clients, everybody, share, active=active)
     threat = {"aggregation.threat": "active-server"} if active else {}
@@ -139,7 +139,7 @@ def test_against_a_lying_server_just_under_a_third_collude_unless_said_otherwise
     assert session_colluders(make_config({}).aggregation, 100, 100) == 0
 
 
-def test_noise_is_shared_out_among_those_who_are_surely_honest() -> None:
+def test_noise_is_divided_among_the_clients_that_are_certainly_honest() -> None:
     """All colluders may be in the smallest sum."""
     config = load_config(
         None, ["aggregation.collusion=0.29", "cohort.minimum=40", "cohort.size=100", "clients.count=100"]
@@ -178,7 +178,7 @@ class Ring(msgspec.Struct, frozen=True, tag="a ring for tests"):
         return Graph(np.full(size, 2), np.sort([[(i - 1) % size, (i + 1) % size] for i in range(size)], axis=1).ravel())
 
 
-def test_a_topology_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_custom_topology_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rings_of_mine.py").write_text("from tests.unit.runs.test_protection import Ring\nclass Wrong: pass\n")
     monkeypatch.setattr("coterie.runs.engine.protection.TOPOLOGIES", table := dict(TOPOLOGIES))

@@ -62,7 +62,7 @@ def test_an_audit_of_a_run_says_what_the_run_promises(changes: dict[str, object]
 
 
 def test_nothing_is_promised_for_sparse_graphs_of_an_earlier_version(tmp_path: Path) -> None:
-    """It did not count that whoever drops out takes a circle along, so its bounds do not hold."""
+    """That version did not count that a dropout excludes its circle, so its bounds do not hold."""
     folder = tmp_path / "run"
     TrainingRun.begin(folder, make_config({**SMALL, **EVERYBODY, **SPARSE, "cohort.size": 20})).play()
     assert read_promise(folder).privacy == 4
@@ -105,7 +105,7 @@ def edit(folder: Path, pattern: str, text: str, *, checkpoint: bool = False) -> 
     ],
 )
 def test_edited_settings_change_no_promise(pattern: str, text: str, said: str, tmp_path: Path) -> None:
-    """The checkpoint has those that the run was played under; only both together would be believed."""
+    """The checkpoint has the real settings. Only if both were edited would the change go unnoticed."""
     folder = tmp_path / "run"
     TrainingRun.begin(folder, make_config({**SMALL, **EVERYBODY, **SPARSE, "cohort.size": 20})).play()
     before = (folder / "config.toml").read_text()

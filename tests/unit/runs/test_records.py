@@ -1,4 +1,4 @@
-"""Records beside noise: what is not declared public is not written down."""
+"""Records of runs with noise: only columns that are declared public are written."""
 
 import msgspec
 import pytest
@@ -14,7 +14,7 @@ MEASURED = {"train_loss", "clipped", "compute_seconds"}
 
 
 def test_every_field_is_public_or_a_score_or_measured_on_private_data() -> None:
-    """A new field is withheld: whoever adds one decides here where it belongs."""
+    """A new field is withheld by default. Add it to one of these sets to decide."""
     assert set(RoundRecord.__struct_fields__) == PUBLIC | SCORES | MEASURED
     assert not PUBLIC & SCORES
 
@@ -34,7 +34,7 @@ def test_only_declared_columns_are_kept(public: set[str], value: float) -> None:
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_of_clients_own_models_no_score_is_kept(name: str) -> None:
+def test_with_noise_no_score_of_own_models_is_kept(name: str) -> None:
     algorithm = ALGORITHMS[name]
     record = RoundRecord(round=1, outcome=Outcome.COMPLETED, accuracy=0.5, test_loss=0.5, error=0.5)
     record = extend(record, algorithm.columns, dict.fromkeys(algorithm.columns, 0.5))

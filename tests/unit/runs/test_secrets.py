@@ -1,4 +1,4 @@
-"""What only the simulated clients know: kept to its owner, and noise that never hides two different updates."""
+"""The secret of simulated clients: readable by its owner only, and no two different updates get the same noise."""
 
 import errno
 import os
@@ -73,7 +73,7 @@ def test_a_full_disk_leaves_no_secret_behind(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("name", ["clients.secret.draft", "config.toml.draft"])
 def test_a_link_at_a_name_that_can_be_guessed_is_not_written_to(tmp_path: Path, name: str) -> None:
-    """As somebody could put there who may write to the folder above a run, but not to the victim."""
+    """An attacker who may write to the folder above a run, but not to the target, could place such a link."""
     victim = tmp_path / "victim"
     victim.write_text("precious")
     (tmp_path / "run").mkdir()
@@ -82,7 +82,7 @@ def test_a_link_at_a_name_that_can_be_guessed_is_not_written_to(tmp_path: Path, 
     assert victim.read_text() == "precious"
 
 
-def test_a_link_is_not_read_either(tmp_path: Path) -> None:
+def test_a_secret_that_is_a_link_is_not_read(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run", RunConfig())
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_bytes(os.urandom(SECRET_BYTES))
@@ -92,5 +92,5 @@ def test_a_link_is_not_read_either(tmp_path: Path) -> None:
         folder.secret()
 
 
-def test_secrets_do_not_show() -> None:
+def test_no_repr_shows_a_secret() -> None:
     assert repr(ClientSecrets(b"hush")) == "<ClientSecrets (secret)>"

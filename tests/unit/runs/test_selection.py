@@ -1,4 +1,4 @@
-"""Policies of the user's own: how they are made, what they promise, and what they may not choose."""
+"""Policies of the user: how they are made, what they promise, and which selections are refused."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.mine import FirstCircles, RoundRobin
+from tests.support.user_code import FirstCircles, RoundRobin
 
 from coterie.cohorts.circles import Circles, random_circles, single_circles
 from coterie.cohorts.policies import PolicySettings
@@ -15,7 +15,7 @@ from coterie.runs.engine.cohorts import OwnPolicy, make_selection
 from coterie.runs.settings.config import RunConfig
 from coterie.runs.settings.toml import make_config
 
-MINE = "tests.support.mine"
+MINE = "tests.support.user_code"
 NAMES = [f"client-{number:02}" for number in range(12)]
 
 
@@ -40,7 +40,7 @@ def test_a_class_gets_what_its_parameters_name() -> None:
     assert choose(policy) == sorted(sum(list(circles)[:2], ()))
 
 
-def test_an_object_keeps_together_what_it_says() -> None:
+def test_a_policy_object_keeps_its_declared_circles_together() -> None:
     _, circles, policy = selection("own", RoundRobin(4))
     assert choose(policy) == [0, 1, 2, 3]
     assert circles.privacy == 1
@@ -129,7 +129,7 @@ def test_lists_of_client_numbers_are_circles() -> None:
         (3, "it has int"),
     ],
 )
-def test_circles_that_are_none_are_refused(circles: Any, said: str) -> None:  # noqa: ANN401
+def test_invalid_circles_are_refused(circles: Any, said: str) -> None:  # noqa: ANN401
     with pytest.raises(ConfigError, match=rf"^cohort\.policy: Keeps: .*{said}"):
         selection("own", Keeps(circles))
 
@@ -146,7 +146,7 @@ def test_a_selection_that_splits_a_circle_is_refused_by_name() -> None:
 
 
 @given(st.data())
-def test_exactly_unions_of_circles_can_be_selected(data: st.DataObject) -> None:
+def test_only_unions_of_circles_can_be_selected(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 12))
     circles = random_circles(
         count, data.draw(st.integers(1, count)), np.random.default_rng(data.draw(st.integers(0, 99)))
@@ -164,8 +164,8 @@ def test_exactly_unions_of_circles_can_be_selected(data: st.DataObject) -> None:
         assert circle - {str(member) for member in chosen} == set(refused.value.missing) != circle
 
 
-def test_a_policy_chooses_no_more_than_it_says() -> None:
-    """The ring is made for so many: the sum of more could overflow."""
+def test_a_policy_that_chooses_more_clients_than_declared_is_refused() -> None:
+    """The ring is made for the declared number of clients; a sum of more could overflow."""
     with pytest.raises(InputError, match="Returns chose 3 clients, and says 2 at most"):
         choose(OwnPolicy(Returns([0, 1, 2]), 2, single_circles(12), NAMES))
 

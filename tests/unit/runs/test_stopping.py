@@ -1,4 +1,4 @@
-"""Ending a run early: by the settings, by an observer, and what a resumed run makes of it."""
+"""Ending a run early: by the settings or by an observer, and what a resumed run does then."""
 
 import json
 import shutil

@@ -46,7 +46,7 @@ def test_a_new_policy_is_promised_the_t_of_its_circles(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("quartets")
-def test_what_contradicts_a_new_policy_is_found_by_building_it() -> None:
+def test_contradictions_with_a_new_policy_are_found_when_it_is_built() -> None:
     with pytest.raises(ConfigError, match=r"cohort\.size: the largest circle has 4 clients, more than a cohort of 3"):
         load_config(None, [*SMALL, "cohort.policy=quartets", "cohort.size=3"])
 

@@ -11,7 +11,7 @@ TAGS = ["cc00", "cd0000", "ce00000000", "cf0000000000000000", "d000", "d10000", 
 
 
 @pytest.mark.parametrize("tag", TAGS)
-def test_what_is_not_taken_for_an_invitation_is_not_read_as_one(tag: str) -> None:
+def test_only_recognised_invitations_are_read(tag: str) -> None:
     terms = make_terms(4)
     honest = next(iter(Server(terms).invite().values()))
     assert is_invitation(honest)

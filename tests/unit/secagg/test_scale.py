@@ -1,4 +1,4 @@
-"""What a client does, and what is kept for it, depends on its neighbours and not on how many clients there are."""
+"""The work and the state of a client depend on its neighbours, not on the number of clients."""
 
 import gc
 import sys
@@ -113,7 +113,7 @@ def test_checking_statements_takes_no_loop_over_the_neighbours_of_neighbours() -
     assert lines(24) < 2.5 * lines(12)
 
 
-def test_a_finished_client_keeps_a_bit_for_each_client() -> None:
+def test_a_finished_client_keeps_one_bit_for_each_client() -> None:
     terms = large_terms(LARGE, circles=False)
     finished, _ = masked(terms).reveal(announcement(terms))
     assert isinstance(finished.aggregated, bytes)
@@ -136,7 +136,7 @@ def test_states_of_earlier_versions_can_be_resumed() -> None:
     assert resume(park(finished)) == finished
 
 
-def test_messages_and_states_are_no_work_for_the_garbage_collector() -> None:
+def test_messages_and_states_are_not_tracked_by_the_garbage_collector() -> None:
     terms = make_terms(4)
     parts: list[object] = [
         messages.Envelope(1, bytes(SEALED_BYTES), MARKS),

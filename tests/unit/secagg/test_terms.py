@@ -92,7 +92,9 @@ def test_default_threshold_leaves_no_room_for_two_answers() -> None:
 @pytest.mark.parametrize("topology", [Complete(), Harary(4)])
 @settings(max_examples=100)
 @given(size=st.integers(2, 40), data=st.data())
-def test_what_follows_from_the_number_of_colluders(topology: Topology, size: int, data: st.DataObject) -> None:
+def test_quorum_and_threshold_follow_from_the_number_of_colluders(
+    topology: Topology, size: int, data: st.DataObject
+) -> None:
     colluders = data.draw(st.integers(0, size - 2))
     terms = make_terms(size, active=True, colluders=colluders, topology=topology)
     assert terms.tolerated == colluders
@@ -154,7 +156,7 @@ def test_confirming_belongs_to_the_active_mode() -> None:
         state.reveal(wary.inbox["client-01"])
 
 
-def test_answering_without_what_the_step_needs() -> None:
+def test_answering_without_the_vector_or_the_identity_is_refused() -> None:
     entropy = entropy_for("client-01")
     cast = Cast(make_terms(active=True)).play_until(Step.MASK)
     with pytest.raises(LocalProtocolError, match="vector"):
@@ -167,7 +169,7 @@ def test_answering_without_what_the_step_needs() -> None:
         client.answer(cast.states["client-01"], cast.inbox["client-01"], entropy=entropy)
 
 
-def test_the_sum_is_there_when_the_last_step_is_closed() -> None:
+def test_the_sum_is_available_when_the_last_step_is_closed() -> None:
     cast = Cast(make_terms()).play_until(Step.REVEAL)
     with pytest.raises(LocalProtocolError, match="no sum in step reveal"):
         _ = cast.server.aggregate
@@ -217,7 +219,7 @@ def test_unmasking_says_who_is_short_of_shares() -> None:
     assert caught.value.shortfall == dict.fromkeys(names(6), (3, 4))
 
 
-def test_a_client_whose_neighbours_never_came_stays_out() -> None:
+def test_a_client_with_too_few_neighbours_refuses_to_share() -> None:
     cast = Cast(make_terms(6, topology=Complete())).play_until(Step.SHARE)
     book = messages.decode(cast.inbox["client-01"], messages.KeyBook, "test", cast.terms.digest)
     short = messages.encode(messages.KeyBook(cast.terms.digest, book.advertisements[:2]))

@@ -153,7 +153,7 @@ def test_every_block_is_clipped_by_itself(norm: float, seed: int) -> None:
     assert together <= norm * np.sqrt(len(blocks) + 1) * (1 + 1e-12)
 
 
-def test_ends_must_be_all_columns() -> None:
+def test_a_split_must_cover_all_columns() -> None:
     problem = make_problem("mlp", (8,))
     for ends in ((0, 3), (1, 8), (0, 3, 3, 8), (0, 9)):
         with pytest.raises(ConfigError, match="all 8 columns of the first layer, at least one each"):
@@ -202,7 +202,7 @@ def test_an_iteration_after_refused_steps_makes_one_sum_for_each_group() -> None
     assert made == [4, 2, 2, 2, 2]
 
 
-def test_known_sums_are_no_part_of_a_work_and_stay_in_their_process() -> None:
+def test_cached_sums_are_not_part_of_the_work_and_stay_in_their_process() -> None:
     problem = make_problem("mlp", (8,))
     split = make_split(problem, 0, 3, 8)
     used = GroupGradient(split, VerticalSum(2), KnownSums())

@@ -1,4 +1,4 @@
-"""Private SGD: what one example changes is bounded, the noise is as large as stated, and both can be had again."""
+"""Private SGD: the effect of one example is bounded, the noise is as large as stated, and both are reproducible."""
 
 from dataclasses import replace
 
@@ -86,7 +86,7 @@ def test_models_that_mix_examples_are_refused() -> None:
         train(ONE_STEP, problem=problem)
 
 
-def test_a_restored_one_continues_bit_exact_and_with_the_same_account() -> None:
+def test_a_restored_private_descent_continues_bit_exact_with_the_same_account() -> None:
     problem = small_problem()
     curriculum = Curriculum(dealt([20, 25]), LocalSGD(0.1, batch_size=6, momentum=0.5), 3)
 
@@ -110,7 +110,7 @@ def test_a_restored_one_continues_bit_exact_and_with_the_same_account() -> None:
     assert whole.bayesian_epsilon(1e-5) == resumed.bayesian_epsilon(1e-5) > begun.bayesian_epsilon(1e-5)
 
 
-def test_its_task_is_that_of_centralised_training_with_other_steps() -> None:
+def test_the_task_is_that_of_centralised_training_with_private_steps() -> None:
     problem = small_problem()
     strategy = PrivateDescent(problem.model, Curriculum(dealt([20, 25]), LocalSGD(0.1, 2, 9), 3), 4, 1.0, 1.5)
     task: LocalTask = strategy.task(1, *strategy.clients)

@@ -47,7 +47,7 @@ def test_buffers_outside_the_state_stay() -> None:
     assert list(flatten.statistics(net)) == ["kept"]
 
 
-def test_a_tied_parameter_is_there_once() -> None:
+def test_a_tied_parameter_is_stored_once() -> None:
     one, other = nn.Linear(3, 3), nn.Linear(3, 3)
     other.weight = one.weight
     net = nn.Sequential(one, other)

@@ -138,7 +138,7 @@ def test_statistics_are_updated_and_the_counter_starts_anew() -> None:
     np.testing.assert_allclose(one_batch.work(problem, one_batch, lambda: False).update[5], start, atol=1e-6)
 
 
-def test_a_parameter_that_plays_no_part_stays() -> None:
+def test_an_unused_parameter_does_not_change() -> None:
     class Spare(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -47,7 +47,7 @@ class LearnerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """How it falls short of the paper where that is not counted: ``2,000 of 60,000 examples``, ``other features``."""
     members: int = 1
     """How many vertical participants each client of a run stands for. Without clipping and noise, and with one lambda,
-    a group that is split learns the same (``test_members_of_a_group_change_nothing_that_is_learnt``)."""
+    a group that is split learns the same (``test_the_number_of_members_does_not_change_what_a_group_learns``)."""
     squared_error: bool = False
     """Whether models are judged by their mean squared error, not by their accuracy."""
 

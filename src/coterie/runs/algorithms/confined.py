@@ -45,7 +45,7 @@ class StepSettings(Section):
         default="constant",
         description="constant; 1/sqrt(k); or the paper's, which fall as 1/(k + mu T)^2 from the first step on",
     )
-    mu: BelowOne = Field(default=0.01, description="paper: the larger, the more slowly steps fall")
+    mu: BelowOne = Field(default=0.01, description="paper: with a larger value, steps fall more slowly")
     constant: int = Field(default=0, ge=0, le=10**9, description="paper: iterations before the steps shrink")
 
 
@@ -54,10 +54,12 @@ class CheckSettings(Section):
 
     kind: Annotated[str, OneOf(LOSS_CHECKS)] = Field(
         default="increase",
-        description="if its loss would increase; if it is higher than it used to be (the authors' code); or never",
+        description="if its loss would increase; if its loss is higher than in the past (the authors' code); or never",
     )
     threshold: float = Field(
-        default=0.0, allow_inf_nan=False, description="increase: by more than this; above 0 it is an attacker's budget"
+        default=0.0,
+        allow_inf_nan=False,
+        description="increase: the largest increase that is accepted; above 0, an attacker can use it in every step",
     )
 
 
@@ -72,7 +74,7 @@ class ConfinedSettings(Section):
     )
     lambdas: dict[str, NotNegative] = Field(
         default={},
-        description='participants that choose another lambda, by name: {"client-01" = 0.05}; the others take the above',
+        description='participants with another lambda, by name: {"client-01" = 0.05}; others use spread and most',
     )
     anchor: Literal["zero", "model"] = Field(
         default="zero", description="the public centre of the starts: zeros, or the model as it is built"
@@ -85,16 +87,16 @@ class ConfinedSettings(Section):
         default=-1,
         ge=-1,
         le=10**9,
-        description="a participant that took none of so many steps is left out; 0 is no bound, -1 is 30 or with noise "
-        "no bound: who is left out depends on the participants' losses, and epsilon assumes that selection does not",
+        description="a participant that accepts none of so many consecutive steps is left out; 0 is no bound; -1 is "
+        "30, or no bound with noise, because epsilon assumes that selection does not depend on participants' losses",
     )
     late_bound: int = Field(
         default=0,
         ge=-1,
         le=10**9,
-        description="a participant that was late (faults.late) or cut off (faults.victims) contributes the gradient it "
-        "has when it is next selected, if that is at most so many iterations old (the paper's eq. (12)); an older one "
-        "is refused, and it computes a new one; 0 refuses all late gradients, -1 none",
+        description="a participant that was late (faults.late) or cut off (faults.victims) contributes its old "
+        "gradient when it is next selected, if the gradient is at most so many iterations old (the paper's eq. (12)); "
+        "otherwise it computes a new one; 0 refuses all late gradients, -1 refuses none",
     )
     addition: Literal["secure", "additive"] = Field(
         default="secure",

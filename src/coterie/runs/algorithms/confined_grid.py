@@ -40,12 +40,11 @@ class GridSettings(Section):
     addition: Literal["secure", "clear"] = Field(
         default="secure",
         description="how the members of a group add their parts of the first layer: by additive sharing, or in the "
-        "clear to measure what that costs",
+        "clear, to measure the cost of sharing",
     )
     bound: Positive = Field(
         default=BOUND,
-        description="secure: entries of a member's part must not be larger than this; the sum is as precise as this is "
-        "small",
+        description="secure: the largest entry of a member's part; a smaller bound makes the sum more precise",
     )
     colluders: int = Field(
         default=0,

@@ -132,7 +132,7 @@ def find_federation(config: CommonSettings) -> Federation:
     if OWN in (data.name, model, config.cohort.policy):
         raise ConfigError(
             f'a run with "{OWN}" data, model or policy gets them from a Python program, by coterie.train(...); the '
-            "same call with resume=True goes on with it"
+            "same call with resume=True continues it"
         )
     if data.features:
         dataset = read_features(Path(data.features))

@@ -62,7 +62,7 @@ def _find(setting: str, own: Mapping[str, Compute], labelled: bool) -> Compute:
     if name not in own:
         raise ConfigError(
             f"training.metrics: the metric {name} comes from a Python program, by coterie.train(metric=...); the same "
-            "call with resume=True goes on with the run"
+            "call with resume=True continues the run"
         )
     return own[name]
 

@@ -56,8 +56,8 @@ def collusion_notes(built: BuiltRun) -> tuple[str, ...]:
     if not built.protections or share <= 0 or part_of(share, everybody):
         return ()
     return (
-        f"aggregation.collusion = {share:g} of {everybody} clients is less than one client: c = 0, nobody may "
-        f"help the server. c = 1 needs aggregation.collusion = {share_of(1, everybody)}",
+        f"aggregation.collusion = {share:g} of {everybody} clients is less than one client, so c = 0: no "
+        f"client may help the server. c = 1 needs aggregation.collusion = {share_of(1, everybody)}",
     )
 
 

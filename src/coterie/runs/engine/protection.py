@@ -56,7 +56,7 @@ class Protection:
         two_trips = shape.protocol is SessionProtocol.TWO_TRIPS
         part = "quorum" if two_trips and session.mode is ThreatMode.ACTIVE_SERVER else "majority"
         threshold = f"{shape.threshold} shares open" if shape.threshold else f"a {part} of shares opens"
-        circles = "whole circles only" if session.aligned else "whoever survives"
+        circles = "whole circles only" if session.aligned else "all survivors"
         return (
             f"{session.length:,} ring elements of {session.bits} bits; {type(shape.topology).__name__} graph, "
             f"{threshold} a secret; {circles}, at least {max(session.minimum, shape.minimum)} clients"

@@ -61,7 +61,7 @@ class DataSettings(NamedSection):
         return Path(self.features).name if self.features else self.name
 
     def problems(self) -> Iterator[Contradiction]:
-        """Check that a file of features stands alone."""
+        """Check that a file of features is not combined with a data set or its options."""
         if self.features and self.name != type(self).model_fields["name"].default:
             yield "features", f"takes the place of the data set; leave name out, which is {self.name}"
         if self.features and self.options:
@@ -76,9 +76,9 @@ class PartitionSettings(NamedSection):
         description="how examples are divided among the clients; data sets that come in parts keep their parts",
     )
     shards: Count = Field(
-        default=2, description="label-shards: pieces of the data, sorted by label, that each client gets"
+        default=2, description="label-shards: number of pieces of the data, sorted by label, that each client gets"
     )
-    alpha: Positive = Field(default=0.5, description="dirichlet: the smaller, the fewer labels each client has")
+    alpha: Positive = Field(default=0.5, description="dirichlet: with a smaller value, clients have fewer labels")
     shared: int = Field(
         default=20, ge=0, le=10**9, description="shared-and-own-label: examples of each label that every client has"
     )
@@ -270,19 +270,20 @@ class AggregationSettings(NamedSection):
     )
     dropout_of: Literal["client", "session"] = Field(
         default="client",
-        description="what dropout is: a probability of each client; session, a share of a session's clients, is what "
-        "it was in earlier versions, and only for their runs",
+        description="the meaning of dropout: a probability for each client; session, a share of the clients of a "
+        "session, is only for runs of earlier versions",
     )
     collusion: Annotated[float, Field(ge=-1, lt=1)] = Field(
         default=-1.0,
         description="the share of all clients, clients.count, that may help the server; -1 is none, or against an "
         "active server just under a third of a session. An active server can invite all of them to one session: every "
-        "session withstands c = floor(collusion * clients.count), and every sum has c + 2 clients or more. Of a circle "
-        "of T they leave T - c",
+        "session withstands c = floor(collusion * clients.count), and every sum has c + 2 clients or more. A circle of "
+        "T clients then counts for T - c honest ones",
     )
     collusion_of: Literal["roster", "session"] = Field(
         default="roster",
-        description="of whom collusion is a share; session is what it was in earlier versions, and only for their runs",
+        description="the meaning of collusion: a share of all clients; session, a share of the clients of a session, "
+        "is only for runs of earlier versions",
     )
     threads: int = Field(
         default=-1, ge=-1, le=1024, description="threads that mask and unmask; -1 is one for each core"

@@ -22,11 +22,10 @@ class RunTrainingSettings(TrainingSettings):
 
     algorithm: Annotated[str, OneOf(ALGORITHMS)] = Field(
         default="fedavg",
-        description="federated averaging; the same for clients with different data, held near the common model "
-        "(fedprox) or corrected by control variates (scaffold); the same with a model for each client besides (ditto); "
-        "a baseline: all data "
-        "in one place, nothing shared, or all data in one place under differential privacy (sdp); or confined descent, "
-        "in which every participant keeps its own model and sums of gradients are sent",
+        description="fedavg: federated averaging; fedprox: the same, but clients stay near the common model; scaffold: "
+        "the same, corrected by control variates; ditto: the same, and a personal model for each client; confined: "
+        "every participant keeps its own model, and sums of gradients are sent; baselines: centralised, with all data "
+        "in one place; sdp, the same under differential privacy; and local-only, in which nothing is shared",
     )
 
 

@@ -19,7 +19,7 @@ from coterie.secagg.terms import Terms
 
 @dataclass(frozen=True)
 class PrekeyBook:
-    """The content of an invitation: the terms, and a prekey of every client. Complete graphs only."""
+    """The content of an invitation: the terms, and a prekey of every client. The graph must be complete."""
 
     terms: Terms
     prekeys: tuple[Prekey, ...]
@@ -36,7 +36,7 @@ class PrekeyBook:
 
     @cached_property
     def digest(self) -> bytes:
-        """D: a collision-resistant name for exactly these terms and keys."""
+        """D: a collision-resistant digest of exactly these terms and keys."""
         return digest(bind("book", self.terms.digest, msgspec.msgpack.encode(self.prekeys)))
 
     @cached_property
@@ -77,9 +77,9 @@ class PrekeyBook:
 
     @property
     def direct_floor(self) -> int:
-        """The fewest aggregated clients with which a survivor list is opened unsigned: ``2 |A| >= n + M - 1``.
+        """The fewest aggregated clients for which clients reveal without signing the list: ``2 |A| >= n + M - 1``.
 
-        An honest-but-curious server sends the same list to all, so against it any number is enough.
+        An honest-but-curious server sends the same list to all clients, so the minimum of the terms is enough.
         """
         terms = self.terms
         return -(-(len(terms.clients) + terms.fewest - 1) // 2) if terms.active else terms.fewest
@@ -106,12 +106,12 @@ def is_book(message: bytes) -> bool:
 
 
 def is_book_message(message: bytes) -> bool:
-    """Return whether a message is a later one of a session with a book: a survivor list, or the signatures on one."""
+    """Return whether a message is a survivor list of a session with a book, or the signatures on such a list."""
     return message[1:2] in (b"\x0c", b"\x0e")
 
 
 def prekey_threshold(terms: Terms) -> int:
-    """Return the shares that open a secret in two trips.
+    """Return the number of shares that open a secret in two trips.
 
     By default, it is a quorum against a malicious server, and a majority against an honest-but-curious one.
     """

@@ -1,7 +1,7 @@
 r"""The client of the two-trip protocol: a state is a value, a step returns the next state and a reply.
 
     accept --> Invited --contribute--> Contributed --reveal--> Done            (two trips)
-                                             \--sign--> Signed --reveal--/      (three, where many are lost)
+                                             \--sign--> Signed --reveal--/      (three, if many are lost)
 
 ``Invited`` lives in memory only. The others can be parked as bytes. **Use each state once**, and have the new state on
 disk before its reply leaves: under one book a client contributes only once, and answers for only one survivor list.
@@ -100,8 +100,8 @@ class Invited:
     ) -> tuple["Contributed", bytes]:
         """Mask the input with a mask for every other client in the book and a self mask, and deal shares (trip 1).
 
-        All secrets follow from fresh randomness, the prekey's secret, the book and the input itself: a client
-        that repeats this from a restored disk, with another input, uses other masks.
+        All secrets are derived from fresh randomness, the prekey's secret, the book and the input itself. So a client
+        that repeats this step from a restored disk with another input uses other masks.
         """
         book, me, terms = self.book, self.me, self.book.terms
         ring = terms.ring
@@ -161,14 +161,14 @@ class Invited:
 
 
 class Considered(NamedTuple):
-    """A survivor list: a name for it, with the mark of each contribution, and the clients it would aggregate."""
+    """A survivor list: its digest, which covers the mark of each contribution, and the clients it would aggregate."""
 
     name: bytes
     aggregated: frozenset[str]
 
     @classmethod
     def of(cls, book: PrekeyBook, survivors: rules.Marks) -> "Considered":
-        """Name the list of these survivors."""
+        """Make it from the survivors and their marks."""
         aggregated = book.terms.aggregated(survivors)
         return cls(
             digest(rules.survivors_context(book, survivors)),
@@ -195,14 +195,14 @@ class Contributed(BookState, frozen=True, tag=True):
     own: bytes
 
     def consider(self, message: bytes) -> "Considered":
-        """Read a survivor list and check it, as far as this needs no secrets; sign and reveal nothing."""
+        """Read a survivor list and make the checks that need no secrets; sign and reveal nothing."""
         book = self.book
         survivors = _read_survivors(book, wire.decode(message, SurvivorList, SERVER, book.digest))
         rules.check_survivors(book, self.me, self.mark, survivors)
         return Considered.of(book, survivors)
 
     def answer(self, message: bytes, identity: Identity | None) -> "tuple[Signed | Done, bytes]":
-        """Answer a survivor list: with envelopes and few clients missing, reveal; without envelopes, sign it."""
+        """Answer a survivor list. With envelopes: reveal, if few clients are missing. Without them: sign the list."""
         book = self.book
         announced = wire.decode(message, SurvivorList, SERVER, book.digest)
         survivors = _read_survivors(book, announced)
@@ -221,7 +221,7 @@ class Contributed(BookState, frozen=True, tag=True):
 
 
 class Signed(BookState, frozen=True, tag=True):
-    """One survivor list is signed; it is the only one that this client will ever open under this book."""
+    """A survivor list is signed. It is the only one for which this client will ever reveal under this book."""
 
     opening: tuple[bytes, ...]
     own: bytes
@@ -247,19 +247,19 @@ class Signed(BookState, frozen=True, tag=True):
 
 
 class Done(BookState, frozen=True, tag=True):
-    """The session is over for this client: no message is answered any more."""
+    """The session is over for this client; it answers no further message."""
 
     aggregated: tuple[int, ...]
     """The clients whose sum this client helped to open, by the survivor list it was shown."""
 
 
 def accept(book: PrekeyBook, client: str, secret: bytes, population: bytes, *, oldest: int = 0) -> Invited:
-    """Check a book, and agree on keys with everybody in it, before anything is made or sent.
+    """Check a book, and agree on keys with all other clients in it, before anything is made or sent.
 
     Args:
-        book: what the server proposes; that its terms are above the client's floor is checked by the caller.
-        client: who this is.
-        secret: of the prekey that stands for this client in the book, and that it never used before.
+        book: the proposal of the server; the caller checks its terms against the client's floor.
+        client: the name of this client.
+        secret: the secret of this client's prekey in the book, which must never have been used before.
         population: the digest of the first roster, which prekeys are signed for.
         oldest: the moment before which no prekey may have been made, in seconds since 1970.
 
@@ -281,7 +281,7 @@ def accept(book: PrekeyBook, client: str, secret: bytes, population: bytes, *, o
 
 
 def pad_stream(book: PrekeyBook, client: int, circle: int, key: bytes) -> bytes:
-    """Return what hides a client's masks with the members of one other circle."""
+    """Return the pad that hides the seeds of a client's masks with the members of one other circle."""
     return LabelledStream(key).draw(
         bind("prekey-pads", book.digest, client, circle).hex(), SEED_BYTES * len(book.circles[circle])
     )

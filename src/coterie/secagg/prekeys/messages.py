@@ -1,7 +1,7 @@
 """The messages of the two-trip protocol, in the codec of :mod:`coterie.secagg.messages`.
 
-The first field of each, ``terms``, holds the digest of the *book* (terms and prekeys): a message of another session, or
-of the same terms with other prekeys, is recognised as such.
+The first field of each message, ``terms``, holds the digest of the *book* (terms and prekeys). So a message of another
+session, or of the same terms with other prekeys, is recognised.
 """
 
 from typing import Annotated
@@ -22,17 +22,17 @@ from coterie.secagg.messages import (
 )
 
 SHARE_BYTES = share_size(SEED_BYTES)
-"""Bytes of one share: every secret that is shared is a seed."""
+"""The size of one share in bytes. Every shared secret is a seed."""
 
 PREKEYS = 4
-"""Unused prekeys that a client keeps at the server: few, because each is a secret that waits on its disk."""
+"""The number of unused prekeys that a client keeps at the server: few, because the client stores a secret for each."""
 
 Moment = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 """A time in whole seconds since 1970."""
 
 
 class Prekey(Part, frozen=True):
-    """A one-time X25519 key that its owner made in advance, and signed where identities are checked."""
+    """A one-time X25519 key that its owner made in advance, and signed if identities are checked."""
 
     key: PublicKey
     issued: Moment
@@ -40,62 +40,62 @@ class Prekey(Part, frozen=True):
 
 
 class BookInvitation(Message, frozen=True, tag=10):
-    """Trip 1, server: the terms, and one prekey of each client in their order."""
+    """Trip 1, from the server: the terms, and one prekey of each client, in the order of the clients."""
 
     body: bytes
     prekeys: tuple[Prekey, ...]
 
 
 class MaskedContribution(ClientMessage, frozen=True, tag=11):
-    """Trip 1, client: its masked input, and everything that later opens the sum it is in."""
+    """Trip 1, from a client: its masked input, and everything that is needed later to open the sum."""
 
     payload: bytes
     """The masked vector, packed."""
     envelopes: tuple[bytes, ...]
-    """Shares of the client's secrets, sealed for each other client in their order."""
+    """Shares of the client's secrets, sealed for each other client, in the order of the clients."""
     pads: bytes
-    """The masks it shares with clients of other circles, each hidden under the key of that circle."""
+    """The seeds of the masks in common with clients of other circles, encrypted with the key for their circle."""
     seed_mark: Fingerprint
     key_marks: tuple[Fingerprint, ...]
     """Commitments to the self seed and to the keys of the other circles, in order."""
     signature: Signature | None = None
     prekeys: tuple[Prekey, ...] = ()
-    """Fresh ones, for sessions to come."""
+    """New prekeys, for later sessions."""
 
 
 class SealedShares(Part, frozen=True):
-    """A dealer's envelope for the client that this message goes to."""
+    """A dealer's envelope for the receiver of the message."""
 
     dealer: ClientNumber
     sealed: bytes
 
 
 class SurvivorList(Message, frozen=True, tag=12):
-    """Trip 2, server: who contributed, with the mark of each.
+    """Trip 2, from the server: the clients that contributed, with the mark of each.
 
-    With envelopes it asks to reveal at once, without them to sign the list first.
+    With envelopes, clients are asked to reveal at once; without, to sign the list first.
     """
 
     survivors: bytes
     """One bit for each client."""
     marks: bytes
-    """The survivors' self-seed marks, in order, one behind the other."""
+    """The marks of the survivors' self seeds, concatenated in order."""
     envelopes: tuple[SealedShares, ...] | None = None
 
 
 class SurvivorSignature(SignedMessage, frozen=True, tag=13):
-    """Trip 2, client, where many were lost: its signature on the survivor list."""
+    """Trip 2, from a client, if many were lost: its signature on the survivor list."""
 
 
 class SurvivorProof(Message, frozen=True, tag=14):
-    """Trip 3, server, where many were lost: a quorum's signatures on the survivor list, and the envelopes."""
+    """Trip 3, from the server, if many were lost: signatures of a quorum on the survivor list, and the envelopes."""
 
     signatures: tuple[SurvivorSignature, ...]
     envelopes: tuple[SealedShares, ...]
 
 
 class DealerShares(Part, frozen=True):
-    """What one client reveals of one dealer: a share of its self seed, then of its key of each lost circle."""
+    """The shares of one dealer that a client reveals: of the self seed, then of the key for each lost circle."""
 
     dealer: ClientNumber
     shares: bytes
@@ -105,13 +105,13 @@ class DealerShares(Part, frozen=True):
 
 
 class OpenedShares(ClientMessage, frozen=True, tag=15):
-    """The last trip, client: shares of what must be opened; where nothing was signed before, the signature too."""
+    """The last trip, from a client: shares of what must be opened; also a signature, if nothing was signed before."""
 
     dealers: tuple[DealerShares, ...]
     signature: Signature | None = None
 
 
 class PrekeyOffer(Message, frozen=True, tag=16):
-    """Before any session, client: all its unused prekeys; ``terms`` holds the digest of the first roster."""
+    """Before any session, from a client: all its unused prekeys; ``terms`` holds the digest of the first roster."""
 
     prekeys: tuple[Prekey, ...]

@@ -1,20 +1,21 @@
 """The secrets of a two-trip session, reconstructed from revealed shares, and the clients at fault if shares are wrong.
 
-Dealers commit to their secrets, not to single shares. So a secret is checked when it is put together, and other sets
-of shares are tried if it does not fit its mark. A secret that fits does not show that its shares are right: holders can
-choose errors that cancel. Suppose that at most f clients break the protocol. Then the shares of an honest dealer are on
-one polynomial, but for f at most, and a share counts as wrong only if no other polynomial is possible
+Dealers commit to their secrets, not to single shares. So a secret is checked when it is reconstructed, and other sets
+of shares are tried if it does not fit its mark. A secret that fits does not prove that its shares are right, because
+holders can choose errors that cancel. Suppose that at most f clients break the protocol. Then all shares of an honest
+dealer except at most f are on one polynomial. A share counts as wrong only if no other polynomial is possible
 (:func:`coterie.crypto.shamir.prove_wrong_points`).
 
 A share that is wrong, malformed or missing from an answer is a *dispute*: the dealer sealed something wrong for the
-holder, or the holder sent something else than it got. The server cannot see which. It can count:
+holder, or the holder sent something else than it received. The server cannot see which. But it can count. A client has
+provably broken the protocol if
 
-* a client in dispute with more than f others is one of them, because at most f of those are;
-* so is a client whose own share of its own secret is wrong;
-* so is a dealer whose secret no set of shares opens, although so many holders answered that t of them are honest.
+* it is in dispute with more than f others, because at most f of these broke the protocol;
+* its own share of its own secret is wrong;
+* no set of shares opens its secret, although so many holders answered that at least t of them are honest.
 
 A proven client is removed with its disputes, f becomes smaller, and the rest is counted again. f is the number of
-colluders that the terms withstand, and 1 at least. If more than f clients would be at fault, no client is proven.
+colluders that the terms withstand, and at least 1. If more than f clients would be at fault, no client is proven.
 """
 
 from collections import Counter
@@ -31,7 +32,7 @@ from coterie.secagg.prekeys import rules
 from coterie.secagg.prekeys.unmasking import PrekeyView, Secrets
 
 MOST_TRIES = 1000
-"""Sets of shares that are tried for one secret, where many holders answered with wrong ones."""
+"""The most sets of shares that are tried for one secret, besides the two most promising ones."""
 
 Dispute = tuple[int, int]
 """The dealer and the holder of a share that does not fit or is missing."""
@@ -42,7 +43,7 @@ Held = Mapping[int, bytes]
 
 @dataclass(frozen=True, repr=False)
 class _Opened:
-    """A secret that fits its mark, and the holders whose shares made it."""
+    """A secret that fits its mark, and the holders from whose shares it was reconstructed."""
 
     secret: bytes
     holders: Sequence[int]
@@ -53,7 +54,7 @@ class _Opened:
 def recover_secrets(view: PrekeyView) -> tuple[Secrets, Blame]:
     """Return all secrets that the survivor list opens, and the clients that dealt or sent wrong shares.
 
-    Raises :class:`WrongShares` if a secret cannot be put together from the answers, and :class:`ThresholdError` if
+    Raises :class:`WrongShares` if a secret cannot be reconstructed from the answers, and :class:`ThresholdError` if
     there are too few answers.
     """
     book, names = view.book, view.book.terms.clients
@@ -111,7 +112,7 @@ def _best(held: Held, good: Sequence[int]) -> list[int]:
 
 
 def _candidates(held: Held, threshold: int, good: Sequence[int]) -> Iterator[list[int]]:
-    """Yield sets of ``threshold`` holders: the one that looks best, the one that a decoder finds, then many others."""
+    """Yield sets of ``threshold`` holders: the most promising one, the one that a decoder finds, then many others."""
     if len(held) < threshold:
         return
     yield _best(held, good)[:threshold]
@@ -130,7 +131,7 @@ def _candidates(held: Held, threshold: int, good: Sequence[int]) -> Iterator[lis
 
 
 def _decode(held: Held, holders: Sequence[int], threshold: int) -> list[int]:
-    """Return ``threshold`` holders whose shares a decoder takes for right; none if too many are wrong."""
+    """Return ``threshold`` holders whose shares are right according to a decoder; none if too many are wrong."""
     points = [holder + 1 for holder in holders]
     try:
         wrong = shamir.find_wrong_points(points, [held[holder] for holder in holders], threshold)
@@ -159,7 +160,7 @@ def _assign_blame(
     found = set(disputes)
     for (client, place), secret in opened.items():
         held = _well_formed(shares[client, place])
-        unusable = view.revealers - held.keys()  # an honest dealer's are liars, and fewer are left to send wrong shares
+        unusable = view.revealers - held.keys()  # if the dealer is honest, these are liars, and fewer are left to lie
         wrong = _wrong_holders(held, secret, most - len(unusable))
         found |= {(client, holder) for holder in unusable | wrong}
     dealers = set()
@@ -177,7 +178,7 @@ def _assign_blame(
 
 
 def _wrong_holders(held: Held, opened: _Opened, most: int) -> frozenset[int]:
-    """Return whose shares of a secret are wrong, if at most so many are; empty if others could be wrong instead."""
+    """Return the holders of wrong shares of a secret, if at most ``most`` are wrong; empty if undecidable."""
     points, shares, threshold = [holder + 1 for holder in held], list(held.values()), len(opened.holders)
     for holders in (opened.holders, _decode(held, list(held), threshold)):
         trusted = [holder + 1 for holder in holders]
@@ -191,9 +192,9 @@ def _wrong_holders(held: Held, opened: _Opened, most: int) -> frozenset[int]:
 
 
 def prove(disputes: Collection[Dispute], dealers: Collection[int], most: int) -> frozenset[int]:
-    """Return the clients that must have broken the protocol, if at most so many did; empty if more did.
+    """Return the clients that must have broken the protocol, if at most ``most`` did; empty if more did.
 
-    ``dealers`` are at fault whatever the disputes are.
+    ``dealers`` are at fault regardless of disputes.
     """
     proven = {*dealers, *(dealer for dealer, holder in disputes if dealer == holder)}
     while len(proven) <= most:

@@ -1,6 +1,6 @@
-"""The rules of the two-trip protocol: every refusal that protects a client, each under its own name.
+"""The rules of the two-trip protocol. Each refusal that protects a client is one function here.
 
-Each is one line of defence against one attack; the adversary tests switch them off one by one.
+Each rule prevents one attack, and the adversary tests switch the rules off one by one.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,26 +14,27 @@ from coterie.secagg.prekeys.messages import Prekey, SurvivorSignature
 from coterie.secagg.rules import check_quorum
 
 Marks = Mapping[int, bytes]
-"""Survivors by number, with the mark of each one's self seed: the V of the papers, with names for contributions."""
+"""The survivors by number, with the mark of each one's self seed, which names its contribution (V in the papers)."""
 
 
 def prekey_context(population: bytes, client: str, key: bytes, issued: int) -> bytes:
-    """What a client signs when it makes a prekey: for whom, by whom, and when.
+    """Return what a client signs when it makes a prekey: the population, its name, the key, and the time.
 
-    ``population`` is the digest of the first roster, not of the latest: prekeys outlive changes of the roster.
+    ``population`` is the digest of the first roster. It stays the same when the roster changes, and so prekeys stay
+    valid.
     """
     return bind("prekey", population, client.encode(), key, issued)
 
 
 def check_prekey(identity: bytes, population: bytes, client: str, prekey: Prekey) -> None:
-    """A prekey must be signed by the client it is said to belong to (against a server that swaps keys)."""
+    """Refuse a prekey that its owner did not sign: the server may have replaced it."""
     if prekey.signature is None:
         raise VerificationError("a prekey is not signed")
     signing.verify(identity, prekey.signature, prekey_context(population, client, prekey.key, prekey.issued))
 
 
 def check_prekeys(book: PrekeyBook, population: bytes) -> None:
-    """Against an active server, every prekey of the book is its owner's."""
+    """Against an active server, refuse a book with a prekey that its owner did not sign."""
     terms = book.terms
     if not terms.active:
         return
@@ -45,25 +46,26 @@ def check_prekeys(book: PrekeyBook, population: bytes) -> None:
 
 
 def check_age(book: PrekeyBook, oldest: int) -> None:
-    """No prekey was made before this moment: old ones may have leaked with a forgotten disk."""
+    """Refuse prekeys that were made before this moment: their secrets may have leaked from an old disk."""
     for name, prekey in zip(book.terms.clients, book.prekeys, strict=True):
         if prekey.issued < oldest:
             raise PeerProtocolError(SERVER, f"sent a prekey of client {name} that is too old")
 
 
 def check_distinct(book: PrekeyBook) -> None:
-    """No two clients have the same prekey: a colluder may copy another client's so that masks cancel.
+    """Refuse a prekey that is in the book twice. A colluder may copy another client's prekey, so that masks cancel.
 
-    They would not cancel (:func:`pair_context`), but the attempt is refused.
+    The masks would not cancel (:func:`pair_context`); this rule refuses the attempt.
     """
     if len({prekey.key for prekey in book.prekeys}) != len(book.prekeys):
         raise PeerProtocolError(SERVER, "sent a book in which a prekey stands twice")
 
 
 def check_threshold(book: PrekeyBook) -> None:
-    """Against an active server a quorum of shares opens a secret: any two opened secrets share an honest holder.
+    """Against an active server, refuse a threshold below the quorum.
 
-    That holder answered for one survivor list only, which keeps two stories about who survived apart.
+    With a quorum, any two opened secrets have an honest holder in common. That holder answered for one survivor list
+    only, so secrets of two different lists are not both opened.
     """
     terms, size = book.terms, len(book.terms.clients)
     least = terms.quorum if terms.active else 1
@@ -74,36 +76,36 @@ def check_threshold(book: PrekeyBook) -> None:
 
 
 def pair_context(book: bytes, one: int, other: int) -> bytes:
-    """What two clients agree on keys for: the book, and both their numbers.
+    """Return what the keys between two clients are bound to: the book, and both clients.
 
-    The numbers keep apart what one client agrees on with two peers that show one key, the book what is agreed in one
-    session from what is agreed in any other.
+    With their numbers, one client derives different keys with two peers that show the same prekey. With the book, it
+    derives different keys in every session.
     """
     return bind("prekey-pair", book, *sorted((one, other)))
 
 
 def envelope_context(book: bytes, dealer: int, holder: int, mark: bytes) -> bytes:
-    """What an envelope is sealed for: one holder, and one contribution of the dealer, named by its mark."""
+    """Return what an envelope is bound to: one holder, and one contribution of the dealer, named by its mark."""
     return bind("prekey-envelope", book, dealer, holder, mark)
 
 
 def secret_mark(book: bytes, client: int, place: int, secret: bytes) -> bytes:
-    """The fingerprint of one of a client's shared secrets, by its place: 0 is the self seed, then the circle keys.
+    """Return the fingerprint of one of a client's shared secrets: place 0 is the self seed, then come the circle keys.
 
-    That of the self seed is also the name of the contribution.
+    The fingerprint of the self seed is also the name of the contribution.
     """
     return fingerprint(bind("prekey-secret", book, client, place), secret)
 
 
 def contribution_context(book: bytes, client: int, seed_mark: bytes, body: bytes) -> bytes:
-    """What a client signs of its contribution: all of it, by a digest of its encoding."""
+    """Return what a client signs with its contribution: a digest of the whole contribution."""
     return bind("contribute", book, client, seed_mark, digest(body))
 
 
 def check_survivors(book: PrekeyBook, client: int, mark: bytes, survivors: Marks) -> frozenset[int]:
-    """Return whom an announced survivor list would aggregate, if it is one that this client can answer.
+    """Return the clients that an announced survivor list would aggregate; refuse a list that must not be answered.
 
-    It has this client's own contribution in it, and enough whole circles to hide among.
+    The list must have this client's own contribution, and enough clients in whole circles.
     """
     if survivors.get(client) != mark:
         raise PeerProtocolError(SERVER, "announced survivors without this client's contribution")
@@ -114,10 +116,10 @@ def check_survivors(book: PrekeyBook, client: int, mark: bytes, survivors: Marks
 
 
 def check_direct(book: PrekeyBook, aggregated: Collection[int]) -> None:
-    """An unsigned survivor list is opened only if few clients are missing.
+    """Refuse to reveal for an unsigned survivor list if many clients are missing.
 
-    Then, whatever list others get, the clients whose secrets are opened are whole circles with at least ``M - c``
-    honest members (the module docstring of :mod:`coterie.secagg.prekeys` has the argument).
+    If few are missing, then, whatever lists others get, the clients whose secrets are opened are whole circles with at
+    least ``M - c`` honest members (the module docstring of :mod:`coterie.secagg.prekeys` has the argument).
     """
     if len(aggregated) < book.direct_floor:
         raise ThresholdError(
@@ -126,21 +128,21 @@ def check_direct(book: PrekeyBook, aggregated: Collection[int]) -> None:
 
 
 def survivors_context(book: PrekeyBook, survivors: Marks) -> bytes:
-    """What a client signs of an announced survivor list: who is on it, and which contribution of each."""
+    """Return what a client signs when survivors are announced: the list, and the contribution of each survivor."""
     members = encode_members(survivors, len(book.terms.clients))
     return bind("prekey-survivors", book.digest, members, b"".join(survivors[client] for client in sorted(survivors)))
 
 
 def check_proof(book: PrekeyBook, survivors: Marks, signatures: Collection[SurvivorSignature]) -> None:
-    """A quorum must have signed exactly the survivor list that was announced to this client."""
+    """Refuse to reveal unless a quorum signed exactly the survivor list that was announced to this client."""
     check_quorum(book.terms, survivors_context(book, survivors), survivors, signatures)
 
 
 def opened_secrets(book: PrekeyBook, dealer: int, aggregated: Collection[int]) -> tuple[int, ...]:
-    """Which of an aggregated dealer's secrets a holder may open, as positions among those that were dealt.
+    """Return which secrets of an aggregated dealer a holder may open, as positions among those that were dealt.
 
-    The first is its self seed; then one key for each circle but its own. Only the keys of circles that are *not*
-    aggregated are opened, so that the masks among those aggregated stay closed for ever.
+    The first position is the self seed; then comes one key for each circle except the dealer's own. Only the keys of
+    circles that are *not* aggregated are opened, so the masks between aggregated clients are never opened.
     """
     lost = set(book.lost_circles(aggregated))
     if not lost:

@@ -7,7 +7,7 @@
         outgoing = server.close()
     server.aggregate
 
-``confirm`` is left out where few enough clients were lost. Fresh prekeys that came with contributions are in
+The step ``confirm`` is left out if few enough clients were lost. New prekeys that came with contributions are in
 :attr:`PrekeyServer.refills`.
 """
 
@@ -49,7 +49,7 @@ class PrekeyServer(BaseServer):
         super().__init__(book.terms, book.digest, Step.CONTRIBUTE, ROWS, parallel)
         self.book = book
         self.refills: dict[str, tuple[Prekey, ...]] = {}
-        """Fresh prekeys by client; their signatures are checked where they are stored."""
+        """New prekeys by client; their signatures are checked when they are stored."""
         self._contributions: dict[int, MaskedContribution] = {}
         self._signatures: dict[int, bytes] = {}
         self._asked: frozenset[int] = frozenset()
@@ -74,7 +74,7 @@ class PrekeyServer(BaseServer):
     advertisers = sharers = survivors
 
     def view(self) -> PrekeyView:
-        """Everything this server holds, to be read and not changed."""
+        """Everything that this server holds, read-only."""
         return PrekeyView(
             self.book,
             MappingProxyType(self._contributions),
@@ -86,7 +86,7 @@ class PrekeyServer(BaseServer):
         )
 
     def invite(self) -> dict[str, bytes]:
-        """Return what to send to every client to begin with: terms and prekeys."""
+        """Return the first message to every client: the terms and the prekeys."""
         return dict.fromkeys(self.terms.clients, self.book.invitation())
 
     def _following(self) -> Step:
@@ -154,7 +154,7 @@ class PrekeyServer(BaseServer):
             for dealer in sorted(self._aggregated - {holder})
         )
 
-    # Trip 2, where many were lost.
+    # Trip 2, if many were lost.
 
     def _take_signature(self, client: int, message: SurvivorSignature) -> None:
         self._keep_signature(client, message.signature)

@@ -1,4 +1,7 @@
-"""The steps of a two-trip session as data; ``confirm`` is left out while few are lost, and by a curious server."""
+"""The steps of a two-trip session as data.
+
+``confirm`` is left out if few clients are lost, and always against an honest-but-curious server.
+"""
 
 from coterie.secagg.prekeys import messages
 from coterie.secagg.steps import Step, StepRow

@@ -11,9 +11,9 @@ from coterie.secagg.prekeys.client import pad_stream, xor
 from coterie.secagg.prekeys.messages import MaskedContribution
 
 Secrets = Mapping[tuple[int, int], bytes]
-"""By client, and the position of the secret among those it dealt."""
+"""Secrets by client, and by their position among those that the client dealt."""
 
-#: By dealer, then by the position of the secret among those it dealt, then by holder.
+#: Shares by dealer, then by the position of the secret among those it dealt, then by holder.
 PrekeyShares = Mapping[int, Mapping[int, Mapping[int, bytes]]]
 
 
@@ -25,10 +25,10 @@ class PrekeyView:
     contributions: Mapping[int, MaskedContribution]
     """Without their masked vectors, which are added up as they arrive."""
     sums: Mapping[int, RingVector]
-    """For each circle, or 0 where there are none, the sum of its masked vectors."""
+    """The sum of the masked vectors of each circle; without circles, all in circle 0."""
     aggregated: frozenset[int]
     signatures: Mapping[int, bytes]
-    """On the survivor list."""
+    """Signatures on the survivor list."""
     revealers: frozenset[int]
     """Clients that answered in the last trip."""
     shares: PrekeyShares

@@ -1,4 +1,4 @@
-"""Nodes that move a model towards their own place."""
+"""A client app whose nodes move the model towards a constant of their own."""
 
 import os
 

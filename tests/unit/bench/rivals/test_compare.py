@@ -83,7 +83,7 @@ def test_a_rival_plays_our_cohorts_and_arrives_at_our_model(contestants: Path, t
 
 
 @pytest.mark.usefixtures("contestants")
-def test_a_rival_that_did_not_do_the_work_is_no_result(tmp_path: Path) -> None:
+def test_a_rival_with_another_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RoundAborted, match="model of Idle differs from ours by"):
         measure_rivals(TINY, 1, 0, tmp_path, ["pfl"])
 
@@ -130,7 +130,7 @@ def test_the_slowdown_is_the_median_over_rounds() -> None:
         ("pfl", {}, r"pfl 0\.6\.0, but pfl is not installed.*: pip install --no-deps pfl==0\.6\.0"),
     ],
 )
-def test_what_is_missing_is_named(
+def test_missing_packages_are_named(
     name: str, versions: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def installed(package: str) -> str:
@@ -143,7 +143,7 @@ def test_what_is_missing_is_named(
         measure_rivals(TINY, 1, 0, tmp_path, [name])
 
 
-def test_what_is_there_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_versions_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rivals, "version", {"flwr": "1.41.0", "ray": "2.55.1"}.__getitem__)
     SYSTEMS["flower"].require()
 
@@ -194,7 +194,7 @@ def test_the_json_has_a_rival_and_how_much_slower_it_is() -> None:
 
 
 @pytest.mark.usefixtures("measured")
-def test_people_see_the_rival_beside_us() -> None:
+def test_the_table_shows_the_rival_beside_our_rounds() -> None:
     shown = " ".join(run().split())
     assert "Flower 1.41.0" in shown
     assert "4.00x the time of our plain one, 2.00x that of our secure one" in shown

@@ -78,7 +78,7 @@ def test_a_failing_rival_says_why(part: Serve, message: str, tmp_path: Path) -> 
             rival.play(ORDER)
 
 
-def test_no_process_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_a_rival_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coterie.bench.rivals.process._PATIENCE", 3.0)
     asked, noticed = tmp_path / "asked to leave", tmp_path / "noticed"
     parts = [partial(deaf, asked), partial(waiting, 0.0), partial(slow, noticed)]

@@ -1,4 +1,4 @@
-"""Wrong shares in sessions with prekeys: the sum survives what it can, and whoever is blamed did it."""
+"""Wrong shares in sessions with prekeys: they are corrected if possible, and only guilty clients are blamed."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace

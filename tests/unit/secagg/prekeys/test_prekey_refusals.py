@@ -89,7 +89,7 @@ def test_against_an_active_server_fewer_shares_than_a_quorum_open_nothing(thresh
         accept(cast.book, ME, cast.secrets[ME], POPULATION)
 
 
-def test_an_invitation_must_be_one() -> None:
+def test_bytes_that_are_no_invitation_are_refused() -> None:
     book = PrekeyCast(make_terms(4)).book
     assert PrekeyBook.read(book.invitation()) == book
     with pytest.raises(PeerProtocolError, match="not a BookInvitation"):
@@ -129,7 +129,7 @@ def test_a_client_answers_only_for_its_own_contribution() -> None:
             cast.answer(ME, change(outgoing[ME], SurvivorList, **wrong))
 
 
-def test_too_few_are_never_aggregated() -> None:
+def test_sums_of_too_few_clients_are_refused() -> None:
     cast, outgoing = contributed(make_terms(6, active=True, colluders=2))
     told = messages.decode(outgoing[ME], SurvivorList, "test", None)
     few = change(outgoing[ME], SurvivorList, survivors=messages.encode_members(range(3), 6), marks=told.marks[:48])
@@ -137,7 +137,7 @@ def test_too_few_are_never_aggregated() -> None:
         cast.answer(ME, few)
 
 
-def test_where_many_are_missing_nothing_is_revealed_unconfirmed() -> None:
+def test_if_many_clients_are_missing_nothing_is_revealed_without_confirmation() -> None:
     """The rule of the direct path, with circles: below the floor a list with envelopes is refused."""
     terms = make_terms(12, active=True, colluders=1, circles=PAIRS)
     cast, outgoing = contributed(terms, lost=(3, 5, 7))
@@ -146,13 +146,13 @@ def test_where_many_are_missing_nothing_is_revealed_unconfirmed() -> None:
         cast.answer(ME, change(outgoing[ME], SurvivorList, envelopes=()))
 
 
-def test_a_curious_server_has_nothing_confirmed() -> None:
+def test_an_honest_but_curious_server_may_not_ask_for_confirmation() -> None:
     cast, outgoing = contributed(make_terms(4))
     with pytest.raises(PeerProtocolError, match="nobody does in this mode"):
         cast.answer(ME, change(outgoing[ME], SurvivorList, envelopes=None))
 
 
-def test_envelopes_of_the_lost_are_refused_and_odd_ones_are_left_out() -> None:
+def test_envelopes_of_lost_clients_are_refused_and_damaged_ones_are_skipped() -> None:
     cast, outgoing = contributed(make_terms(6, active=True), lost=(5,))
     told = messages.decode(outgoing[ME], SurvivorList, "test", None)
     assert told.envelopes is not None
@@ -296,7 +296,7 @@ def test_the_server_rejects_shares_that_were_not_asked_for() -> None:
     assert "takes no part" in lost.reason
 
 
-def test_nothing_goes_on_after_the_end() -> None:
+def test_no_step_is_possible_after_the_end() -> None:
     cast = PrekeyCast(make_terms(4, active=True))
     assert cast.server.step is Step.CONTRIBUTE
     with pytest.raises(LocalProtocolError, match="no sum"):

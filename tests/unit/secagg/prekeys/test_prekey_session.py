@@ -71,7 +71,7 @@ def test_without_circles_nothing_is_ever_confirmed(size: int, colluders: int) ->
     assert book.direct_floor <= book.threshold == terms.quorum
 
 
-def test_sparse_graphs_have_no_books() -> None:
+def test_books_need_the_complete_graph() -> None:
     terms = make_terms(8, topology=Harary(4))
     with pytest.raises(ConfigError, match="complete graph"):
         PrekeyBook(terms, PrekeyCast(make_terms(8)).book.prekeys)

@@ -41,7 +41,7 @@ def test_time_series_have_columns_at_every_time() -> None:
     assert data.classes is None
 
 
-def test_data_in_whole_rows_has_no_members() -> None:
+def test_data_that_is_not_split_by_columns_has_no_members() -> None:
     assert from_clients([(np.zeros((3, 2)), np.zeros(3, int))]).members is None
 
 

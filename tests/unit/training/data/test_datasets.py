@@ -147,7 +147,7 @@ def test_location30_is_split_in_the_order_of_the_file(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FROM_DISK if name != "column-files"])  # needs a folder of its own
-def test_the_variable_names_the_folder(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_variable_names_the_folder(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Every folder in the folder of column-files is a group.
     monkeypatch.setenv(DATA_VARIABLE, str(folder / "regions" if name == "column-files" else folder))
     assert small(name, None).name == name

@@ -107,7 +107,7 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest
         (["data.features=mine.npz", "data.options.train_rows=3"], r"data\.options: must be empty with data\.features"),
     ],
 )
-def test_features_stand_alone(settings: list[str], complaint: str) -> None:
+def test_features_exclude_options_of_other_data(settings: list[str], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         load_config(None, settings)
 

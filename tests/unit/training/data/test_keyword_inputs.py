@@ -1,4 +1,4 @@
-"""Inputs with names, as tokenizers give them: packed into one array and taken apart again, bit for bit."""
+"""Inputs with names, as tokenizers give them: packed into one array and unpacked again, bit for bit."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Load as examples: what a forecast may know, and what it may not."""
+"""Time series as examples: training and test windows share no hour, and scaling uses training hours only."""
 
 import os
 import shutil
@@ -64,9 +64,7 @@ def test_the_parts_share_no_hour_and_have_all_that_can_be_had(case: tuple[int, s
 
 
 @given(cuts(), st.floats(1, 1e6))
-def test_what_is_to_be_tested_changes_nothing_in_the_training_part(
-    case: tuple[int, set[int], int, int], other: float
-) -> None:
+def test_test_hours_do_not_change_the_training_part(case: tuple[int, set[int], int, int], other: float) -> None:
     size, missing, window, split = case
     series = counting(size, missing)
     changed = HourlySeries("other", START, np.where(np.arange(size) >= split, other, series.values), 0)
@@ -109,7 +107,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_oddities_of_a_file_are_reported(folder: Path) -> None:
+def test_repeated_and_missing_hours_of_a_file_are_reported(folder: Path) -> None:
     data = load("pjm", folder, **SMALL["pjm"])
     assert data.series is not None
     (note,) = data.series.notes

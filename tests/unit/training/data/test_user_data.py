@@ -1,4 +1,4 @@
-"""Examples that users bring along, in every form they come in."""
+"""Examples of users in every accepted form."""
 
 from pathlib import Path
 from typing import Any
@@ -189,7 +189,7 @@ def test_without_a_test_set_there_are_no_test_examples() -> None:
         assert data.outputs == (3 if targets is Y else 1)
 
 
-def test_anything_may_come_with_a_test_set() -> None:
+def test_every_form_of_data_may_come_with_a_test_set() -> None:
     mine = from_torch((X, Y), (X, Y))
     assert from_anything(mine) is mine
     assert len(from_anything((X, Y)).test_x) == 0

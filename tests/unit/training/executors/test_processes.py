@@ -211,7 +211,7 @@ def test_processes_are_spawned_where_there_is_no_fork_server(monkeypatch: pytest
     warm_up()
 
 
-def test_what_a_worker_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_functions_of_a_worker_train_and_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """The functions of the worker process, called in this one."""
     problem = small_problem()
     assert isinstance(problem.data, ArrayData)
@@ -233,7 +233,7 @@ def test_what_a_worker_does(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "UnpicklingError" in (workers._start_error() or "")
 
 
-def test_a_worker_leaves_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_exits_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     here, there = multiprocessing.Pipe()
     left = threading.Event()
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: SimpleNamespace(sentinel=here))

@@ -39,7 +39,9 @@ def assert_close(one: list[LocalResult], other: list[LocalResult], tolerance: fl
     st.sampled_from([0.0, 0.5]),
     st.sampled_from([0.0, 0.1]),
 )
-def test_together_is_one_by_one(sizes: list[int], batch: int, epochs: int, momentum: float, decay: float) -> None:
+def test_training_together_equals_training_one_by_one(
+    sizes: list[int], batch: int, epochs: int, momentum: float, decay: float
+) -> None:
     # In float64, whose rounding is too small to hide a mistake.
     problem = small_problem(sum(sizes), torch.float64)
     tasks = tasks_for(problem, sizes, LocalSGD(0.1, epochs, batch, momentum, decay))
@@ -135,7 +137,7 @@ def test_training_together_stops_on_request() -> None:
         train_together(problem, tasks_for(problem, [10, 10]), lambda: True)
 
 
-def test_the_faster_way_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_faster_executor_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = small_problem()
     tasks = tasks_for(problem, [20, 10, 20], LocalSGD(0.1, epochs=2, batch_size=5))
     monkeypatch.setattr(vectorised, "_DISPATCH", 0.001)

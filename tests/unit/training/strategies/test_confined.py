@@ -63,7 +63,7 @@ def direct_loop(problem: Problem, alpha: float, clip: float, threshold: float, r
 
 @settings(deadline=None, max_examples=8)
 @given(st.floats(0.1, 4), st.sampled_from([0.3, 1.0, 100.0]), st.sampled_from([-0.02, 0.0, 1e9]))
-def test_it_is_the_loop_of_the_paper(alpha: float, clip: float, threshold: float) -> None:
+def test_models_equal_those_of_the_papers_loop(alpha: float, clip: float, threshold: float) -> None:
     problem = small_problem(dtype=torch.float64)
     strategy = begin(problem, IncreaseCheck(threshold), alpha, clip)
     play(problem, strategy, range(1, 7))

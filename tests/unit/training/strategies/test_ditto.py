@@ -1,4 +1,4 @@
-"""Ditto: the common model is that of federated averaging, and a client's own lies between it and training alone."""
+"""Ditto: the common model is that of federated averaging, and own models lie between it and local training."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def distance(one: list[np.ndarray], other: list[np.ndarray]) -> float:
     return float(sum(np.square(a - b).sum() for a, b in zip(one, other, strict=True)) ** 0.5)
 
 
-def test_the_common_model_does_not_know_of_the_others() -> None:
+def test_the_common_model_of_ditto_is_that_of_federated_averaging() -> None:
     problem = small_problem()
     ditto, averaging = Ditto(problem.model, curriculum(), 0.3), FedAvg(problem.model, curriculum())
     play(problem, ditto, range(1, 4))

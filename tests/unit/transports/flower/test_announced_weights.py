@@ -100,7 +100,7 @@ def test_large_nodes_weigh_more() -> None:
     assert error < 4e-6
 
 
-def test_a_number_that_is_set_wins_and_clamps(log: pytest.LogCaptureFixture) -> None:
+def test_a_given_limit_overrides_announced_weights_and_clamps_them(log: pytest.LogCaptureFixture) -> None:
     kept = start(announcing([50, 200]), most_examples=100)
     assert kept.grid is not None
     mean = kept.grid.results[-1].value
@@ -110,7 +110,7 @@ def test_a_number_that_is_set_wins_and_clamps(log: pytest.LogCaptureFixture) -> 
     assert "from the weights" not in log.text
 
 
-def test_the_scale_of_a_roster_stays() -> None:
+def test_the_scale_of_a_roster_does_not_change() -> None:
     """Nodes that trust a roster announce nothing more, and the scale is part of the roster."""
     start(announcing([3, 4]))
     weights = [3, 4, 60, 70]

@@ -46,7 +46,7 @@ def check_descent(home: Path, world: World, confined: Confinement) -> None:
     [Confinement(), LOOSE, Confinement(spread=0.0), Confinement(spread=2.0, norm=0.3), Confinement(threshold=0.5)],
     ids=str,
 )
-def test_own_models_move_by_public_steps_that_nodes_take(home: Path, confined: Confinement) -> None:
+def test_own_models_follow_the_accepted_public_steps(home: Path, confined: Confinement) -> None:
     world = World()
     world.run(6, confined)
     check_descent(home, world, confined)
@@ -55,7 +55,7 @@ def test_own_models_move_by_public_steps_that_nodes_take(home: Path, confined: C
 
 @pytest.mark.parametrize("protocol", ["papers", "two-trips"])
 @pytest.mark.parametrize("mode", ["active-server", "honest-but-curious"])
-def test_every_protocol_carries_it(home: Path, protocol: str, mode: str) -> None:
+def test_confined_descent_runs_over_every_protocol(home: Path, protocol: str, mode: str) -> None:
     world = World()
     world.run(2, None, world.grid(**{"coterie-mode": mode}), protocol=protocol, mode=mode)
     check_descent(home, world, Confinement())
@@ -83,7 +83,7 @@ def test_a_node_may_have_a_spread_of_its_own(home: Path) -> None:
         assert own(home, node) == pytest.approx(start(home, node, ANCHOR, spread) + step, abs=1e-6)
 
 
-def test_files_of_a_node_are_its_own(home: Path) -> None:
+def test_files_of_a_node_are_readable_only_by_its_user(home: Path) -> None:
     World().run(2)
     for folder in folders(home):
         found = [path for path in (folder / "confined").iterdir() if not path.name.endswith(".lock")]
@@ -211,7 +211,7 @@ def test_a_poisoned_step_is_refused_and_stays_refused(home: Path) -> None:
         assert np.linalg.norm(own(home, node) - CENTRES[node]) < 2, "and honest models did not"
 
 
-def test_without_the_check_poison_is_taken(home: Path) -> None:
+def test_without_the_check_poison_is_accepted(home: Path) -> None:
     loose = Confinement(norm=20.0, threshold=None)
     world = World(poison={3: np.full(3, -4.0)})
     world.run(4, loose)
@@ -228,7 +228,7 @@ def test_a_node_that_refuses_too_long_contributes_no_change(home: Path) -> None:
     assert max(refused for walk in walks for _, refused in walk) >= 2, "nobody came to the bound"
 
 
-def test_a_decision_shows_in_no_message(home: Path) -> None:
+def test_no_message_reveals_a_decision(home: Path) -> None:
     """As many calls of the app and replies of as many bytes, whether moves are taken or refused."""
     World().run(1, Confinement(norm=20.0))  # nodes say hello and leave their first prekeys
     seen = []
@@ -273,7 +273,7 @@ def test_a_confinement_that_cannot_work_is_refused_by_its_name(wrong: dict[str, 
         Confinement(**wrong)
 
 
-def test_what_is_no_confinement_is_refused() -> None:
+def test_an_invalid_confinement_is_refused() -> None:
     with pytest.raises(ConfigError, match="confined is a Confinement"):
         PrivateStrategy(FedAvg(), confined=0.1)  # type: ignore[arg-type]
 
@@ -354,7 +354,7 @@ def test_a_model_that_is_only_shown_is_judged_and_answered_with_nothing(home: Pa
     assert 0 < np.linalg.norm(moved - before) < 0.1, "the first was taken, and the second refused"
 
 
-def test_a_model_that_is_only_shown_is_judged_as_always(home: Path) -> None:
+def test_a_model_that_is_only_shown_needs_the_usual_configuration(home: Path) -> None:
     world = World()
     world.run(1)
     place = own_place(home / "nodes" / "partition-0")
@@ -366,7 +366,7 @@ def test_a_model_that_is_only_shown_is_judged_as_always(home: Path) -> None:
     assert own_place(home / "nodes" / "partition-0") == place
 
 
-def test_a_roster_without_own_models_is_shown_nothing(home: Path) -> None:
+def test_nodes_of_an_unconfined_roster_refuse_shown_models(home: Path) -> None:
     grid = private_grid()
     PrivateStrategy(FedAvg(fraction_evaluate=0.0)).start(grid, initial_arrays(), 1)
     reply = show(grid, RecordDict({"arrays": initial_arrays(), "config": ConfigRecord({"server-round": 1})}))

@@ -67,7 +67,7 @@ def reporting(sizes: list[float], metric: str = "num-examples") -> ClientApp:
     return app
 
 
-def test_a_weight_is_what_was_reported_first_and_later_ones_are_ignored_with_a_word(
+def test_the_first_reported_weight_is_kept_and_later_ones_are_logged_and_ignored(
     log: pytest.LogCaptureFixture,
 ) -> None:
     sizes: list[float] = [3, 4]
@@ -81,7 +81,7 @@ def test_a_weight_is_what_was_reported_first_and_later_ones_are_ignored_with_a_w
     assert kept_by(0, "weight train") == b"3"
 
 
-def test_a_scale_that_is_far_too_wide_for_the_weights_is_said_once_with_its_cost(
+def test_a_scale_far_too_wide_for_the_weights_is_logged_once_with_its_cost(
     log: pytest.LogCaptureFixture,
 ) -> None:
     PrivateStrategy(FedAvg(**QUIET), deadline=1).start(make_grid(reporting([3, 4]), 2), initial_arrays(), 3, timeout=1)
@@ -141,7 +141,7 @@ def test_an_app_without_the_metric_fails_also_if_the_operator_sets_the_weight() 
     assert total_of(play(grid)) is None
 
 
-def test_what_fails_fixes_nothing() -> None:
+def test_a_failed_contribution_fixes_no_configuration() -> None:
     """A first attempt that contributes nothing, for a bug in the app, may be configured otherwise the next time."""
     assert total_of(play(make_grid(reporting([3, 4], "batches"), 2), config={"lr": 0.1})) is None
     assert kept_by(0, "task train.default") is None
@@ -172,7 +172,7 @@ def test_a_configuration_stays_as_it_was_and_the_log_names_what_changed(
     assert session(epochs=1) == 7
 
 
-def test_rounds_are_numbered_as_they_come() -> None:
+def test_a_resumed_run_may_have_another_number_of_rounds() -> None:
     grid = make_grid(reporting([3, 4]), 2)
     for rounds in (3, 2):
         for node in grid.nodes.values():
@@ -209,7 +209,7 @@ def test_arrays_keep_their_names_shapes_and_types_which_decide_on_ranges_and_rou
     st.dictionaries(st.text(max_size=4), VALUES),
     st.sets(st.text(max_size=4)),
 )
-def test_two_configurations_pass_for_one_only_if_they_are(
+def test_two_configurations_are_treated_as_equal_only_if_they_are(
     one: dict[str, Any], other: dict[str, Any], varying: set[str]
 ) -> None:
     def fixed(config: dict[str, Any]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Runs that train nothing: they fail, and say which node gave which reason."""
+"""Runs that train nothing fail, and the error names the nodes and their reasons."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -270,7 +270,7 @@ def test_a_round_that_is_done_again_has_the_configuration_that_it_had() -> None:
     assert then.seen == [(3, 0.125), (4, 0.0625), (5, 0.03125)]
 
 
-def test_a_strategy_that_wants_no_training_is_left_alone() -> None:
+def test_a_strategy_without_training_can_still_evaluate() -> None:
     kept = PrivateStrategy(FedAvg(fraction_train=0.0), evaluate_metrics={"accuracy": (0, 1)}, deadline=2)
     result = kept.start(private_grid(), initial_arrays(), 1)
     assert result.evaluate_metrics_clientapp[1]["accuracy"] == pytest.approx(0.15, abs=1e-3)
@@ -307,7 +307,7 @@ def sayings() -> set[str]:
     )
     | st.builds("{}:{}".format, st.sampled_from(sorted(Reason)), st.integers())
 )
-def test_whatever_a_node_says_the_server_uses_its_own_words(word: str) -> None:
+def test_the_server_describes_refusals_in_its_own_words(word: str) -> None:
     assert ASKED.refusal(word) in sayings()
 
 
@@ -361,7 +361,7 @@ def test_the_verdict_on_a_replys_structure_does_not_depend_on_values(
 
 @pytest.mark.parametrize("metric", [float("nan"), float("inf"), 10**400])
 @pytest.mark.parametrize("name", ["num-examples", "train_loss"])
-def test_whatever_a_value_leads_to_has_one_word(name: str, metric: float) -> None:
+def test_failures_that_depend_on_values_have_one_reason(name: str, metric: float) -> None:
     said: list[str] = []
 
     def listen(message: Message, answer: Callable[[Message], Message]) -> Message:

@@ -23,7 +23,7 @@ def rosters(home: Path) -> RosterFolder:
     return RosterFolder(home / "server" / "rosters")
 
 
-def test_those_who_are_there_found_the_roster(home: Path) -> None:
+def test_the_connected_nodes_found_the_roster(home: Path) -> None:
     play(make_grid(make_app([private_mod]), 5))
     roster = rosters(home).latest
     assert roster is not None
@@ -48,7 +48,7 @@ def test_newcomers_wait_until_they_are_a_circle(home: Path) -> None:
     assert len(kept.grid.results[-1].revealed) == 6
 
 
-def test_a_newcomer_in_the_middle_of_a_run_is_met(home: Path) -> None:
+def test_a_newcomer_is_enrolled_in_the_middle_of_a_run(home: Path) -> None:
     grid = make_grid(make_app([private_mod]), 4)
     kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=2)
 
@@ -62,7 +62,7 @@ def test_a_newcomer_in_the_middle_of_a_run_is_met(home: Path) -> None:
     assert [len(result.revealed) for result in kept.grid.results] == [4, 6]
 
 
-def test_a_node_under_another_number_is_the_client_it_was() -> None:
+def test_a_node_under_another_number_is_recognised() -> None:
     app = make_app([private_mod])
     play(make_grid(app, 4))
     grid = make_grid(app, 4)
@@ -154,7 +154,7 @@ def test_a_circle_retired_during_a_run_is_out_of_it_from_the_next_round(home: Pa
     assert len(second) == 6
 
 
-def test_a_population_grows_as_often_as_it_likes_in_a_run() -> None:
+def test_a_population_may_grow_several_times_in_a_run() -> None:
     app = make_app([private_mod])
     play(make_grid(app, 2))
     grid = make_grid(app, 2)

@@ -44,7 +44,7 @@ def test_every_reply_is_delivered_once() -> None:
 
 
 @pytest.mark.parametrize(("look", "pause"), [(0.0, 0.01), (0.001, 0.02), (0.2, 0.05)])
-def test_looks_that_take_no_time_follow_each_other_sooner(look: float, pause: float) -> None:
+def test_fast_polls_are_repeated_sooner(look: float, pause: float) -> None:
     """Every trip of a simulation waited 25 ms on average for the next look, which takes one."""
     clock = Clock()
 
@@ -91,7 +91,7 @@ def test_a_node_that_keeps_failing_is_given_up_and_one_that_refuses_at_once(
     assert clock.now < most
 
 
-def test_a_node_that_is_away_has_its_grace_however_often_the_superlink_says_so() -> None:
+def test_a_missing_node_has_its_full_grace_period_despite_repeated_errors() -> None:
     clock, grid = Clock(), FakeGrid({0: FakeNode(make_app(), {})}, failing(5, times=20))
     node = grid.nodes[0]
     clock.events += [(1.0, lambda: grid.nodes.clear()), (20.0, lambda: grid.nodes.update({0: node}))]
@@ -174,7 +174,7 @@ def faulty(
 
 
 @given(schedule=schedules(longest=12), by_content=st.booleans(), forgets=st.booleans())
-def test_whatever_call_fails_everybody_is_answered_once_with_its_own_reply(
+def test_every_node_is_answered_once_whichever_call_fails(
     schedule: list[Fault | None], by_content: bool, forgets: bool
 ) -> None:
     replies = ask_faulty(faulty(schedule, by_content=by_content, forgets=forgets))
@@ -214,7 +214,7 @@ def test_a_reply_that_a_failed_pull_had_taken_is_asked_for_again(forgets: bool) 
     assert len(grid.sent) > 3
 
 
-def test_replies_that_are_lost_again_and_again_are_not_their_nodes_fault() -> None:
+def test_replies_lost_repeatedly_are_not_blamed_on_their_nodes() -> None:
     """The SuperLink forgets a request whose reply was taken; each of five pulls that have replies fails."""
 
     class Lossy(FaultyGrid):
@@ -244,7 +244,7 @@ def test_a_superlink_that_fails_until_time_is_up_ends_the_run(seconds: float) ->
     assert seconds <= clock.now <= seconds + 0.2
 
 
-def test_a_failure_at_the_very_end_of_a_step_makes_replies_late_and_no_more() -> None:
+def test_a_failure_at_the_end_of_a_step_only_makes_replies_late() -> None:
     clock = Clock()
     grid = faulty([], lambda _message, _answer: None)
     clock.events.append((55.0, lambda: setattr(grid, "_schedule", iter([Fault()] * 1000))))
@@ -253,7 +253,7 @@ def test_a_failure_at_the_very_end_of_a_step_makes_replies_late_and_no_more() ->
     assert reply.reason == "did not answer within 60 s"
 
 
-def test_an_error_that_does_not_pass_is_raised_at_once() -> None:
+def test_a_permanent_error_is_raised_at_once() -> None:
     class Broken(FakeGrid):
         def pull_messages(self, message_ids: object) -> list[Message]:
             raise ValueError("a bug")

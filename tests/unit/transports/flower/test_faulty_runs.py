@@ -1,4 +1,4 @@
-"""Runs over a SuperLink that fails now and then: they end as if it had not."""
+"""Runs over a SuperLink that fails now and then have the same result as runs without failures."""
 
 import os
 import random

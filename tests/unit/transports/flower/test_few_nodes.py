@@ -1,4 +1,4 @@
-"""Few nodes: how many may leave is said at the start, and what to change when too many have left."""
+"""Few nodes: the log says at the start how many may leave, and the error says what to change if too many left."""
 
 import logging
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def test_against_a_colluder_four_nodes_need_all_and_the_error_says_what_to_chang
     assert "colluders=0 lets 1 leave" in warned[first + 1]
 
 
-def test_one_circle_of_three_is_said_to_need_everybody(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_error_says_that_a_single_circle_needs_all_its_nodes(caplog: pytest.LogCaptureFixture) -> None:
     kept = PrivateStrategy(FedAvg(**QUIET), deadline=1)
     with pytest.raises(NothingTrained, match="a second circle needs 3 more nodes"):
         kept.start(losing(101, 3), initial_arrays(), 1, timeout=1)

@@ -22,7 +22,7 @@ def failing(errors: list[Exception]) -> Callable[[], str]:
 
 
 @pytest.mark.parametrize("kind", sorted(PASSING))
-def test_errors_that_pass_by_themselves(kind: str) -> None:
+def test_temporary_errors_are_recognised(kind: str) -> None:
     assert passes(PASSING[kind]())
 
 

@@ -226,7 +226,7 @@ def test_a_full_disk_is_reported_as_a_problem_of_the_nodes_folder(
     assert "No space left on device" in caplog.text
 
 
-def test_a_server_can_go_wrong_in_any_way_and_gets_one_word(home: Path) -> None:
+def test_damaged_messages_of_a_server_get_one_of_the_known_reasons(home: Path) -> None:
     grid = make_grid(make_app([private_mod]), 4)
     play(grid)
     for message in [sent for sent in grid.sent if payload_of(sent.content, "server")]:
@@ -274,7 +274,7 @@ def test_secrets_of_a_run_that_ended_in_the_middle_go_with_the_next_one(
     assert not any(any(states(number)) for number in range(4))
 
 
-def test_runs_at_once_leave_each_others_sessions_alone() -> None:
+def test_concurrent_runs_do_not_touch_each_others_sessions() -> None:
     """A second run enters a session between the two trips of the first; both have a result."""
     app, inner = make_app([private_mod]), list[PrivateStrategy]()
     play(make_grid(app, 4))
@@ -304,7 +304,7 @@ def test_runs_at_once_leave_each_others_sessions_alone() -> None:
     ],
     ids=["hello", "step", "unknown", "refused", "allowed"],
 )
-def test_whatever_arrives_is_the_end_of_what_was_given_up(home: Path, content: RecordDict, kind: str) -> None:
+def test_any_message_deletes_expired_sessions(home: Path, content: RecordDict, kind: str) -> None:
     settings = NodeSettings.read({"partition-id": 0})
     with Node(settings).session(7) as place:
         place.write(Parked(b"request", b"reply", b"secret"), time.time() - 1)

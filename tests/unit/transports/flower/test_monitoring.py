@@ -1,4 +1,4 @@
-"""Logs and events: what operators of a server and of nodes can see of a round."""
+"""Logs and events that operators of a server and of nodes get about a round."""
 
 import logging
 import re
@@ -146,7 +146,7 @@ def test_an_observer_that_fails_does_not_disturb_the_round(log: pytest.LogCaptur
     assert sum("the observer failed" in line for line in log.messages) == 3
 
 
-def test_the_mod_listed_twice_is_said_so(log: pytest.LogCaptureFixture) -> None:
+def test_a_mod_that_is_listed_twice_is_reported(log: pytest.LogCaptureFixture) -> None:
     app = ClientApp(mods=[private_mod])
     inner = make_app()
 

@@ -1,4 +1,4 @@
-"""What a node's operator says of rosters counts at every invitation, whenever it was said."""
+"""The settings of a node's operator about rosters are checked at every invitation, whenever they were set."""
 
 import hashlib
 from collections.abc import Sequence

@@ -135,7 +135,7 @@ def test_a_damaged_checkpoint_is_named(damaged: bytes, home: Path) -> None:
         PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2)
 
 
-def test_moments_that_cannot_be_read_are_named_too(home: Path) -> None:
+def test_an_unreadable_state_of_the_strategy_is_named(home: Path) -> None:
     (home / "server").mkdir()
     (home / "server" / CHECKPOINT).write_bytes(_unreadable())
     with pytest.raises(ConfigError, match="is not a checkpoint"):
@@ -209,7 +209,7 @@ def test_after_an_interruption_the_metrics_of_all_rounds_are_there(kind: str, nu
     assert not list((home / "server").glob("*.checkpoint"))
 
 
-def test_evaluations_on_the_server_are_kept_also_if_there_is_no_more_of_them() -> None:
+def test_evaluations_on_the_server_are_kept_when_a_run_resumes_without_them() -> None:
     with pytest.raises(Killed):
         evaluating().start(killing("train", 4), initial_arrays(), 5, evaluate_fn=measure)
     result = evaluating().start(private_grid(), initial_arrays(), 5)

@@ -71,7 +71,7 @@ def test_a_view_shares_the_memory_of_its_record_and_cannot_change_it() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\x93NUMPY\x01\x00", b"\x93NUMPY\x09\x00" + bytes(200), b"PK\x03\x04" + bytes(50)]
 )
-def test_what_is_no_array_fails_as_flower_fails(data: bytes) -> None:
+def test_invalid_arrays_fail_with_the_same_error_as_in_flower(data: bytes) -> None:
     broken = Array("float32", (2,), "numpy.ndarray", data)
     with pytest.raises(Exception) as ours:  # noqa: PT011
         view_of(broken)

@@ -29,7 +29,7 @@ class Curious(FedAvg):
 
 
 @pytest.mark.parametrize("kind", MEANS, ids=lambda kind: type(kind).__name__)
-def test_a_strategy_that_needs_the_mean_learns_what_it_would_have_learnt(kind: strategy.Strategy) -> None:
+def test_a_strategy_that_needs_only_the_mean_gives_the_same_model(kind: strategy.Strategy) -> None:
     plain = fresh(kind).start(make_grid(make_app(), 4), initial_arrays(), num_rounds=2)
     kept = PrivateStrategy(fresh(kind), train_metrics={"train_loss": (0, 8)}).start(private_grid(), initial_arrays(), 2)
     for name, array in plain.arrays.items():
@@ -112,7 +112,7 @@ def test_evaluation_in_a_separate_session_gives_the_mean() -> None:
     assert result.evaluate_metrics_clientapp[1]["accuracy"] == pytest.approx(0.15, abs=1e-3)
 
 
-def test_messages_cannot_be_pushed_past_the_rounds() -> None:
+def test_messages_cannot_bypass_the_rounds() -> None:
     kept = PrivateStrategy(FedAvg(**QUIET))
     kept.start(private_grid(), initial_arrays(), 1)
     assert kept.grid is not None
@@ -217,7 +217,7 @@ def test_a_metric_called_like_the_weight_of_the_strategy_is_refused() -> None:
         PrivateStrategy(FedAvg(weighted_by_key="batches"), train_metrics={"batches": (0, 1)})
 
 
-def test_a_strategy_that_looks_at_the_nodes_again_and_again_is_not_shown_ever_more() -> None:
+def test_a_strategy_that_polls_for_nodes_is_shown_a_bounded_number() -> None:
     looks: list[int] = []
 
     class Restless(FedAvg):

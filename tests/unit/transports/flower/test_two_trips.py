@@ -232,7 +232,7 @@ def test_a_node_whose_prekeys_ran_out_is_asked_for_more(home: Path) -> None:
 def test_a_node_that_gives_no_prekeys_sits_out_and_is_not_asked_in_every_round(
     home: Path, log: pytest.LogCaptureFixture
 ) -> None:
-    """As a node of an earlier version of Coterie does, which does not know the question."""
+    """A node of an earlier version of Coterie behaves like this, because it does not know the request."""
 
     def forget(message: Message, answer: Answer) -> Message:
         header = header_of(message.content)
@@ -326,7 +326,7 @@ def test_an_operator_may_refuse_either_protocol_or_a_session_that_costs_too_much
     assert sums(play(make_grid(make_app([private_mod]), 4, config=floor), protocol=protocol)) == [summed]
 
 
-def test_a_run_in_which_no_node_accepts_the_protocol_says_so() -> None:
+def test_a_run_whose_protocol_no_node_accepts_ends_with_the_reason() -> None:
     grid = make_grid(make_app([private_mod]), 4, config={"coterie-protocol": "papers"})
     with pytest.raises(
         NothingTrained, match=r"4 clients sit out without prekeys.*requires stricter terms than this session"
@@ -472,7 +472,7 @@ def test_a_state_of_the_papers_protocol_is_deleted_when_a_session_in_two_trips_b
 def test_a_node_killed_at_any_write_gives_one_answer_and_stays_in_the_round(
     tag: int, large: bool, before: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever it was writing when it was killed: asked again, it takes part, and no step has two answers."""
+    """At every write, a node that was killed and is asked again takes part, and no step gets two answers."""
     if large:
         monkeypatch.setattr("coterie.cohorts.memory.LARGE_REPLY", 0)
     app, killed = make_app([private_mod]), 0

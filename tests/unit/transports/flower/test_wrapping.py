@@ -1,4 +1,4 @@
-"""What can be wrapped in a PrivateStrategy: one clear line for everything else."""
+"""Strategies that can be wrapped in a PrivateStrategy, and the one-line error for all others."""
 
 import logging
 from collections.abc import Iterable
@@ -60,7 +60,7 @@ def test_a_strategy_that_saves_what_it_aggregates_runs_if_that_is_asked_for(capl
 
 
 @pytest.mark.parametrize("kind", [Middle(), strategy.DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 1.0, 2)])
-def test_what_needs_single_replies_is_refused_whatever_is_asked_for(kind: strategy.Strategy) -> None:
+def test_strategies_that_need_single_replies_are_always_refused(kind: strategy.Strategy) -> None:
     with pytest.raises(ConfigError, match="cannot run under secure aggregation"):
         PrivateStrategy(kind, own_aggregation=True)
 
@@ -75,13 +75,13 @@ def test_what_needs_single_replies_is_refused_whatever_is_asked_for(kind: strate
     ],
     ids=["class", "old API", "twice", "nothing"],
 )
-def test_what_is_no_strategy_is_refused_in_one_line(wrong: Any, words: str) -> None:  # noqa: ANN401
+def test_an_invalid_strategy_is_refused_in_one_line(wrong: Any, words: str) -> None:  # noqa: ANN401
     with pytest.raises(ConfigError, match=words) as caught:
         PrivateStrategy(wrong)
     assert "\n" not in str(caught.value)
 
 
-def test_a_wrapper_outside_is_refused_before_anything_is_sent() -> None:
+def test_a_wrapper_around_the_private_strategy_is_refused_before_anything_is_sent() -> None:
     grid = private_grid()
     outside = strategy.DifferentialPrivacyServerSideFixedClipping(PrivateStrategy(FedAvg(**QUIET)), 1.0, 1.0, 2)
     with pytest.raises(ConfigError, match="PrivateStrategy is not the outermost strategy"):

@@ -191,7 +191,7 @@ def test_a_mean_without_a_result_leaves_the_model_and_ends_the_run_in_time(home:
         ({"meta": {"NUM_STEPS_CURRENT_ROUND": "many"}}, "lacks the number 'NUM_STEPS_CURRENT_ROUND'"),
     ],
 )
-def test_the_server_learns_what_a_result_lacks(
+def test_the_server_learns_which_part_of_a_result_is_missing(
     changes: dict[str, Any], reason: str, home: Path, tmp_path: Path
 ) -> None:
     run, _ = controller(
@@ -250,7 +250,7 @@ def test_tasks_that_cannot_be_summed_and_settings_that_cannot_work_are_named(hom
         PrivateExecutor(PrivateExecutor(App(moved)))
 
 
-def test_a_site_refuses_tasks_of_the_apps_own(home: Path, tmp_path: Path) -> None:
+def test_a_site_refuses_tasks_that_are_not_coteries(home: Path, tmp_path: Path) -> None:
     app = App(moved)
     plain = FLModelUtils.to_shareable(FLModel(params={"w": np.zeros(3)}))
     answer = PrivateExecutor(app).execute("train", plain, context("site-1", tmp_path), Signal())
@@ -278,7 +278,7 @@ def test_metrics_that_an_app_logs_stay_on_its_site(home: Path, tmp_path: Path) -
     assert fire(PrivateExecutor(App(moved)), App(moved)) == 0
 
 
-def test_the_policy_of_a_site_lets_only_coteries_answers_out(home: Path, tmp_path: Path) -> None:
+def test_the_privacy_policy_of_a_site_releases_only_answers_of_coterie(home: Path, tmp_path: Path) -> None:
     (tmp_path / "privacy.json").write_text(POLICY)
     site = SimpleNamespace(get_site_privacy_file_path=lambda: str(tmp_path / "privacy.json"))
     (policy,) = create_privacy_manager(site, names_only=False).get_scope(None).task_result_filters["out"]
@@ -324,7 +324,7 @@ def refusal_of(executor: PrivateExecutor, ctx: FLContext) -> str | None:
     return decode(answer[KEY], Answer, "site-1").refusal
 
 
-def test_what_an_app_writes_when_it_runs_is_no_part_of_it(home: Path, tmp_path: Path) -> None:
+def test_files_that_an_app_writes_while_running_are_not_part_of_it(home: Path, tmp_path: Path) -> None:
     executor, ctx = PrivateExecutor(App(moved)), context("site-1", tmp_path)
     before = read_app(tmp_path, tmp_path / "config")
     executor.handle_event(EventType.ABOUT_TO_START_RUN, ctx)
@@ -346,7 +346,7 @@ def test_an_app_that_came_with_bytecode_stays_refused_if_it_deletes_it(
     assert "has bytecode" in caplog.text
 
 
-def test_of_an_allowed_plain_evaluation_only_the_metrics_leave(home: Path, tmp_path: Path) -> None:
+def test_an_allowed_plain_evaluation_sends_only_its_metrics(home: Path, tmp_path: Path) -> None:
     """Many scripts train in every task, and send a model beside the metrics."""
     folder = node_home("site-1")
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)

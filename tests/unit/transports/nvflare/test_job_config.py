@@ -98,9 +98,7 @@ TEMPLATES = (
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.lists(st.sampled_from([*TEMPLATES, " "]), max_size=9).map("".join))
-def test_a_text_that_is_not_refused_is_the_same_on_every_site(
-    text: str, site_environment: None, tmp_path: Path
-) -> None:
+def test_an_accepted_text_is_the_same_on_every_site(text: str, site_environment: None, tmp_path: Path) -> None:
     app = deploy(tmp_path, job(text, rate=0.25, rates=RATES))
     try:
         read(app)

@@ -146,7 +146,7 @@ def test_the_same_task_again_gets_the_same_bytes_from_a_new_process(
     assert sorted(sites.trained) == sorted(sites.names)
 
 
-def test_a_result_that_comes_too_late_counts_for_nothing(ledger: Ledger) -> None:
+def test_a_late_result_is_ignored(ledger: Ledger) -> None:
     sites = Sites(6)
     late: list[bytes] = []
 
@@ -175,9 +175,7 @@ def test_all_tasks_are_withdrawn_when_a_job_is_aborted(home: Path) -> None:
     assert sites.standing == set()
 
 
-def test_answers_that_are_not_coteries_have_reasons_that_quote_nothing(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reasons_for_foreign_answers_quote_nothing_of_them(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sites = Sites(4)
     sites.code = {"site-1": "EXECUTION_EXCEPTION\nforged line"}
     nodes = {node_number(site): site for site in sites.names}
@@ -274,7 +272,7 @@ def test_a_site_refuses_bytes_that_are_no_message(data: bytes) -> None:
         assert decode(Sites(1).answer("site-1", data), Answer, "site-1").refusal is not None
 
 
-def test_what_needs_no_nvflare_does_not_import_it() -> None:
+def test_modules_that_do_not_need_nvflare_do_not_import_it() -> None:
     program = (
         "import sys, coterie.transports.nvflare\n"
         "from coterie.transports.nvflare import carrier, request\n"

@@ -84,7 +84,7 @@ def _trip(grid: Grid, kind: str, requests: dict[int, RecordDict], patience: floa
 
 
 def _carry(grid: Grid, nodes: list[int], traffic: Traffic, model: ArrayRecord, patience: float) -> dict[Step, float]:
-    """Return the seconds of trips with as many bytes to and fro as those of a private round, that do nothing else."""
+    """Return the seconds of trips with as many bytes in both directions as a private round, without other work."""
     seconds = {}
     for step, sent in traffic.sent.items():
         header = {"answer": traffic.received[step] // len(nodes)}

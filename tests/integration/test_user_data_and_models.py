@@ -1,4 +1,4 @@
-"""Whole runs on what a user brings along: clients, examples in many forms, models and policies."""
+"""Whole runs on data and code of the user: clients, examples in many forms, models and policies."""
 
 import random
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch", reason="training needs coterie[train]")
 import torch
 from safetensors import safe_open
-from tests.support.mine import FirstCircles, RoundRobin, load_clients
+from tests.support.user_code import FirstCircles, RoundRobin, load_clients
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
@@ -29,7 +29,7 @@ from coterie.runs.settings.toml import load_config
 from coterie.runs.storage.folder import RunFolder
 from coterie.training import Metric
 
-MINE = "tests.support.mine"
+MINE = "tests.support.user_code"
 
 
 def linear() -> nn.Module:
@@ -59,7 +59,7 @@ def test_a_name_that_cannot_be_stored_is_refused_before_anything_is_written(tmp_
     assert not (tmp_path / "run").exists()
 
 
-def test_hardship_is_a_setting(tmp_path: Path) -> None:
+def test_availability_and_faults_can_be_set(tmp_path: Path) -> None:
     harsh = {"availability.dropout": 0.3, "faults.dropout": 0.3}
     result = go(tmp_path / "run", rounds=12, settings=harsh)
     assert result.summary.skipped
@@ -236,7 +236,7 @@ def test_more_rounds_later_keep_the_learning_rate(tmp_path: Path, capsys: pytest
     assert "Your model with " in said
 
 
-def test_circles_that_fill_the_cohort_are_chosen_and_a_note_says_so(
+def test_circles_that_fill_the_cohort_are_chosen_and_a_note_reports_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clients, _ = load_clients(20)
@@ -265,7 +265,7 @@ def test_clipping_is_reported_in_its_round(tmp_path: Path, capsys: pytest.Captur
         go(tmp_path / "quiet", settings={"aggregation.clip": 1e-3})
 
 
-def test_a_list_of_few_clients_and_no_test_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_list_of_few_clients_without_a_test_set_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     clients, _ = load_clients(3)
     result = go(tmp_path / "run", clients=list(clients.values()), cohort=None, test_set=None, progress=True)
     assert result.summary.config.cohort.size == 3
@@ -309,7 +309,11 @@ def test_tokens(tmp_path: Path, executor: str) -> None:
 
 
 @pytest.mark.parametrize(("train_set", "clients"), [(None, 8), ((np.ones((9, 3)), np.zeros(9, int)), {})])
-def test_examples_come_in_one_way(tmp_path: Path, train_set: Any, clients: Any) -> None:  # noqa: ANN401
+def test_examples_are_given_as_one_set_or_for_each_client_but_not_both(
+    tmp_path: Path,
+    train_set: Any,  # noqa: ANN401
+    clients: Any,  # noqa: ANN401
+) -> None:
     with pytest.raises(ConfigError, match="either a train_set, which is divided, or the examples of each client"):
         train(linear, train_set, clients=clients, out=tmp_path / "run")
 
@@ -350,7 +354,7 @@ def test_a_policy_with_circles_is_held_to_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("policy", "promised"), [("RoundRobin", 1), ("FirstCircles", 2)])
-def test_settings_name_everything(tmp_path: Path, policy: str, promised: int) -> None:
+def test_settings_name_data_model_and_policy(tmp_path: Path, policy: str, promised: int) -> None:
     overrides = [
         *(f"data={MINE}:load_clients", f"model={MINE}:make_model", f"cohort.policy={MINE}:{policy}"),
         *("clients.count=6", "cohort.size=4", "rounds=3", "training.workers=0", "availability.kind=equal"),
@@ -387,7 +391,7 @@ def test_an_epsilon_is_solved_for_and_kept_when_a_run_is_resumed(tmp_path: Path)
         go(tmp_path / "parts", epsilon=9, settings={"cohort.minimum": 4}, resume=True)
 
 
-def test_an_epsilon_is_given_once(tmp_path: Path) -> None:
+def test_a_wrong_epsilon_or_two_of_them_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="give only one of the two"):
         go(tmp_path / "run", epsilon=8, settings={"noise.epsilon": 4})
     with pytest.raises(ConfigError, match="epsilon is a number above 0"):

@@ -1,4 +1,4 @@
-"""Logs of other systems: understood or refused with what was seen and how to say it, never guessed into a verdict."""
+"""Logs of other systems: understood, or refused with what was seen and which option decides. Nothing is guessed."""
 
 import gzip
 import io
@@ -115,7 +115,7 @@ def test_a_matrix_with_clients_as_rows_is_turned(matrix: list[list[int]], name: 
         ("[[1, 0], [1, 1]]", {1: {"1"}, 2: {"1", "2"}}),
     ],
 )
-def test_understood(text: str, history: dict[Label, set[str]]) -> None:
+def test_clear_logs_are_understood(text: str, history: dict[Label, set[str]]) -> None:
     assert history_of(read(text)) == history
 
 
@@ -243,7 +243,7 @@ def test_understood(text: str, history: dict[Label, set[str]]) -> None:
         ),
     ],
 )
-def test_refused_until_it_is_said(
+def test_ambiguous_logs_are_read_once_the_options_are_given(
     text: str, seen: str, settled: dict[str, object], history: dict[Label, set[str]]
 ) -> None:
     with pytest.raises(InputError, match=f"(?s){seen}"):
@@ -272,7 +272,7 @@ def test_refused_until_it_is_said(
         ("hello world\ngood day\n", "do not begin with numbers"),
     ],
 )
-def test_refused(text: str, reason: str) -> None:
+def test_ambiguous_logs_are_refused(text: str, reason: str) -> None:
     with pytest.raises(InputError, match=f"(?s){reason}"):
         read(text)
 
@@ -337,7 +337,7 @@ def test_a_gzip_bomb_is_refused_and_a_damaged_one_too() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
-def test_a_byte_order_mark_is_believed(encoding: str) -> None:
+def test_a_byte_order_mark_decides_the_encoding(encoding: str) -> None:
     assert history_of(read_log(io.BytesIO("round;client\n1;Zoë\n".encode(encoding)))) == {1: {"Zoë"}}
 
 
@@ -352,7 +352,7 @@ def test_a_byte_order_mark_is_believed(encoding: str) -> None:
         (b"%PDF-1.7", "PDF"),
     ],
 )
-def test_other_files_are_named(content: bytes, reason: str) -> None:
+def test_files_of_other_kinds_are_named(content: bytes, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         read_log(io.BytesIO(content))
 
@@ -397,7 +397,7 @@ def test_names_of_columns(name: str, meaning: Meaning) -> None:
 
 
 @given(st.sampled_from(list(Meaning)), st.text(max_size=10))
-def test_no_value_is_understood_both_ways(meaning: Meaning, value: str) -> None:
+def test_no_status_means_both_kept_and_lost(meaning: Meaning, value: str) -> None:
     assert counts(meaning, value) in (True, False, None)
     if meaning is Meaning.KEPT and counts(meaning, value) is not None:
         assert counts(Meaning.LOST, value) is not counts(meaning, value)

@@ -1,4 +1,4 @@
-"""A limit that hardening.md states: a node that stands still in confined descent hides the others of its circle less.
+"""A limit that hardening.md states: a node that refuses all moves of confined descent hides its circle less.
 
 Of two nodes one refuses all moves. Its change is constant, so the difference of two sums is about the other node alone.
 After ``tau`` moves it contributes zeros, and the sum is the other's change.
@@ -37,7 +37,7 @@ class Walking(FedAvg):
         return ArrayRecord({"w": Array(np.asarray(server_round * -STEP, np.float32))}), None
 
 
-def test_a_node_that_refuses_all_moves_hides_the_rest_of_its_circle_less(home: Path) -> None:
+def test_a_node_that_refuses_all_moves_weakens_the_privacy_of_its_circle(home: Path) -> None:
     walking = Walking()
     confined = Confinement(norm=8.0, tau=TAU)
     World(centres=CENTRES.copy()).run(ROUNDS, confined, strategy=walking, own_aggregation=True)

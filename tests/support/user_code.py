@@ -1,4 +1,4 @@
-"""A model, data and policies of a user, as settings name them: ``tests.support.mine:make_model``."""
+"""A model, data and policies of a user, as settings name them: ``tests.support.user_code:make_model``."""
 
 import numpy as np
 import torch

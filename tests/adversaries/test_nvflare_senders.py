@@ -7,10 +7,12 @@ on their site (``flare.log``, ``SummaryWriter``)", and a policy "that lets nothi
 import json
 import threading
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -22,7 +24,7 @@ from nvflare.apis.client_engine_spec import ClientEngineSpec
 from nvflare.apis.dxo import DXO, DataKind, from_shareable
 from nvflare.apis.event_type import EventType
 from nvflare.apis.filter import ContentBlockedException
-from nvflare.apis.fl_constant import EventScope, FedEventHeader, FilterKey, FLContextKey, ReservedKey
+from nvflare.apis.fl_constant import FedEventHeader, FilterKey, FLContextKey, ReservedKey
 from nvflare.apis.fl_context import FLContext, FLContextManager
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
@@ -34,11 +36,13 @@ from nvflare.private.fed.app.fl_conf import create_privacy_manager
 from nvflare.private.privacy_manager import Scope
 from nvflare.widgets.fed_event import ClientFedEventRunner
 from tests.support.homes import home as home
-from tests.support.nvflare_jobs import PRIVATE, TRAINER, configured, deploy, job
+from tests.support.nvflare_jobs import configured, deploy, job
 from tests.support.nvflare_jobs import site_environment as site_environment
 
-from coterie.transports.nvflare import executor
+from coterie.deployment.credentials import Introduction
+from coterie.transports.nvflare.job_config import read_app
 from coterie.transports.nvflare.messages import KEY, TASK, Answer, NodeMessage, decode, encode
+from coterie.transports.nvflare.request import SiteApp
 
 CONVERT = {
     "id": "convert",
@@ -132,6 +136,69 @@ def test_metrics_stay_on_their_site_if_a_job_lists_a_sender_of_events(
 
 def _without(described: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in described.items() if key not in ("format_version", "components")}
+
+
+def introduced(engine: Engine) -> bytes:
+    """Return the digest of the app that the site tells the server when it introduces itself."""
+    private = engine.made.runner_config.task_router.route(TASK)
+    data = Shareable({KEY: encode(NodeMessage("hello", 7, "train", "1", 0.0, 60.0))})
+    answer = decode(private.execute(TASK, data, engine.new_context(), Signal())[KEY], Answer, "site-1")
+    return msgspec.msgpack.decode(answer.payload, type=Introduction).run_config
+
+
+def fire_from_server(engine: Engine, event: str) -> None:
+    """Send a site an event as the server's part of NVFlare does, and wait until the site has handled it."""
+    handled = threading.Event()
+    request = Shareable()
+    headers = {
+        FedEventHeader.EVENT_TYPE: event,
+        FedEventHeader.TIMESTAMP: 1.0,
+        FedEventHeader.EVENT_ID: event,
+    }
+    for name, value in headers.items():
+        request.set_header(name, value)
+    request.set_peer_props({ReservedKey.IDENTITY_NAME: "server"})
+    receiver = engine.handlers[-1]
+    assert isinstance(receiver, ClientFedEventRunner)
+    receiver.abort_signal = Signal()
+    fire = engine.fire_event
+
+    def noted(event_type: str, fl_ctx: FLContext) -> None:
+        fire(event_type, fl_ctx)
+        handled.set()
+
+    engine.fire_event = noted  # type: ignore[method-assign]
+    receiver._receive("fed.event", request, engine.new_context())
+    assert handled.wait(10)
+    receiver.abort_signal.trigger(True)
+    engine.fire_event = fire  # type: ignore[method-assign]
+
+
+def test_the_server_does_not_choose_when_a_site_reads_its_app(
+    home: Path, tmp_path: Path, site_environment: None
+) -> None:
+    """An event of the server has the type of one that a site reads its app at: what a script wrote is read, too.
+
+    Promise, in docs/nvflare.md: "A site reads the folder before the app starts, so files that a script writes there
+    later do not count." The digest goes to the server in the clear, and it knows all other files of the job. Here a
+    script notes its number of examples, which is masked otherwise; the server finds it by trying all numbers.
+    """
+    app = deploy(tmp_path / "site-1", job("x"))
+    engine = started(app)
+    before = introduced(engine)
+    known = read_app(app, app / "config")
+    assert before == known.digest
+    (app / "custom").mkdir()
+    (app / "custom" / "examples.txt").write_text("4817\n")
+    assert introduced(engine) == before  # nobody asks the site to read again
+    fire_from_server(engine, EventType.ABOUT_TO_START_RUN)
+    told = introduced(engine)
+    guesses = (
+        (number, SiteApp(known.config, {**known.files, "custom/examples.txt": sha256(b"%d\n" % number).hexdigest()}))
+        for number in range(10_000)
+    )
+    assert [number for number, guess in guesses if guess.digest == told] == []
+    assert told == before
 
 
 CCWF = "nvflare.app_common.ccwf"

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -46,10 +47,8 @@ def test_a_log_whose_header_is_shorter_than_its_rows_is_no_fault_of_coterie(
 
 @pytest.mark.parametrize("settings", [AuditSettings(round_column="1"), AuditSettings(format="pairs")])
 def test_the_page_takes_a_log_whose_header_is_shorter_than_its_rows(settings: AuditSettings) -> None:
-    try:
+    with suppress(CoterieError):  # a line that says why
         audit_content(settings, SHORT_HEADER)
-    except CoterieError:
-        pass  # a line that says why
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,8 @@
 """A server names a function in the client's part of a job, and the function returns what a site refuses by its class.
 
-Promise, in docs/nvflare.md: a job that lists ``JobLogStreamer`` is refused ("a site refuses jobs that do"); as are those
-with a retriever of files or a receiver of metrics (``job_config._check_components``). NVFlare builds a component by calling whatever its path names; Coterie looks for classes only.
+Promise, in docs/nvflare.md: a job that lists ``JobLogStreamer`` is refused ("a site refuses jobs that do"). Jobs with a
+sender of files or a receiver of metrics are, too (``job_config._check_components``). NVFlare builds a component by
+calling whatever its path names; Coterie looks for classes only.
 """
 
 import sys

@@ -6,6 +6,8 @@ Promises: docs/audit.md, "Exit status" (2: the log could not be read or understo
 """
 
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -61,7 +63,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def schema_of_ledger(folder: Path) -> None:
     """A byte that is no text in the schema: SQLite quotes it in its error, and Python cannot decode that."""
-    _replace(folder / "ledger.sqlite", b"sequence", b"se\xd3uence")
+    _replace(folder / "ledger.sqlite", b"PRIMARY KEY (sequence)", b"PRIMARY KEY (se\xd3uence)")
 
 
 def schema_of_memories(folder: Path) -> None:
@@ -70,8 +72,6 @@ def schema_of_memories(folder: Path) -> None:
 
 def text_of_ledger(folder: Path) -> None:
     """A byte that is no text in the digest of an entry."""
-    import sqlite3
-
     with sqlite3.connect(folder / "ledger.sqlite") as ledger:
         (found,) = ledger.execute("SELECT digest FROM coterie_ledger ORDER BY sequence DESC LIMIT 1").fetchone()
     ledger.close()
@@ -97,8 +97,6 @@ def _replace(path: Path, old: bytes, new: bytes) -> None:
 def test_a_damaged_database_of_a_run_is_refused_in_one_line(
     command: str, damage: Callable[[Path], None], run: Path, tmp_path: Path
 ) -> None:
-    import shutil
-
     shutil.copytree(run, tmp_path / "run")
     damage(tmp_path / "run")
     done = coterie(command, "run", cwd=tmp_path)
@@ -125,3 +123,13 @@ def test_a_folder_of_a_run_from_somebody_else_runs_no_program(run: Path, tmp_pat
     (folder / "config.toml").write_text(settings)
     coterie("resume", "run", cwd=tmp_path)
     assert not (tmp_path / "by-a-run-folder").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "resume", "compare"])
+def test_settings_that_are_nested_too_deeply_are_refused_in_one_line(command: str, run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "config.toml").write_text("a = " + "[" * 5000 + "\n")
+    (tmp_path / "run" / "checkpoint.safetensors").unlink()
+    done = coterie(command, "run/config.toml" if command == "run" else "run", cwd=tmp_path)
+    assert "Traceback" not in done.stdout
+    assert done.returncode == 2

@@ -458,9 +458,10 @@ def test_a_metric_needs_test_examples(tmp_path: Path) -> None:
 def test_settings_name_a_metric_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_metrics.py").write_text("def answers(outputs, labels):\n    return len(labels)\n")
+    (tmp_path / "my_data.py").write_text(f"from {MINE} import load_clients, make_model\n")
     config = load_config(
         None,
-        [f"data={MINE}:load_clients", f"model={MINE}:make_model", "clients.count=6", "cohort.size=4", "rounds=1",
+        ["data=my_data:load_clients", "model=my_data:make_model", "clients.count=6", "cohort.size=4", "rounds=1",
          'training.metrics=["my_metrics:answers:smaller"]'],
     )  # fmt: skip
     result = TrainingRun.begin(tmp_path / "run", config).play()

@@ -1,9 +1,17 @@
-"""Check that the command line understands a command of a document."""
+"""Check that the command line understands a command of a document, and run commands in this process."""
+
+import contextlib
+import io
+import signal
+import sys
+from pathlib import Path
+from typing import NamedTuple
+from unittest.mock import patch
 
 import typer
 from tests.support.outputs import PROJECT
 
-from coterie.cli import app
+from coterie.cli import app, main
 from coterie.runs.settings.toml import load_config
 
 
@@ -18,3 +26,35 @@ def understand(words: list[str]) -> None:
     if command.name == "run":
         config = context.params["config"]
         load_config(PROJECT / config if config else None, context.params["settings"])
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    status: int
+    said: str
+    """What it wrote to both its outputs."""
+
+
+def run_in(folder: Path, *arguments: str | Path) -> Ended:
+    """Run a command in this process, in a folder. What it imports is forgotten afterwards."""
+    said, before, modules = io.StringIO(), signal.getsignal(signal.SIGTERM), set(sys.modules)
+    with (
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(said),
+        contextlib.redirect_stderr(said),
+        patch.object(sys, "argv", ["coterie", *map(str, arguments)]),
+        patch.object(sys, "path", list(sys.path)),
+    ):
+        try:
+            main()
+            status: object = 0
+        except SystemExit as ending:
+            status = ending.code or 0
+        finally:
+            signal.signal(signal.SIGTERM, before)
+            for name in set(sys.modules) - modules:
+                file = getattr(sys.modules[name], "__file__", None)
+                if file and Path(file).is_relative_to(folder):
+                    del sys.modules[name]
+    return Ended(int(str(status)), said.getvalue())

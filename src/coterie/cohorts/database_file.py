@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+from coterie.cohorts.database_errors import database_errors
 from coterie.errors import ConfigError
 from coterie.files import reserve_secret
 
@@ -30,7 +31,7 @@ class DatabaseFile:
         self.durable = durable
         self._path = os.fspath(path)
         self._turn = threading.Lock()
-        try:
+        with database_errors(f"cannot keep {purpose} in {self._path}", ConfigError):
             if self._path != _IN_MEMORY:
                 reserve_secret(Path(self._path))
             self._connection = sqlite3.connect(
@@ -51,8 +52,6 @@ class DatabaseFile:
                 with self.writing() as connection:
                     for name, columns in tables.items():
                         connection.execute(f"CREATE TABLE IF NOT EXISTS {name} {columns}")
-        except (sqlite3.Error, ConfigError) as error:
-            raise ConfigError(f"cannot keep {purpose} in {self._path}: {error}") from error
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._path}>"
@@ -69,20 +68,18 @@ class DatabaseFile:
 
     def sync(self) -> None:
         """Force everything to disk, so that it survives a loss of power; needed only if the file is not durable."""
-        with self._turn:
+        with self._turn, database_errors(f"cannot write {self._path}"):
             self._connection.execute("PRAGMA wal_checkpoint(FULL)")
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Lock out all other writers; commit at the end, roll back on any exception."""
-        with self._turn:
+        # The disk may be full, another process may hold the file too long, or the file is damaged.
+        with self._turn, database_errors(f"cannot write {self._path}"):
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
                 self._connection.execute("COMMIT")
-            except sqlite3.OperationalError as error:  # the disk is full, or another process holds the file too long
-                self._undo()
-                raise ConfigError(f"cannot write {self._path}: {error}") from error
             except BaseException:
                 self._undo()
                 raise
@@ -94,5 +91,5 @@ class DatabaseFile:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Lock out other threads of this process, and read committed data."""
-        with self._turn:
+        with self._turn, database_errors(f"cannot read {self._path}"):
             yield self._connection

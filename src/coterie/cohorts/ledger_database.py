@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import URL, Engine, Table, create_engine, event, inspect, make_url
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 
+from coterie.cohorts.database_errors import database_errors
 from coterie.cohorts.ledger_inspection import check_plain, copy_file, distrust
 from coterie.errors import ConfigError
 
@@ -51,7 +52,7 @@ def open_database(
     if backend == "sqlite" and url.database and not create and not Path(url.database).is_file():
         raise ConfigError(f"there is no ledger at {shown}")
     size = 0  # of the inspected file
-    with ExitStack() as resources:
+    with database_errors(f"cannot open the ledger {shown}", SQLAlchemyError), ExitStack() as resources:
         try:
             if backend == "sqlite" and url.database and inspecting:
                 folder = resources.enter_context(TemporaryDirectory(prefix="coterie-ledger-"))
@@ -60,8 +61,6 @@ def open_database(
             engine = _make_engine(url, timeout, inspecting=inspecting)
             resources.callback(engine.dispose)
             found = _is_plain(engine, table, size) if size else _find_table(engine, table, create=create)
-        except (DBAPIError, sqlite3.Error) as error:
-            raise ConfigError(f"cannot open the ledger {shown}: {getattr(error, 'orig', error)}") from error
         except OSError as error:
             raise ConfigError(f"cannot read the ledger {shown}: {error.strerror}") from error
         if not found:

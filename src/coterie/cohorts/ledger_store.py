@@ -31,8 +31,9 @@ from sqlalchemy import (
     insert,
     select,
 )
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
+from coterie.cohorts.database_errors import database_errors
 from coterie.cohorts.ledger_database import Database, open_database
 from coterie.cohorts.ledger_entry import START, EntryKind, Head, NamedEntry, StoredEntry, decode, encode
 from coterie.cohorts.log_size import check_size
@@ -114,7 +115,7 @@ class LedgerStore:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Provide a connection for reading. Readers never wait for writers."""
-        with self._database.engine.connect() as connection:
+        with database_errors("cannot read the ledger", SQLAlchemyError), self._database.engine.connect() as connection:
             yield connection
 
     @contextmanager
@@ -122,7 +123,8 @@ class LedgerStore:
         """Lock out other writers. Commit at the end; roll back on any exception."""
         if self._inspecting:
             raise LocalProtocolError("this ledger was opened to be inspected: nothing can be recorded in it")
-        with self._database.engine.connect() as connection:
+        what = "cannot write to the ledger"
+        with database_errors(what, SQLAlchemyError), self._database.engine.connect() as connection:
             try:
                 for statement in self._turn:
                     connection.exec_driver_sql(statement)

@@ -9,7 +9,6 @@ import hashlib
 import math
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from coterie.files import write_once
 from coterie.rounds.floor import Floor
 from coterie.secagg.protocols import PROTOCOLS
 from coterie.secagg.terms import ThreatMode
+from coterie.toml import parse_toml
 
 PREFIX = "coterie-"
 SETTINGS = "node.toml"
@@ -156,9 +156,10 @@ def _check_filled(given: Mapping[str, object]) -> None:
 
 def _file(path: Path) -> dict[str, object]:
     try:
-        given = tomllib.loads(path.read_text())
+        text = path.read_text()
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: {error}") from None
+    given = parse_toml(text, path)
     for key in _PLACE & given.keys():
         raise ConfigError(f"{path}: {key} says where this file is; set it in the node's configuration as {PREFIX}{key}")
     _check_filled(given)

@@ -65,9 +65,10 @@ def test_settings_that_mean_nothing_are_refused(wrong: dict[str, object]) -> Non
         NodeSettings.read(wrong)
 
 
-def test_a_file_that_is_not_toml_is_refused(home: Path) -> None:
+@pytest.mark.parametrize("text", ["privacy: 3", "privacy = " + 5000 * "["])
+def test_a_file_that_is_not_toml_is_refused(home: Path, text: str) -> None:
     (home / "nodes" / "node").mkdir(parents=True)
-    (home / "nodes" / "node" / "node.toml").write_text("privacy: 3")
+    (home / "nodes" / "node" / "node.toml").write_text(text)
     with pytest.raises(ConfigError, match=r"node\.toml"):
         NodeSettings.read({})
 

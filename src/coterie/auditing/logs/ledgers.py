@@ -29,8 +29,6 @@ def is_ledger(log: RawLog) -> bool:
 
 def read_ledger(log: RawLog) -> Participation:
     """Verify a ledger, against a head if there is one, and return its history."""
-    from sqlalchemy.exc import SQLAlchemyError
-
     from coterie.cohorts.ledger import Ledger
 
     options = log.options
@@ -42,11 +40,8 @@ def read_ledger(log: RawLog) -> Participation:
         raise InputError("a ledger is always read in the order in which it was written")
     if Path(log.location).is_file():
         check_size(Path(log.location).stat().st_size, options.limit)
-    try:
-        with Ledger.inspect(log.location, limit=options.limit) as ledger:
-            end, participation = ledger.read(options.head)
-    except SQLAlchemyError as error:
-        raise InputError(f"cannot read the ledger: {getattr(error, 'orig', error)}") from error
+    with Ledger.inspect(log.location, limit=options.limit) as ledger:
+        end, participation = ledger.read(options.head)
     verified = f"the ledger's chain of {end.sequence:,} entries holds; its head, to be kept elsewhere, is {end}"
     reading = LogReading("ledger", "entries", "entries", head=str(end))
     return replace(participation, notes=(*participation.notes, verified, _assumed(participation)), reading=reading)

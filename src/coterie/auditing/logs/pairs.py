@@ -146,6 +146,11 @@ class PairLog:
         after = self._table.sample[1] if len(self._table.sample) > 1 else ()
         begins = [len(row) > round_at and row[round_at].isdecimal() for row in (header, after)]
         start = int(begins == [False, True])
+        if start and max(round_at, client_at) >= len(header):
+            raise InputError(
+                f"the first line is taken for a header, and has no cell for column {max(round_at, client_at) + 1}: "
+                f"{list_columns(header)}. Give every column a name, or remove the line"
+            )
         if start:
             self._found.note("the first line was taken for a header")
         return self._apart(_Places(round_at, client_at, start))

@@ -6,13 +6,13 @@ is given only if the settings say that sums were secure, and only from the ledge
 
 import os
 import stat
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from coterie.errors import InputError
+from coterie.errors import ConfigError, InputError
+from coterie.toml import parse_toml
 
 if TYPE_CHECKING:
     from coterie.cohorts.ledger_entry import Head
@@ -119,10 +119,8 @@ def _kind_of(settings: str, source: str) -> str:
     try:
         if len(settings) > _CONFIG:
             raise InputError(f"cannot read the log: the settings in {source} have more than {_CONFIG:,} characters")
-        return str(tomllib.loads(settings).get("aggregation", {}).get("kind", "secure"))
-    except (ValueError, AttributeError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
+        return str(parse_toml(settings, "the text").get("aggregation", {}).get("kind", "secure"))
+    except (ConfigError, AttributeError) as error:
         raise InputError(f"cannot read the log: the settings in {source} cannot be read: {error}") from error
 
 

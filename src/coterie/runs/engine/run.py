@@ -42,8 +42,10 @@ from coterie.runs.report.observers import Observer, ObserverGroup, RunStart
 from coterie.runs.report.page import run_page
 from coterie.runs.report.trackers import make_trackers
 from coterie.runs.report.words import headline_of, in_words
+from coterie.runs.sections.extensions import check_origin
 from coterie.runs.settings.changes import check_changes, check_fingerprints
 from coterie.runs.settings.config import RunConfig, with_schedule_length
+from coterie.runs.settings.names import names_of_user
 from coterie.runs.settings.toml import parse_config, to_toml
 from coterie.runs.storage.folder import Journal, Progress, RunFolder, checked_records, named_arrays
 from coterie.training.executors.vectorised import choose_executor
@@ -119,6 +121,8 @@ class TrainingRun:
                 "aggregation.dropout is a probability of each client: set dropout_of to client"
             )
         config = with_schedule_length(config)
+        if path is not None:
+            _check_origins(config, path)
         built = build_calibrated(config, federation or find_federation(config))
         everybody = all_observers(built, observers)
         return cls(RunFolder.create(path, built.config), built, everybody)
@@ -138,7 +142,9 @@ class TrainingRun:
         ``changes`` are settings written ``section.key=value``; only some may change. With ``ignore_stop``, the run
         continues although an observer ended it.
         """
+        folder.check_links()
         config = folder.config(changes)
+        _check_origins(config, folder.path)
         checkpoint = folder.checkpoint()
         begun = _settings_of(checkpoint.progress, folder) if checkpoint else with_schedule_length(folder.config())
         config = with_schedule_length(config, begun)
@@ -281,6 +287,12 @@ class TrainingRun:
 def all_observers(built: BuiltRun, observers: Sequence[Observer]) -> list[Observer]:
     """Return the caller's observers and those of the settings; raise an error if one cannot work."""
     return [*observers, *make_trackers(built.config.tracking), *early_stopping(built)]
+
+
+def _check_origins(config: RunConfig, folder: Path) -> None:
+    """Refuse settings that name a function or class in the folder of the run itself."""
+    for key, text in names_of_user(config):
+        check_origin(key, text, folder)
 
 
 def _settings_of(progress: Progress, folder: RunFolder) -> RunConfig:

@@ -3,9 +3,10 @@
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Annotated, Any, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, Self, TypeAlias, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from coterie.errors import ConfigError
@@ -63,6 +64,14 @@ class OneOf:
         """
         self._choices, self._named = choices, named
 
+    def is_named(self, value: object) -> bool:
+        """Return whether a value of the setting names a function or class of the user."""
+        if not isinstance(value, str) or value in self.names:
+            return False
+        if isinstance(self._named, re.Pattern):
+            return self._named.fullmatch(value) is not None
+        return self._named and is_named(value)
+
     @property
     def names(self) -> tuple[str, ...]:
         """All choices at the moment."""
@@ -73,17 +82,18 @@ class OneOf:
         return core_schema.no_info_plain_validator_function(self._validate)
 
     def _validate(self, value: Any) -> str:  # noqa: ANN401 - whatever was written
-        if isinstance(value, str) and (value in self.names or self._is_named(value)):
+        if isinstance(value, str) and (value in self.names or self.is_named(value)):
             return str(value)
         *others, last = (*map(repr, self.names), *(["module:name"] if self._named else []))
         expected = f"{', '.join(others)} or {last}" if others else last
         # The same text and the same type of error as for names that pydantic checks itself.
         raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": expected})
 
-    def _is_named(self, value: str) -> bool:
-        if isinstance(self._named, re.Pattern):
-            return self._named.fullmatch(value) is not None
-        return self._named and is_named(value)
+
+def choices_of(field: FieldInfo) -> list[OneOf]:
+    """Return the choices of a setting, or of the entries of its list."""
+    entries = [choice for kind in get_args(field.annotation) for choice in getattr(kind, "__metadata__", ())]
+    return [choice for choice in (*field.metadata, *entries) if isinstance(choice, OneOf)]
 
 
 def make_chosen(table: Mapping[str, Callable[..., Made]], name: str, section: BaseModel, **known: Any) -> Made:  # noqa: ANN401 - values of many types

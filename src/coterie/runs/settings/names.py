@@ -1,10 +1,12 @@
-"""The names of settings, and suggestions for misspelled ones."""
+"""The names of settings, suggestions for misspelled ones, and what settings name of the user's own."""
 
 import difflib
 from collections.abc import Iterator
 
 from pydantic import BaseModel
 
+from coterie.runs.sections.base import choices_of
+from coterie.runs.sections.common import OWN
 from coterie.runs.settings.config import RunConfig
 
 _SIMILAR = 0.8  # smallest similarity of words, from 0 to 1, at which one counts as a misspelling of the other
@@ -18,6 +20,18 @@ def setting_names(model: type[BaseModel] = RunConfig, path: str = "") -> Iterato
             yield from setting_names(kind, f"{path}{name}.")
         else:
             yield f"{path}{name}"
+
+
+def names_of_user(settings: BaseModel, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every function or class of the user that settings name, after the setting that names it."""
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if isinstance(value, BaseModel):
+            yield from names_of_user(value, f"{path}{name}.")
+        for choice in choices_of(field):
+            for text in value if isinstance(value, tuple) else (value,):
+                if choice.is_named(text) and not text.startswith(f"{OWN}:"):
+                    yield f"{path}{name}", text
 
 
 def find_settings(word: str) -> list[str]:

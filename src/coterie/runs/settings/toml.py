@@ -5,7 +5,6 @@ import difflib
 import json
 import re
 import textwrap
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
@@ -17,11 +16,12 @@ from pydantic_core import ErrorDetails
 from coterie.errors import ConfigError, ErrorText, Remedy
 from coterie.graphs.table import TOPOLOGIES
 from coterie.runs.algorithms import ALGORITHMS
-from coterie.runs.sections.base import NamedSection, OneOf
+from coterie.runs.sections.base import NamedSection, choices_of
 from coterie.runs.sections.common import CommonSettings
 from coterie.runs.settings.config import RunConfig, contradictions
 from coterie.runs.settings.names import find_settings
 from coterie.secagg.protocols import SessionProtocol
+from coterie.toml import parse_toml
 
 _Parts: TypeAlias = tuple[str | Remedy, ...]
 _SET = Remedy("set", mention=True)
@@ -48,13 +48,11 @@ def load_config(path: Path | None = None, overrides: Iterable[str] = (), *, reco
     if path is not None:
         try:
             text = path.read_text(encoding="utf-8")
-            tree = _written_out(tomllib.loads(text))
         except OSError as error:
             raise ConfigError(f"cannot read {path}: {error.strerror}") from None
         except UnicodeDecodeError:
             raise ConfigError(f"{path} is not TOML: it is not a text file in UTF-8") from None
-        except ValueError as error:  # also raised for numbers with thousands of digits
-            raise ConfigError(f"{path} is not TOML: {error}") from None
+        tree = _written_out(parse_toml(text, path))
     if recorded:
         _keep_meaning(tree)
     settled = dict(map(_parse_override, overrides))
@@ -80,8 +78,8 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
 
 
 def parse_config(text: str) -> RunConfig:
-    """Read the output of :func:`to_toml`, perhaps of an earlier version."""
-    tree = _written_out(tomllib.loads(text))
+    """Read the settings in a checkpoint: the output of :func:`to_toml`, perhaps of an earlier version."""
+    tree = _written_out(parse_toml(text, "the text of the settings in the checkpoint"))
     _keep_meaning(tree)
     return _validated(tree, lambda _key: ())
 
@@ -180,7 +178,7 @@ def _parse_override(text: str) -> tuple[str, Any]:
     if not equals or not re.fullmatch(r"[A-Za-z_]+(\.[A-Za-z_]+)*", key):
         raise ConfigError(_SET, f" takes section.key=value, not {text!r}")
     try:
-        return _full(key, tomllib.loads(f"value = {value}")["value"])
+        return _full(key, parse_toml(f"value = {value}", key)["value"])
     except ValueError:
         if re.fullmatch(r"[\w./~:-]*", value):  # a single word needs no quotation marks
             return _full(key, value)
@@ -273,8 +271,7 @@ def _tables(config: BaseModel, *, explain: bool, path: str = "", without: Collec
 
 def list_choices(field: FieldInfo) -> list[str]:
     """List the values that a setting may have, if they can be listed."""
-    entries = [choice for kind in get_args(field.annotation) for choice in getattr(kind, "__metadata__", ())]
-    tables = [name for choice in (*field.metadata, *entries) if isinstance(choice, OneOf) for name in choice.names]
+    tables = [name for choice in choices_of(field) for name in choice.names]
     return tables or [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
 
 

@@ -25,6 +25,7 @@ from coterie.cohorts.ledger import Head
 from coterie.errors import ConfigError, InputError
 from coterie.files import explain, remove_drafts, write_file, write_secret
 from coterie.locks import locked
+from coterie.reports.words import printable
 from coterie.runs.records.record import RoundRecord, Stop, record_type
 from coterie.runs.settings.config import RunConfig
 from coterie.runs.settings.toml import load_recorded, to_toml
@@ -154,6 +155,15 @@ class RunFolder:
             raise ConfigError(f"{path} is not the folder of a run: it has no {folder.config_file.name}")
         return folder
 
+    def check_links(self) -> None:
+        """Refuse a folder with symbolic links. A run makes none, and by one it would write to any file of the user."""
+        links = sorted(entry.name for entry in self.path.iterdir() if entry.is_symlink())
+        if links:
+            raise ConfigError(
+                f"{self.path / printable(links[0], _NAME)} is a symbolic link, and a run writes only to files of its "
+                "own folder; put the file or folder that it leads to in its place"
+            )
+
     def keep_sum(self, number: int, mean: Sequence[FloatArray]) -> None:
         """Keep what a round revealed; a round that is played again replaces it."""
         self.sums_folder.mkdir(exist_ok=True)
@@ -215,7 +225,7 @@ class RunFolder:
         for number, line in enumerate(lines, 1):
             try:
                 records.append(msgspec.json.decode(line, type=kind))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:  # the second: a value that is nested too deeply
                 if number < len(lines):
                     raise InputError(f"{self.metrics_file}, line {number}: {error}") from error
         return records

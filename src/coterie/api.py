@@ -65,6 +65,16 @@ class AggregationResult(Generic[V]):
         """The weighted sum."""
         return rebuilt([array * self.total_weight for array in listed(self.mean)], self.mean)
 
+    def __str__(self) -> str:
+        from coterie.reports.words import count
+
+        entries = "1 entry was" if self.clipped == 1 else f"{self.clipped:,} entries were"
+        return (
+            f"The mean over {count(len(self.clients), 'client')} with a total weight of {self.total_weight:,} is in "
+            f"result.mean.\nEvery entry is within {self.error_bound:.3g} of the exact mean of the clipped inputs; "
+            f"{entries} clipped."
+        )
+
 
 def aggregate(
     inputs: Mapping[str, V],

@@ -101,11 +101,12 @@ class PlainCommand(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            error.possibilities = get_close_matches(error.option_name, error.possibilities or (), cutoff=_NEAR)
-            raise
+            near = get_close_matches(error.option_name, error.possibilities or (), cutoff=_NEAR)
+            raise click.NoSuchOption(error.option_name, error.message, near, error.ctx) from None
         except click.BadParameter as error:
-            error.message = plain_complaint(error.message)
-            raise
+            if (plain := plain_complaint(error.message)) == error.message:
+                raise
+            raise click.BadParameter(plain, error.ctx, error.param, error.param_hint) from None
 
 
 def plain_complaint(message: str) -> str:

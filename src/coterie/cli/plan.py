@@ -176,8 +176,11 @@ def _levels(absent: str) -> list[float]:
     from coterie.errors import ConfigError
 
     try:
-        return [float(level) for level in absent.split(",")]
+        levels = [float(level) for level in absent.split(",")]
     except ValueError:
         raise ConfigError(
             f"give a fraction such as 0.1, or with --absent several as 0.1,0.2,0.3; not {absent!r}"
         ) from None
+    if not all(0 <= level <= 1 for level in levels):
+        raise ConfigError(f"--absent is a probability from 0 to 1, or several; not {absent!r}")
+    return levels

@@ -72,6 +72,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "compare: output": (["compare", "ok.csv", "--out", "nowhere/page.html"], "cannot write nowhere/page.html"),
     "plan: NaN": (["plan", "--clients", "50", "--lost", "nan"], "lost"),
     "plan: negative": (["plan", "--clients", "-5", "--lost", "0.1"], "should be at least 3, not -5"),
+    "plan: absent": (["plan", "--population", "9", "--cohort", "3", "--absent", "2"], "--absent is a probability from"),
     "plan: huge": (["plan", "--clients", str(HUGE), "--lost", "0.1"], "clients must be a whole number"),
     "plan: delta": ([*DEPLOYMENT, "--epsilon", "8", "--delta", "nan"], "delta must be a number from 0 to 1, not nan"),
     "plan: full disk": ([*DEPLOYMENT, "--config", "/dev/full"], "cannot write /dev/full: No space left"),

@@ -104,7 +104,10 @@ def _people(settings: PlanSettings) -> tuple[int, int, list[float]]:
     absent = _once("--absent", settings.absent, "--dropout", settings.dropout)
     if absent is None:
         raise ConfigError("--population needs --absent, the probability that a client is not there for a round")
-    return population, cohort, _levels(absent)
+    levels = _levels(absent)
+    if not all(0 <= level <= 1 for level in levels):
+        raise ConfigError(f"--absent is a probability from 0 to 1, or several; not {absent!r}")
+    return population, cohort, levels
 
 
 def _shared(settings: PlanSettings, lost: float | None) -> "PopulationOptions":
@@ -176,11 +179,8 @@ def _levels(absent: str) -> list[float]:
     from coterie.errors import ConfigError
 
     try:
-        levels = [float(level) for level in absent.split(",")]
+        return [float(level) for level in absent.split(",")]
     except ValueError:
         raise ConfigError(
             f"give a fraction such as 0.1, or with --absent several as 0.1,0.2,0.3; not {absent!r}"
         ) from None
-    if not all(0 <= level <= 1 for level in levels):
-        raise ConfigError(f"--absent is a probability from 0 to 1, or several; not {absent!r}")
-    return levels

@@ -5,6 +5,7 @@ import { here } from "./address";
 import { h, put } from "./dom";
 import { LeakView } from "./leak";
 import { LogView } from "./log";
+import { MissingView } from "./missing";
 import { Album } from "./pictures";
 import { PlanView } from "./plan";
 import { SawView } from "./saw";
@@ -26,13 +27,16 @@ async function begin(): Promise<void> {
   const views: View[] = [new LeakView(context), new PlanView(context), new LogView(context), new SawView(context)];
   const links = views.map((view) => h("a", { href: `#/${view.name}` }, view.title));
   put(document.getElementById("views")!, ...links);
-  put(main, ...views.map((view) => view.element));
+  const missing = new MissingView(views);
+  put(main, ...[...views, missing].map((view) => view.element));
   document.getElementById("about")!.append(` Coterie ${context.about.version}.`);
 
   let shown: View | null = null;
   const show = (): void => {
     const place = here();
-    const view = views.find((one) => one.name === place.view) ?? views[0]!;
+    const unknown = place.view !== "" && window.location.hash.startsWith("#/");
+    const view = views.find((one) => one.name === place.view) ?? (unknown ? missing : views[0]!);
+    missing.element.hidden = view !== missing;
     for (const [index, other] of views.entries()) {
       other.element.hidden = other !== view;
       if (other === view) links[index]!.setAttribute("aria-current", "page");

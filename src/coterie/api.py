@@ -65,6 +65,16 @@ class AggregationResult(Generic[V]):
         """The weighted sum."""
         return rebuilt([array * self.total_weight for array in listed(self.mean)], self.mean)
 
+    def __str__(self) -> str:
+        from coterie.reports.words import count
+
+        entries = "1 entry was" if self.clipped == 1 else f"{self.clipped:,} entries were"
+        return (
+            f"The mean over {count(len(self.clients), 'client')} with a total weight of {self.total_weight:,} is in "
+            f"result.mean.\nEvery entry is within {self.error_bound:.3g} of the exact mean of the clipped inputs; "
+            f"{entries} clipped."
+        )
+
 
 def aggregate(
     inputs: Mapping[str, V],
@@ -372,8 +382,21 @@ def audit(
             first, unread = history.problems[0], count(history.unread, "line")
             raise InputError(f"{unread} of the log cannot be read; line {first.line}: {printable(first.reason)}")
     else:
-        history = Participation.from_matrix(source)
+        history = Participation.from_matrix(_matrix_of(source))
     return auditor.audit(history, weak_budget_seconds=weak_seconds, collusion=collusion)
+
+
+def _matrix_of(source: Any) -> Any:  # noqa: ANN401 - whatever numpy reads as an array
+    """Return a source that may be a matrix, and refuse what is none whatever its entries are."""
+    from coterie.cohorts.participation import FOR_LISTS
+
+    if (isinstance(source, Sequence) and not isinstance(source, bytes)) or hasattr(source, "__array__"):
+        return source
+    advice = "Give result.folder" if hasattr(source, "folder") else FOR_LISTS
+    raise InputError(
+        "audit takes the path of a log, of a ledger or of a run's folder, a matrix of 0 and 1, or what read_log "
+        f"returns, not {type(source).__name__}. {advice}"
+    )
 
 
 _PLAN_NUMBERS: dict[str, tuple[bool, float | None, float | None]] = {

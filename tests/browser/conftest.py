@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -58,10 +59,10 @@ class Page:
         self._navigate(path.as_uri(), dark=dark, still=False, width=width)
         self.wait_for(f"document.documentElement?.dataset.plots === '{plots}'")
 
-    def visit(self, url: str, *, dark: bool = False, still: bool = False, width: int = 1300) -> None:
+    def visit(self, url: str, *, dark: bool = False, still: bool = False, width: int = 1300, height: int = 900) -> None:
         """Open the explorer anew and wait until it has begun; ``still`` is for readers who want no motion."""
         self.call("Page.navigate", url="about:blank")  # otherwise only the end of the address may change
-        self._navigate(url, dark=dark, still=still, width=width)
+        self._navigate(url, dark=dark, still=still, width=width, height=height)
         self.wait_for("document.documentElement?.dataset.ready === 'true'")
 
     def open_plainly(self, url: str, *, dark: bool = False, width: int = 1300) -> None:
@@ -69,13 +70,13 @@ class Page:
         self._navigate(url, dark=dark, still=False, width=width)
         self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
 
-    def _navigate(self, url: str, *, dark: bool, still: bool, width: int) -> None:
+    def _navigate(self, url: str, *, dark: bool, still: bool, width: int, height: int = 900) -> None:
         features = [
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
             {"name": "prefers-reduced-motion", "value": "reduce" if still else "no-preference"},
         ]
         self.call("Emulation.setEmulatedMedia", features=features)
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.complaints.clear()
         self.requests.clear()
         self.call("Page.navigate", url=url)
@@ -144,10 +145,21 @@ class Page:
 @pytest.fixture(scope="session")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A tab of a browser; the test is skipped where there is none."""
-    browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    browser = find_browser()
     if browser is None:
         pytest.skip(f"no browser to look at the page with: none of {', '.join(_BROWSERS)} is installed")
-    profile = tmp_path_factory.mktemp("browser")
+    with open_page(browser, tmp_path_factory.mktemp("browser")) as tab:
+        yield tab
+
+
+def find_browser() -> str | None:
+    """Return the program of a browser that can be driven, if one is installed."""
+    return next(filter(None, map(shutil.which, _BROWSERS)), None)
+
+
+@contextmanager
+def open_page(browser: str, profile: Path) -> Iterator[Page]:
+    """Start a browser with an empty profile in a folder, and open a tab."""
     (reads, commands), (replies, writes) = os.pipe(), os.pipe()
     process = subprocess.Popen(
         [sys.executable, "-c", _LAUNCH, str(reads), str(writes), browser, *_FLAGS, f"--user-data-dir={profile}"],

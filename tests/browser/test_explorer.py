@@ -354,6 +354,29 @@ def test_views_are_links_with_titles_and_focus(page: "Page", explorer: ExplorerS
     page.wait_for("document.title.startsWith('Your log')")
 
 
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_an_unknown_address_is_said_to_be_unknown(page: "Page", explorer: ExplorerServer, dark: bool) -> None:
+    page.visit(f"{explorer.url}#/nonsense?clients=7", dark=dark)
+    assert texts(page, ".view:not([hidden]) h1") == ["No such page."]
+    assert page.evaluate("document.title").startswith("No such page")
+    assert texts(page, "nav a[aria-current]") == []
+    assert texts(page, ".missing li a") == texts(page, "nav a")
+    assert page.find_barriers() == []
+    click(page, ".missing a[href='#/plan']")
+    page.wait_for("document.title.startsWith('Plan')")
+    assert page.evaluate("document.querySelector('.missing').hidden")
+    page.evaluate("history.back()")
+    page.wait_for("document.title.startsWith('No such page')")
+    assert page.complaints == []
+
+
+@pytest.mark.parametrize("place", ["", "#/", "#main"])
+def test_an_address_without_a_page_shows_the_first_view(page: "Page", explorer: ExplorerServer, place: str) -> None:
+    """The link that skips to the content writes #main into the address."""
+    page.visit(explorer.url + place)
+    assert page.evaluate("document.title").startswith("Watch it leak")
+
+
 def test_nothing_moves_if_reduced_motion_is_preferred(page: "Page", explorer: ExplorerServer) -> None:
     show(page, explorer.url, "leak", still=True)
     moving = "[...document.querySelectorAll('*')].some((one) => getComputedStyle(one).transitionDuration !== '0s')"

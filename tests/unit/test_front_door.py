@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -22,6 +23,7 @@ from coterie.cohorts.participation import Participation
 from coterie.errors import ConfigError, InputError
 from coterie.planning.population import plan_population
 from coterie.planning.session import recommend
+from coterie.runs.engine.run import RunResult
 
 MATRICES = st.integers(1, 5).flatmap(
     lambda width: st.lists(st.lists(st.integers(0, 1), min_size=width, max_size=width), min_size=1, max_size=6)
@@ -129,8 +131,66 @@ def test_an_audit_refuses_what_it_cannot_read(tmp_path: Path) -> None:
         coterie.audit(log)
     with pytest.raises(InputError, match="cannot read the log"):
         coterie.audit(tmp_path / "missing.csv")
-    with pytest.raises(InputError, match="no entries but 0 and 1"):
+    with pytest.raises(InputError, match=r"entries 0 and 1\. Here an entry is 2\."):
         coterie.audit([[1, 2]])
+
+
+LISTS: dict[str, Any] = {
+    "of different lengths": [["Ada", "Ben"], ["Ben"]],
+    "of equal lengths": [["Ada", "Ben"], ["Ben", "Cy"]],
+    "of numbers": [[0, 3], [1, 2]],
+    "in a dictionary": {1: ["Ada", "Ben"], 2: ["Ben"]},
+    "as sets": [{"Ada", "Ben"}, {"Ben"}],
+    "one row": ["Ada", "Ben"],
+    "too deep": np.zeros((2, 2, 2)),
+}
+
+
+@pytest.mark.parametrize("source", LISTS.values(), ids=LISTS.keys())
+def test_lists_of_clients_are_refused_with_a_file_that_is_read(source: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    with pytest.raises(InputError, match="write a JSON file such as") as caught:
+        coterie.audit(source)
+    (example,) = re.findall(r"\{.*\}", str(caught.value))
+    (tmp_path / "log.json").write_text(example)
+    report = coterie.audit(tmp_path / "log.json")
+    assert [(found.client, found.round) for found in report.exposed] == [("Ada", 2), ("Ben", 2)]
+
+
+def test_an_audit_of_a_result_names_its_folder() -> None:
+    with pytest.raises(InputError, match=r"not RunResult\. Give result\.folder"):
+        coterie.audit(RunResult(Path("runs"), None, (), {}))  # type: ignore[arg-type]
+
+
+def test_audits_and_plans_print_in_short() -> None:
+    exposed = str(coterie.audit([[1, 1, 0], [1, 1, 1]]))
+    assert exposed.startswith("✗ 1 of 3 clients is exposed: the server can compute its individual update")
+    assert "\nclient    since round\nclient 3  2\n" in exposed
+    assert re.search(r"^Strong T +1  the size of", exposed, re.MULTILINE)
+    session = coterie.plan(200, 0.1, collusion=0.05)
+    assert str(session).startswith("A session of 200 clients against an honest-but-curious server: Harary graph\n")
+    assert re.search(rf"^threshold +{session.guarantee.threshold}$", str(session), re.MULTILINE)
+    population = coterie.plan(120, 0.3, cohort=12)
+    assert str(population).startswith("✓ 120 clients in cohorts of 12: T = 4 is recommended\n")
+    assert re.search(r"^4 \(recommended\) +4 ", str(population), re.MULTILINE)
+    for printed in map(str, (session, population)):
+        assert "Plan(" not in printed
+        assert "object at" not in printed
+
+
+def test_printed_findings_escape_names_and_end() -> None:
+    """Names come from logs of others; a long history has many exposed clients."""
+    names = ("\x1b[31mred", *map(str, range(40)))
+    printed = str(coterie.audit(Participation.from_matrix(np.eye(41, dtype=np.uint8), names)))
+    assert "\x1b" not in printed
+    assert "\\x1b[31mred" in printed
+    assert "21 more are in report.exposed." in printed
+    assert len(printed.splitlines()) < 50
+
+
+def test_a_sum_prints_in_short() -> None:
+    result = coterie.aggregate({name: np.full(1000, 2.0) for name in ("ann", "bob", "cid")}, clip=1.0)
+    assert str(result).startswith("The mean over 3 clients with a total weight of 3 is in result.mean.\n")
+    assert str(result).endswith("; 3,000 entries were clipped.")
 
 
 def test_a_plan_is_for_a_session_or_for_many_rounds() -> None:

@@ -29,7 +29,7 @@ import numpy as np
 from coterie.auditing.exposure import find_exposures
 from coterie.auditing.findings import AuditReport, Coefficients, Collusion, Exposure, Leak, Series
 from coterie.auditing.history import History
-from coterie.auditing.notebook import audit_html
+from coterie.auditing.overview import audit_overview
 from coterie.auditing.row_space import Combination, RowSpace
 from coterie.auditing.weak import weak_privacy
 from coterie.cohorts.circles import Indices
@@ -182,7 +182,7 @@ class Auditor:
             ),
             collusion=self._collude(collusion, groups) if collusion else None,
             complete=complete,
-            view=audit_html,
+            view=audit_overview,
         )
 
     def _catch_up(self, deadline: float = float("inf")) -> bool:

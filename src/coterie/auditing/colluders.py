@@ -45,7 +45,8 @@ class NamedColluders:
         named = ", ".join(whose(found.client) for found in self.exposed[:_NAMED])
         more = ", ..." if len(self.exposed) > _NAMED else "."
         clients = count(len(self.exposed), "other client is", "other clients are")
-        return f"With {them}, {clients} exposed ({self.by_collusion:,} by the collusion alone): {named}{more}"
+        already = f"{len(self.exposed) - self.by_collusion or 'none'} without the collusion"
+        return f"With {them}, {clients} exposed ({already}): {named}{more}"
 
 
 def find_clients(given: Sequence[str], clients: Collection[str]) -> tuple[str, ...]:

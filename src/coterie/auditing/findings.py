@@ -9,6 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from coterie.cohorts.participation import Label
+from coterie.reports.findings import Findings
+from coterie.reports.notebook import notebook_html
+from coterie.reports.text import findings_text
 
 Coefficients = dict[Label, Fraction]
 """The rounds of a combination, with their coefficients."""
@@ -96,16 +99,19 @@ class AuditReport:
     """Whether the audit was completed. If not, there may be more exposed clients than ``exposed``."""
     unread: int = 0
     """The number of lines of the log that could not be used. No number of this report includes them."""
-    view: Callable[[AuditReport], str] | None = field(default=None, repr=False, compare=False)
-    """Returns the report as HTML for a notebook."""
+    view: Callable[[AuditReport], Findings] | None = field(default=None, repr=False, compare=False)
+    """Returns the report in short, for ``print`` and for a notebook."""
 
     @property
     def weak_privacy_exact(self) -> bool:
         """Whether ``weak_privacy`` is the true value and not only an upper bound."""
         return self.weak_privacy == self.weak_privacy_at_least
 
+    def __str__(self) -> str:
+        return findings_text(self.view(self)) if self.view else repr(self)
+
     def _repr_html_(self) -> str | None:
-        return self.view(self) if self.view else None
+        return notebook_html(self.view(self)) if self.view else None
 
     def as_dict(self, witnesses: int | None = None) -> dict[str, Any]:
         """Return everything but the groups and the series as plain values for JSON, coefficients as "a/b".

@@ -78,13 +78,13 @@ class Forecast:
     def model(self) -> str:
         """Return the model as text."""
         who = (
-            "single clients, each as often as it took part so far"
+            "client by client, each as often as it took part so far"
             if self.units == "clients"
-            else "whole groups of clients, since the log separates fewer clients than chance would"
+            else "in whole groups of clients, since the log separates fewer clients than chance would"
         )
         return (
-            "This assumes that rounds go on as before, with the same clients: cohorts of the sizes in the log, made up "
-            f"at random of {who}. "
+            "This assumes that rounds go on as before, with the same clients: cohorts have the sizes in the log "
+            f"and are drawn at random, {who}. "
             f"{count(self.histories, 'simulated history', 'simulated histories')} (seed {self.seed})."
         )
 

@@ -43,13 +43,13 @@ _ACTIONS = {
     Level.DANGER: (
         "Treat the contributions of the participants named here as known to the operator of the server, and inform "
         "those who must know.",
-        "Stop rounds that are made up freely. From now on add up fixed circles of participants, each whole or not at "
-        "all.",
+        "Stop forming rounds from arbitrary participants. From now on add up fixed circles of participants, each as a "
+        "whole or not at all.",
         "Let a ledger refuse every round that would split a circle, and repeat this audit regularly.",
     ),
     Level.CAUTION: (
-        "Change how rounds are made up before somebody is exposed: add up fixed circles of participants, each whole or "
-        "not at all.",
+        "Change how rounds are formed before somebody is exposed: add up fixed circles of participants, each as a "
+        "whole or not at all.",
         "Let a ledger refuse every round that would split a circle, and repeat this audit regularly.",
     ),
     Level.SAFE: (

@@ -14,6 +14,7 @@ this module writes one.
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from pkgutil import resolve_name
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -25,6 +26,7 @@ from typer.models import ArgumentInfo
 from coterie.settings import Setting, Settings, declared
 
 _WRAPPED = 90  # characters: a longer line of a docstring was broken only to suit the source
+_NEAR = 0.7  # similarity of an option that is suggested
 
 
 def with_options(run: Callable[..., None]) -> Callable[..., None]:
@@ -93,6 +95,30 @@ class PlainCommand(TyperCommand):
             return
         paragraphs = inspect.cleandoc(self.help or "").split("\n\n")
         self.help = "\n\n".join(re.sub(rf"(?m)(.{{{_WRAPPED},}})\n", r"\1 ", paragraph) for paragraph in paragraphs)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - a type of click
+        """Parse the arguments. Errors are in our own words, and suggest only options with a similar name."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            near = get_close_matches(error.option_name, error.possibilities or (), cutoff=_NEAR)
+            raise click.NoSuchOption(error.option_name, error.message, near, error.ctx) from None
+        except click.BadParameter as error:
+            if (plain := plain_complaint(error.message)) == error.message:
+                raise
+            raise click.BadParameter(plain, error.ctx, error.param, error.param_hint) from None
+
+
+def plain_complaint(message: str) -> str:
+    """Return what click says of a wrong number in the words that settings use."""
+    if found := re.fullmatch(r"('.*') is not a valid (integer|float)( range)?\.", message, re.DOTALL):
+        return f"should be a {'whole number' if found[2] == 'integer' else 'number'}, not {found[1]}."
+    if found := re.fullmatch(r"(\S+) is not in the range (\S+?)<=x<=(\S+)\.", message):
+        return f"should be from {found[2]} to {found[3]}, not {found[1]}."
+    if found := re.fullmatch(r"(\S+) is not in the range x([<>])(=?)(\S+)\.", message):
+        inclusive, exclusive = ("at least", "more than") if found[2] == ">" else ("at most", "less than")
+        return f"should be {inclusive if found[3] else exclusive} {found[4]}, not {found[1]}."
+    return message
 
 
 def _argument_help(callback: Callable[..., Any] | None) -> dict[str, str]:

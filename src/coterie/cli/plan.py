@@ -104,7 +104,10 @@ def _people(settings: PlanSettings) -> tuple[int, int, list[float]]:
     absent = _once("--absent", settings.absent, "--dropout", settings.dropout)
     if absent is None:
         raise ConfigError("--population needs --absent, the probability that a client is not there for a round")
-    return population, cohort, _levels(absent)
+    levels = _levels(absent)
+    if not all(0 <= level <= 1 for level in levels):
+        raise ConfigError(f"--absent is a probability from 0 to 1, or several; not {absent!r}")
+    return population, cohort, levels
 
 
 def _shared(settings: PlanSettings, lost: float | None) -> "PopulationOptions":

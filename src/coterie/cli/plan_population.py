@@ -275,7 +275,7 @@ def _show_one(plan: "PopulationPlan", console: "Console") -> None:
         console.print("[bold red]T = 1 protects no client:[/] every client is a circle of its own.\n")
     else:
         console.print(
-            f"[bold]T = {row.privacy}[/]: in whatever the server computes from the sums of all rounds, every client "
+            f"[bold]T = {row.privacy}[/]: in every combination of the sums of all rounds, every client "
             f"has the same weight as at least {count(row.privacy - 1, 'other')}.\n"
         )
         if row.colluders:

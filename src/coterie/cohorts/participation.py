@@ -16,6 +16,13 @@ Label = int | str
 """The name of a round in a log."""
 
 
+FOR_LISTS = (
+    'If you have a list of clients for each round, write a JSON file such as {"1": ["Ada", "Ben"], "2": ["Ben"]}, '
+    "and audit that file"
+)
+"""What to do with a history that is no matrix."""
+
+
 def as_label(text: str) -> Label:
     """Convert a text of digits to a number, so that rounds can be sorted."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else text
@@ -65,6 +72,13 @@ class LogReading:
     """The verified head of a ledger."""
 
 
+def _no_matrix(reason: str) -> InputError:
+    return InputError(
+        "a participation matrix has a row for each round, a column for each client, and entries 0 and 1. Here "
+        f"{reason}. {FOR_LISTS}"
+    )
+
+
 def pack_members(numbers: Sequence[int] | NDArray[np.integer[Any]]) -> array[int]:
     """Return the clients of a round, given by number, as a compact array."""
     if isinstance(numbers, array):
@@ -107,11 +121,13 @@ class Participation:
         try:
             values = np.asarray(matrix)
         except (ValueError, TypeError):  # of numpy, if rows differ in length
-            raise InputError(
-                "the rows of a participation matrix must have the same length, with an entry for each client"
-            ) from None
-        if values.ndim != 2 or values.dtype.kind not in "biuf" or not np.isin(values, (0, 1)).all():
-            raise InputError("a participation matrix has two dimensions and no entries but 0 and 1")
+            raise _no_matrix("the rows differ in length") from None
+        if values.ndim != 2:
+            raise _no_matrix(f"the number of dimensions is {values.ndim}, and not 2")
+        if values.dtype.kind not in "biuf":
+            raise _no_matrix("there are names or other objects among the entries")
+        if not (allowed := np.isin(values, (0, 1))).all():
+            raise _no_matrix(f"an entry is {values[~allowed][0]:g}")
         names = tuple(map(str, range(1, values.shape[1] + 1)) if clients is None else clients)
         labels = tuple(range(1, values.shape[0] + 1) if rounds is None else rounds)
         if values.shape != (len(set(labels)), len(set(names))):

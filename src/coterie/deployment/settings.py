@@ -32,8 +32,8 @@ class PrivateSettings(Settings):
     privacy: Annotated[
         int,
         Option(
-            "T. Whatever is computed from the sums of any number of rounds and runs combines whole groups of at least "
-            "T clients. It is fixed when the roster is founded.",
+            "T. Every combination of the sums of any number of rounds and runs is about whole groups of at least T "
+            "clients. It is fixed when the roster is founded.",
             least=1,
         ),
     ] = 2

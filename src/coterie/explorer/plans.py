@@ -51,7 +51,7 @@ def make_plan(settings: PlanSettings) -> dict[str, Any]:
     return {
         "numbers": [
             {
-                "name": "Hidden among",
+                "name": "Kept together",
                 "value": f"{max(1, chosen.honest):,}",
                 "note": _hidden(settings, chosen),
             },

@@ -167,7 +167,9 @@ class _Handler(BaseHTTPRequestHandler):
             elif path in REQUESTS:
                 self._compute(REQUESTS[path], query)
             else:
-                raise _RefusedError(HTTPStatus.NOT_FOUND, "there is no such page")
+                raise _RefusedError(
+                    HTTPStatus.NOT_FOUND, f"there is no such page; the explorer is at {self.server.url}"
+                )
         except _RefusedError as refused:
             self._send_json(refused.status, {"error": refused.reason})
 

@@ -9,13 +9,13 @@ from coterie.graphs.failures import FEWEST_CLIENTS, part_of
 from coterie.graphs.table import topology_name
 from coterie.planning.collusion import share_of
 from coterie.planning.costs import Costs
-from coterie.planning.notebook import bound_words, plan_html
+from coterie.planning.overview import Shown, bound_words, plan_overview
 from coterie.planning.population import RULE, PopulationOptions, PopulationPlan, plan_population
 from coterie.planning.seconds import SessionSeconds
 from coterie.planning.session import Plan, recommend
 from coterie.planning.two_trips import ProtocolPlan, plan_protocol
 from coterie.privacy.calibration import DELTA, noise_multiplier
-from coterie.reports.findings import Table
+from coterie.reports.findings import Findings, Table
 from coterie.reports.words import size
 from coterie.secagg.protocols import SessionProtocol
 
@@ -27,7 +27,7 @@ _SMALLEST_LOG2 = -1074.0  # JSON has no infinity: impossible events get the expo
 
 
 @dataclass(frozen=True)
-class DeploymentPlan:
+class DeploymentPlan(Shown):
     """One T with its rounds, its sessions and its noise."""
 
     population: PopulationPlan
@@ -93,7 +93,9 @@ class DeploymentPlan:
             **(noise if self.epsilon is not None else {}),
         }
 
-    def _repr_html_(self) -> str:
+    @property
+    def overview(self) -> Findings:
+        """The plan in short, for ``print`` and for a notebook."""
         plan, choice, bounds, costs = self.population, self.choice, self.session.guarantee, self.costs
         noise = "no bound without noise"
         if self.epsilon is not None:
@@ -110,7 +112,7 @@ class DeploymentPlan:
         headline = f"{plan.population:,} clients in cohorts of {plan.cohort:,}, {self.rounds:,} rounds: "
         headline += f"T = {choice.privacy:,}, {self.session.graph_title}"
         table = Table("", ("", ""), rows)
-        return plan_html(headline, self.session.promise, [table], self.session.notes, holds=self.holds)
+        return plan_overview(headline, self.session.promise, [table], self.session.notes, holds=self.holds)
 
     def as_dict(self, seconds: SessionSeconds | None = None) -> dict[str, Any]:
         """Return plain values for JSON; ``seconds`` are None if nothing was measured."""

@@ -32,9 +32,9 @@ from coterie.errors import ConfigError
 from coterie.graphs.table import topology_name
 from coterie.planning.collusion import check_lost, check_session, circle_colluders, count_colluders, withstood
 from coterie.planning.convergence import Slowdown, slowdown
-from coterie.planning.notebook import plan_html
+from coterie.planning.overview import Shown, plan_overview
 from coterie.planning.session import Plan, recommend
-from coterie.reports.findings import Table
+from coterie.reports.findings import Findings, Table
 from coterie.reports.plots import BLUE, GREEN, HAIRLINE, QUIET, SKY, SLATE, foot_legend, page
 from coterie.secagg.terms import MOST_CLIENTS
 
@@ -82,7 +82,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class PopulationPlan:
+class PopulationPlan(Shown):
     """All results of ``coterie plan --population``.
 
     ``absent`` are the probabilities of being absent when a round begins, each for an equal share of the clients.
@@ -167,7 +167,9 @@ class PopulationPlan:
             "whole circles; the server then learns a sum for each session. coterie run plays one session in a round.",
         )
 
-    def _repr_html_(self) -> str:
+    @property
+    def overview(self) -> Findings:
+        """The plan in short, for ``print`` and for a notebook."""
         best = self.recommended
         headline = f"{self.population:,} clients in cohorts of {self.cohort:,}: "
         headline += f"T = {best.privacy:,} is recommended" if best else "no T is recommended"
@@ -186,7 +188,7 @@ class PopulationPlan:
         )
         holds = best.protects if best else None
         about = f"Colluders in a session: {self.colluders:,} ({self.colluders_reason})."
-        return plan_html(headline, about, [table], self.notes, holds=holds)
+        return plan_overview(headline, about, [table], self.notes, holds=holds)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; a family size of more than 300 digits is given by its logarithm only."""

@@ -17,8 +17,8 @@ from coterie.graphs.tails import either_log2
 from coterie.graphs.topology import Complete
 from coterie.planning.collusion import Colluders, check_honest, check_lost, check_session, count_colluders
 from coterie.planning.costs import Costs, Price, price_colluders, session_costs
-from coterie.planning.notebook import bound_words, plan_html
-from coterie.reports.findings import Table
+from coterie.planning.overview import Shown, bound_words, plan_overview
+from coterie.reports.findings import Findings, Table
 from coterie.reports.words import size
 from coterie.secagg.terms import MOST_CLIENTS
 
@@ -33,7 +33,7 @@ COMPLETE_CLIENTS = 1_000
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Shown):
     """The parameters of a session, their proven bounds, and the costs, compared with those of the complete graph."""
 
     clients: int
@@ -102,10 +102,12 @@ class Plan:
         whoever = ", even if it makes clients drop out" if self.active else ""
         sparse = not is_complete(self.guarantee.topology, self.clients)
         may_fail = sparse and self.guarantee.privacy_failure_log2 > -math.inf
-        chance = ", but for the probability above" if may_fail else ""
+        chance = ", but for the probability that a partial sum or an input leaks" if may_fail else ""
         return f"{sum_only}{whoever}{chance}. {self._over_rounds}"
 
-    def _repr_html_(self) -> str:
+    @property
+    def overview(self) -> Findings:
+        """The plan in short, for ``print`` and for a notebook."""
         bounds, costs = self.guarantee, self.costs
         rows = [
             ("graph", f"{self.graph_title}, {bounds.degree:,.0f} neighbours each"),
@@ -120,7 +122,7 @@ class Plan:
         server = "a malicious server" if self.active else "an honest-but-curious server"
         headline = f"A session of {self.clients:,} clients against {server}: {self.graph_title}"
         holds = self.holds if self.privacy > 1 else None
-        return plan_html(headline, self.promise, [Table("", ("", ""), rows)], self.notes, holds=holds)
+        return plan_overview(headline, self.promise, [Table("", ("", ""), rows)], self.notes, holds=holds)
 
     @property
     def _over_rounds(self) -> str:

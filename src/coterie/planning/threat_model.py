@@ -57,9 +57,10 @@ def verdict(plan: DeploymentPlan) -> str:
         )
     others = f"at least {count(choice.honest - 1, 'other honest client')}"
     return (
-        f"Whatever the server computes from the sums of all rounds, the update of an honest client stays mixed with "
-        f"those of {others}{_chance(plan.session.guarantee.privacy_failure_log2)}. No number of rounds changes "
-        "that, as long as the assumptions below hold."
+        "By adding and subtracting the sums of all rounds, the server cannot separate the update of an honest client "
+        f"from those of {others}{_chance(plan.session.guarantee.privacy_failure_log2)}. No number of rounds changes "
+        "that, as long as the assumptions below hold. What the sums say about such a group together is "
+        f"{'not bounded' if plan.epsilon is None else 'bounded by the noise alone'}."
     )
 
 
@@ -106,7 +107,7 @@ def promises(plan: DeploymentPlan) -> Iterator[str]:
         )
     if plan.holds:
         yield (
-            f"Over all rounds T = {choice.privacy:,}: whatever is computed from all the sums is about groups of at "
+            f"Over all rounds T = {choice.privacy:,}: every combination of all the sums is about groups of at "
             f"least {choice.privacy:,} clients, of which at least {choice.honest:,} are honest"
             f"{_chance(session.guarantee.privacy_failure_log2)}."
         )
@@ -134,8 +135,10 @@ def limits(plan: DeploymentPlan) -> Iterator[str]:
         )
     if plan.epsilon is None:
         yield (
-            "There is no noise. What the sum of a circle itself says about its members is not bounded, and no epsilon "
-            "is promised."
+            "There is no noise. What the sums of all rounds say about the members of a circle together is not bounded, "
+            "and no epsilon is promised. Where clients or their examples count differently from round to round, as "
+            "with a learning rate that changes or examples in a new order, sums of simple models have been enough to "
+            "compute the data of both members of a circle of two."
         )
     else:
         yield "Epsilon does not cover whatever else is published, such as scores measured on the clients' data."

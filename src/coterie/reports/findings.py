@@ -21,6 +21,7 @@ from coterie.reports.words import Level
 if TYPE_CHECKING:
     from coterie.reports.charts import Figure
 
+_NUMBER = 20  # characters of a number with its unit, at most
 T = TypeVar("T")
 """The subject of a row of a table."""
 
@@ -118,6 +119,14 @@ class Table:
         """Return a table with a row for each item. A column is its heading, and a function that writes its cell."""
         rows = [[write(item) for _, write in columns] for item in items]
         return cls(title, [heading for heading, _ in columns], rows, note)
+
+    @property
+    def word_columns(self) -> list[bool]:
+        """For each column, whether it has names or sentences, which are shown on the left, and not numbers."""
+        return [
+            not number or len(self.columns) == 2 or any(len(row[number]) > _NUMBER for row in self.rows)
+            for number in range(len(self.columns))
+        ]
 
     def without_empty_columns(self) -> Table:
         """Return the table without the columns in which no row has anything."""

@@ -20,7 +20,6 @@ _CELL = f"padding: .25em .6em; border-bottom: 1px solid {_FAINT}; text-align: "
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 720, 260, 64, 12, 36  # pixels
 _LABEL, _LETTER = 22, 7.0  # characters and pixels
 _SHOWN = 50  # rows
-_NUMBER = 20  # characters of a number with its unit
 
 
 class Curve(NamedTuple):
@@ -81,7 +80,7 @@ def _add_table(parent: Element, table: Table) -> None:
     if table.lead:
         _add(parent, "div", table.lead)
     around = SubElement(parent, "div", {"style": "overflow-x: auto"})
-    words = _word_columns(table)
+    words = table.word_columns
     grid = SubElement(around, "table", {"style": "border-collapse: collapse; margin: .5em 0; background: transparent"})
     if any(table.columns):
         head = SubElement(SubElement(grid, "thead"), "tr")
@@ -96,14 +95,6 @@ def _add_table(parent: Element, table: Table) -> None:
         _add(parent, "div", f"{len(table.rows) - _SHOWN:,} more rows are not shown here.", "opacity: .75")
     if table.note:
         _add(parent, "div", table.note, "opacity: .75; font-size: .93em")
-
-
-def _word_columns(table: Table) -> list[bool]:
-    """Return for each column whether it has names or sentences, which are on the left, or numbers."""
-    return [
-        not number or len(table.columns) == 2 or any(len(row[number]) > _NUMBER for row in table.rows)
-        for number in range(len(table.columns))
-    ]
 
 
 def _draw(chart: Chart) -> Element:

@@ -46,12 +46,13 @@ def try_out(problem: Problem, dataset: Dataset, model: str, data: str) -> None:
         raise ConfigError(f"{model}: {error}") from None
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         shape = " x ".join(map(str, dataset.input_shape))
-        what = f"inputs of {shape} {dataset.train_x.dtype}" if shape else f"single {dataset.train_x.dtype} numbers"
+        what = f"inputs of shape {shape}" if shape else "inputs that are single numbers"
+        what += f" (type {dataset.train_x.dtype})"
         if dataset.fields:
             names = ", ".join(field.name for field in dataset.fields.fields)
             what = f"the keyword arguments {names}"
         hint = "" if not dataset.fields else _COLUMNS
-        raise ConfigError(f"{model} fails on {what} of {data}: {error}{hint}") from error
+        raise ConfigError(f"{model} fails on {data}, which has {what}: {error}{hint}") from error
 
 
 def check_outputs(problem: Problem, few: ChosenExamples, classes: int | None) -> None:

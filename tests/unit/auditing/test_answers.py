@@ -83,7 +83,7 @@ def test_colluders_are_described_in_words() -> None:
     log, report = examined([[1, 1, 0, 0], [0, 1, 1, 1]])
     answers = Questions.parse(["2"]).answer(log, report)
     assert answers.words() == [
-        ("Named colluders", "With 1 colluder, 1 other client is exposed (1 by the collusion alone): client 1.")
+        ("Named colluders", "With 1 colluder, 1 other client is exposed (none without the collusion): client 1.")
     ]
     assert answers.as_dict() == {
         "colluders": {

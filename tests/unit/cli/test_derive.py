@@ -138,8 +138,8 @@ def test_given_values_reach_the_settings(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--sheep", "0"], "Invalid value for '--sheep': 0 is not in the range 1<=x<=100."),
-        (["--heights", "-1"], "Invalid value for '--heights': -1.0 is not in the range x>=0."),
+        (["--sheep", "0"], "Invalid value for '--sheep': should be from 1 to 100, not 0."),
+        (["--heights", "-1"], "Invalid value for '--heights': should be at least 0, not -1.0."),
         (["--color", "green"], "Invalid value for '--color': 'green' is not one of 'white', 'black'."),
         (["--mode", "dead"], "Invalid value for '--mode': 'dead' is not one of 'awake', 'asleep'."),
         (["--herds", "3,many"], "Invalid value for --herds: write numbers with commas between them, not '3,many'"),

@@ -61,6 +61,11 @@ def test_an_option_that_is_nearly_right_is_still_suggested() -> None:
     assert said("run", "--nonsense").endswith("No such option '--nonsense'.")
 
 
+def test_an_option_that_only_looks_alike_is_not_suggested() -> None:
+    """The output of an audit is --html, and --format is no other name of it."""
+    assert said("audit", "rounds.csv", "--out", "page.html").endswith("No such option '--out'.")
+
+
 def test_an_empty_search_finds_no_setting() -> None:
     assert find_settings("--") == []
 

@@ -124,10 +124,13 @@ def test_the_statement_promises_no_more_than_the_plan() -> None:
     assert any(f"T = {safe.choice.privacy}" in text for text in promises(safe))
     assert not any("epsilon =" in text for text in promises(safe))
     assert any("no epsilon is promised" in text for text in limits(safe))
+    assert "together is not bounded" in verdict(safe)
+    assert any("compute the data of both members" in text for text in limits(safe))
     assert any("A server that breaks the rules is not covered" in text for text in attackers(safe))
 
     noisy = planned(epsilon=8.0, active=True)
     assert any("epsilon = 8 and delta = 1e-05" in text for text in promises(noisy))
+    assert "bounded by the noise alone" in verdict(noisy)
     assert any("whatever it likes" in text for text in attackers(noisy))
 
 

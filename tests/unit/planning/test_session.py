@@ -189,7 +189,7 @@ def test_a_sparse_graph_that_is_asked_for_has_the_weaker_promise(topology: str) 
     assert calm.guarantee.topology != Complete()
     assert calm.holds
     assert "Weaker" not in calm.promise
-    assert "but for the probability above" in calm.promise
+    assert "but for the probability that a partial sum or an input leaks" in calm.promise
 
 
 def test_a_leak_that_cannot_happen_has_no_probability() -> None:

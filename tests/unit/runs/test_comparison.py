@@ -253,6 +253,7 @@ def test_a_run_that_did_not_begin_has_no_score(folder: Path, tmp_path: Path) -> 
     assert found.entries[0].final is None
     assert "No score was recorded for early" in " ".join(found.findings.remarks)
     assert "Not finished: early" in " ".join(found.findings.remarks)
+    assert str(found).splitlines()[0] == found.findings.headline
     assert found._repr_html_()
     assert found.page()
 

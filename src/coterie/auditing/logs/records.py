@@ -98,8 +98,8 @@ def read_json(log: RawLog) -> Participation:
         return RecordLog(options, found).read_document(document[inner[0]])
     raise InputError(
         'nothing in the log is readable: a JSON document is a list of objects with "round" and "clients" or '
-        '"client", an object that contains one, an object with a list of clients for each round, or a list of rows '
-        "of 0 and 1"
+        '"client", an object that contains one, an object with a list of clients for each round, such as '
+        '{"1": ["Ada", "Ben"], "2": ["Ben"]}, or a list of rows of 0 and 1'
     )
 
 

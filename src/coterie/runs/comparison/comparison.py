@@ -11,6 +11,7 @@ from coterie.errors import ConfigError, InputError
 from coterie.reports.charts import SERIES, Figure, Trace, draw_labelled, draw_line, make_layout, text, whole_ticks
 from coterie.reports.findings import Findings, Plot, Table
 from coterie.reports.notebook import Chart, Curve, notebook_html
+from coterie.reports.text import findings_text
 from coterie.reports.words import count, duration, printable, size
 from coterie.runs.comparison.baselines import Baseline, read_baseline
 from coterie.runs.comparison.entries import Entry, read_run
@@ -169,7 +170,7 @@ class Comparison:
                 "metric": group.score.column,
                 "larger_is_better": group.score.larger,
                 "data": group.data or None,
-                "runs": [_values(entry, self.target) for entry in group.entries],
+                "runs": [entry.as_dict(self.target) for entry in group.entries],
             }
             for group in self.groups
         ]
@@ -183,6 +184,9 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         return notebook_html(self.findings, [_chart(group) for group in self.groups])
+
+    def __str__(self) -> str:
+        return findings_text(self.findings)
 
     def __repr__(self) -> str:
         entries = ", ".join(f"{printable(entry.name)} {_write(entry.score, entry.final)}" for entry in self.entries)
@@ -468,30 +472,3 @@ def _write_held(entry: Entry) -> str:
 def _write_epsilon(entry: Entry) -> str:
     epsilon = entry.summary.epsilon if entry.summary else None
     return "" if epsilon is None else f"{epsilon:.3g}"
-
-
-def _values(entry: Entry, target: float | None) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "name": entry.name,
-        "kind": "run" if entry.summary else "baseline",
-        "algorithm": entry.algorithm if entry.summary else None,
-        "rounds": entry.rounds,
-        "final": entry.final,
-        "best": entry.best,
-        "final_on_own_data": entry.owners_score,
-        "rounds_to_target": None if target is None else entry.rounds_to(target),
-        "points": [list(point) for point in entry.points],
-    }
-    if summary := entry.summary:
-        found |= {
-            "finished": summary.finished,
-            "promised": summary.promised,
-            "strong_privacy": summary.strong_privacy,
-            "exposed": summary.exposed,
-            "kept": summary.kept,
-            "epsilon": summary.epsilon,
-            "delta": summary.config.noise.delta if summary.epsilon is not None else None,
-            "seconds": summary.seconds,
-            "bytes": entry.total_bytes,
-        }
-    return found

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from coterie.errors import ConfigError, InputError
 from coterie.files import explain
@@ -100,6 +101,33 @@ class Entry:
     def rounds_to(self, target: float) -> int | None:
         """Return the first round whose score is as good as the target; None if there is none."""
         return next((number for number, value in self.points if self.score.reaches(value, target)), None)
+
+    def as_dict(self, target: float | None) -> dict[str, Any]:
+        """Return everything as plain values for JSON."""
+        found: dict[str, Any] = {
+            "name": self.name,
+            "kind": "run" if self.summary else "baseline",
+            "algorithm": self.algorithm if self.summary else None,
+            "rounds": self.rounds,
+            "final": self.final,
+            "best": self.best,
+            "final_on_own_data": self.owners_score,
+            "rounds_to_target": None if target is None else self.rounds_to(target),
+            "points": [list(point) for point in self.points],
+        }
+        if summary := self.summary:
+            found |= {
+                "finished": summary.finished,
+                "promised": summary.promised,
+                "strong_privacy": summary.strong_privacy,
+                "exposed": summary.exposed,
+                "kept": summary.kept,
+                "epsilon": summary.epsilon,
+                "delta": summary.config.noise.delta if summary.epsilon is not None else None,
+                "seconds": summary.seconds,
+                "bytes": self.total_bytes,
+            }
+        return found
 
 
 def read_run(path: Path, name: str, column: str | None = None) -> Entry:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -21,6 +21,7 @@ from coterie.training.data.example_readers import Examples
 from coterie.training.data.user_data import from_clients, from_torch
 
 _COHORT = 8
+_CALLED = "your data"  # in errors
 KIND: dict[str, Any] = {
     "availability.kind": "equal",
     "availability.dropout": 0.0,
@@ -56,16 +57,22 @@ def own_dataset(
 
     Dictionaries of arrays are the columns of members if the ``algorithm`` supports members, otherwise named inputs.
     """
+    if isinstance(clients, str | bytes):
+        raise ConfigError(f"clients is a number, or the examples of each client by name or in a list, not {clients!r}")
     if isinstance(clients, Mapping | Sequence):
         known = ALGORITHMS.get(algorithm or RunConfig().training.algorithm)
         columns = known is not None and known.takes_columns
-        return from_clients(clients, test_set, name=OWN, one_hot=one_hot, columns=columns, client_tests=client_tests)
+        called: dict[str, Any] = {"name": _CALLED, "one_hot": one_hot}
+        held = from_clients(clients, test_set, **called, columns=columns, client_tests=client_tests)
+        return replace(held, name=OWN)
     if client_tests is not None:
         raise ConfigError(
             "client_tests are tests of clients that bring their examples: give these in clients, by name. For a "
             'train_set that is divided, settings={"clients.holdout": 0.2} keeps a share of each part for testing'
         )
-    return train_set if isinstance(train_set, Dataset) else from_torch(train_set, test_set, name=OWN, one_hot=one_hot)
+    if isinstance(train_set, Dataset):
+        return train_set
+    return replace(from_torch(train_set, test_set, name=_CALLED, one_hot=one_hot), name=OWN)
 
 
 def own_config(dataset: Dataset, wanted: Wanted) -> tuple[RunConfig, tuple[str, ...]]:

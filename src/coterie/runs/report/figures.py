@@ -372,8 +372,8 @@ def _privacy(page: PageContents) -> Captioned | None:
         return None
     _, report, rounds = page.audit
     caption = (
-        "Strong T of all rounds so far: whatever is computed from the sums in the ledger, each client stays mixed with "
-        "at least T − 1 others. The dashed line is the T that the ledger requires before any sum is opened."
+        "Strong T of all rounds so far: every combination of the sums in the ledger is about groups of at least T "
+        "clients. The dashed line is the T that the ledger requires before any sum is opened."
     )
     if page.summary.promise.cut:
         caption += (

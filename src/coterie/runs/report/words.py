@@ -119,7 +119,7 @@ def _model(summary: Summary) -> str:
     name = summary.config.model.name
     what = f"{'Your model' if name == OWN else f'The {name}'} with {summary.parameters:,} parameters"
     personal = algorithm_of(summary.config).personal
-    what += f" of each of {summary.clients:,} clients" if personal else ""
+    what += f", one for each of {summary.clients:,} clients," if personal else ""
     tests = _tests(summary)
     yardstick, score, best = summary.yardstick, summary.score, summary.best_score
     if (owners := summary.owners_score) is not None and _judged_twice(summary) and score is not None:

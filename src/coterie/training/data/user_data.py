@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import ConfigError, InputError
+from coterie.reports.words import count
 from coterie.training.data.column_data import in_columns, join_columns
 from coterie.training.data.dataset import Dataset, ExampleSource, Inputs
 from coterie.training.data.example_readers import Examples, ReadExamples, are_arrays, one_hot_labels, read_source
@@ -224,9 +225,9 @@ def _dataset(
         if (least := one.y.min(initial=0)) < 0:
             who = f"{name}, {client}" if client else name
             raise InputError(f"{who}: labels are whole numbers from 0 on, not {least}; number them anew")
-    count = classes or 1 + int(max(y.max(initial=0) for y in (train_y, test_y)))
+    number = classes or 1 + int(max(y.max(initial=0) for y in (train_y, test_y)))
     whole = [y.astype(np.int64) for y in (train_y, test_y)]
-    return Dataset(name, train_x, whole[0], test_x, whole[1], count, notes=tuple(notes), **kept)
+    return Dataset(name, train_x, whole[0], test_x, whole[1], number, notes=tuple(notes), **kept)
 
 
 def _refuse_other_labels(name: str, *targets: npt.NDArray[Any]) -> None:
@@ -238,9 +239,9 @@ def _refuse_other_labels(name: str, *targets: npt.NDArray[Any]) -> None:
         seen = sorted({str(label) for y in targets for label in y.ravel().tolist()})
         shown = seen if len(seen) <= _SHOWN else [*seen[:_SHOWN], "..."]
         raise InputError(
-            f"{name}: labels are text, of {len(seen)} classes: {', '.join(shown)}. Map them to the numbers 0 to "
-            f"{len(seen) - 1}, in the same way for all clients and the test set: classes = sorted(set(labels)); "
-            "numbers = [classes.index(label) for label in labels]"
+            f"{name}: labels are text, of {count(len(seen), 'class', 'classes')}: {', '.join(shown)}. Map them to the "
+            f"numbers from 0 to {len(seen) - 1}, in the same way for all clients and the test set: classes = "
+            "sorted(set(labels)); numbers = [classes.index(label) for label in labels]"
         )
     raise InputError(
         f"{name}: labels must be whole numbers, not values of type {odd.dtype}; number the classes first, for example "

@@ -289,7 +289,7 @@ def test_hugging_face_columns_become_arrays() -> None:
     [
         ([([1.0], 0), ([1.0, 2.0], 1)], None, r"input 0 has the shape \(1,\) and input 1 the shape \(2,\); pad them"),
         ([(["a"], 0)], None, "inputs are text, not numbers"),
-        ([([1.0], "cat")], None, "labels are text, of 1 classes: cat. Map them to the numbers 0 to 0"),
+        ([([1.0], "cat")], None, "labels are text, of 1 class: cat. Map them to the numbers from 0 to 0"),
         ([([1.0], 0.5)], 2, "whole numbers"),
         ([([1.0], 3)], 2, "from 0 to 1"),
         ([([1.0], -1)], None, "from 0 on, not -1"),

@@ -23,7 +23,7 @@ from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 from coterie.deployment.engine import TRAIN, AppReply, Arrays
-from coterie.deployment.logs import LOGGER, join_log, quoted, traced
+from coterie.deployment.logs import LOGGER, join_log, located, quoted
 from coterie.deployment.node import PREFIX
 from coterie.deployment.reasons import Reason
 from coterie.deployment.reception import Reception
@@ -129,8 +129,8 @@ class PrivateExecutor(Executor):
         try:
             reply = self.executor.execute(task, given, fl_ctx, abort_signal)
             result = FLModelUtils.from_shareable(reply) if reply.get_return_code() == ReturnCode.OK else None
-        except Exception as error:  # the text of the error may quote data
-            LOGGER.warning("the app's executor failed:\n%s", traced(error))
+        except Exception as error:
+            LOGGER.warning("the app's executor failed:\n%s", located(error))
             raise TrainingError("the app's executor failed") from None
         if result is None:
             raise TrainingError("the app's executor answered with an error")

@@ -106,7 +106,7 @@ def test_a_given_limit_overrides_announced_weights_and_clamps_them(log: pytest.L
     mean = kept.grid.results[-1].value
     assert mean is not None
     assert mean.metrics["num-examples"] == 150
-    assert "coterie-weight is 200, and a node counts for 100 at most (most_examples)" in log.text
+    assert "coterie-weight is more than a node counts for at most (most_examples)" in log.text
     assert "from the weights" not in log.text
 
 

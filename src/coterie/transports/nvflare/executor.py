@@ -124,7 +124,7 @@ class PrivateExecutor(Executor):
     def _run(self, function: str, arrays: Arrays, work: Work, fl_ctx: FLContext, abort_signal: Signal) -> AppReply:
         """Run the app's executor on a model."""
         model = FLModel(params_type=ParamsType.FULL, params=dict(arrays), meta=work.entries())
-        model.start_round, model.current_round, model.total_rounds = work.rounds
+        model.start_round, model.current_round, model.total_rounds = work.start, *work.rounds[1:]
         task, given = TASKS[function], FLModelUtils.to_shareable(model)
         try:
             reply = self.executor.execute(task, given, fl_ctx, abort_signal)

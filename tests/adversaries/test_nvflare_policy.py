@@ -25,6 +25,8 @@ from tests.support.homes import home as home
 from tests.support.nvflare_jobs import Engine, deploy, job, refusal, started
 from tests.support.nvflare_jobs import site_environment as site_environment
 
+from coterie.transports.nvflare import components
+
 CCWF = "nvflare.app_common.ccwf"
 FILTER = {"path": "coterie.transports.nvflare.filters.PrivateResults"}
 RESULTS: dict[str, Any] = {"name": "coterie", "task_result_filters": [FILTER]}
@@ -112,3 +114,19 @@ def test_a_private_job_runs_under_the_policy(home: Path, tmp_path: Path, site_en
     engine = started(deploy(tmp_path / "site-1", job("x")), policy(tmp_path, RESULTS | DATA, **JOBS))
     assert refusal(engine) is None
     assert not engine.new_context().is_job_unsafe()
+
+
+@pytest.mark.parametrize("judged", [False, True])
+def test_a_job_that_cannot_be_judged_does_not_run(
+    judged: bool, home: Path, tmp_path: Path, site_environment: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NVFlare goes on with a job if a component raises an exception in an event."""
+
+    def fail(_part: object) -> bool:
+        raise AttributeError
+
+    if not judged:
+        monkeypatch.setattr(components, "_is_accepted", fail)
+    engine = started(deploy(tmp_path / "site-1", job("x")), policy(tmp_path, RESULTS | DATA, **JOBS))
+    assert engine.new_context().is_job_unsafe() != judged
+    assert refusal(engine) == (None if judged else "settings")

@@ -16,7 +16,7 @@ from nvflare.apis.shareable import Shareable
 from nvflare.app_common.logging.job_log_streamer import JobLogStreamer
 from nvflare.private.privacy_manager import PrivacyService
 
-from coterie.deployment.logs import LOGGER, quoted
+from coterie.deployment.logs import LOGGER, located, quoted
 
 STREAMER, ERROR_LOG = "auto_log_streamer", "error_log.txt"
 """The name of the component by which NVFlare itself sends a site's error log, and the name of that log."""
@@ -77,8 +77,12 @@ class Guard(FLComponent):
         super().handle_event(event_type, fl_ctx)
 
     def judge(self, fl_ctx: FLContext) -> None:
-        """Judge the job, and refuse or accept it."""
-        refusal = _reason_to_refuse(self, fl_ctx)
+        """Judge the job, and refuse or accept it. One that cannot be judged is refused: NVFlare would go on with it."""
+        try:
+            refusal = _reason_to_refuse(self, fl_ctx)
+        except Exception as error:
+            LOGGER.warning("could not judge the components of the job:\n%s", located(error))
+            refusal = "the components of the job cannot be judged, so it is refused here"
         if refusal:
             LOGGER.warning("%s", refusal)
             self.refuse(refusal, fl_ctx)
@@ -134,7 +138,7 @@ def _of_nvflare(engine: Any, runner: Any) -> Collection[int]:  # noqa: ANN401 - 
     policy = PrivacyService.get_manager()
     chosen = (policy.components or {}).values() if policy else ()
     sender = engine.get_component(STREAMER)
-    is_added = type(sender) is JobLogStreamer and sender._log_file_name == ERROR_LOG
+    is_added = type(sender) is JobLogStreamer and getattr(sender, "_log_file_name", None) == ERROR_LOG
     own = [engine.aux_runner, engine.object_streamer, *engine.widgets.values(), runner]
     return {id(part) for part in (*own, *chosen, *([sender] if is_added else []))}
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.support.jobs import CONTEXT
 from tests.support.reports import check_report_again
 
 from coterie.crypto import shamir
@@ -17,7 +18,7 @@ from coterie.graphs.guarantees import majority_threshold, paper_parameters
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
 from coterie.reports.findings import Claim, Judgement
 from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
-from coterie.reproduce.experiment import Job, JobContext
+from coterie.reproduce.experiment import Job
 from coterie.reproduce.graph_costs import sessions
 from coterie.reproduce.graph_costs.experiment import GraphCosts
 from coterie.reproduce.graph_costs.operations import Operations, count_operations
@@ -33,7 +34,6 @@ from coterie.secagg.terms import Terms
 from coterie.transports.faults import Faults, dropouts
 from coterie.transports.memory import AnswerCount, Carrier, OnAnswer, Session
 
-CONTEXT = JobContext(Path("unused"), None, lambda: False)
 NOBODY = Faults()
 GRAPHS: tuple[Topology, ...] = (Complete(), ErdosRenyi(0.7), Harary(6))
 

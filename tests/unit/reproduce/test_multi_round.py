@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from matplotlib.image import imread
+from tests.support.jobs import CONTEXT
 from typer.testing import CliRunner
 
 from coterie.auditing.auditor import Auditor
@@ -57,7 +58,6 @@ cases = [{ population = 12, cohort = 4, privacy = 2 }]
 families = { random = "494" }
 published = { random = { privacy = 1, cardinality = 3, fairness_gap = 0.1 } }
 """
-CONTEXT = JobContext(Path("unused"), None, lambda: False)
 FIGURES = ("figure-3.png", "figure-4-a.png", "figure-4-b-c.png", "dropouts-inside-a-round.png")
 
 

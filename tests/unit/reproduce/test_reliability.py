@@ -7,16 +7,16 @@ import networkx as nx
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.jobs import CONTEXT
 from tests.support.reports import check_report_again
 
 from coterie.graphs.topology import ErdosRenyi, build
 from coterie.reports.findings import Judgement
 from coterie.reproduce.declarations import FULL, declared, read_declaration
-from coterie.reproduce.experiment import Job, JobContext
+from coterie.reproduce.experiment import Job
 from coterie.reproduce.reliability import GraphSetting, Reliability, reliable
 from coterie.reproduce.runner import REPORT, Run
 
-CONTEXT = JobContext(Path("unused"), None, lambda: False)
 SPARSE = GraphSetting(name="sparse", clients=12, connection=0.6, threshold=6, dropout=0.2, played=True)
 
 

@@ -1,12 +1,12 @@
 """The benchmarks of audits and ledgers at small sizes: they measure what they state."""
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.records import record_of, words_of
 from typer.testing import CliRunner
 
 from coterie.bench import audit
@@ -102,15 +102,11 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("in_process")
-@pytest.mark.parametrize("as_json", [False, True])
-def test_the_command_for_audits(as_json: bool) -> None:
-    result = CliRunner().invoke(app, ["bench", "audit", "--quick", *(["--json"] if as_json else [])])
-    assert result.exit_code == 0, result.output
-    if not as_json:
-        assert "How it grows" in result.output
-        assert "/ reading" in result.output
-        return
-    found = json.loads(result.stdout)
+def test_the_command_for_audits() -> None:
+    shown = words_of("bench", "audit", "--quick")
+    assert "How it grows" in shown
+    assert "/ reading" in shown
+    found = record_of("bench", "audit", "--quick")
     assert [row["case"]["kind"] for row in found["targets"]] == [
         *["random"] * 2,
         *["whole circles"] * 2,
@@ -142,17 +138,12 @@ def test_a_cohort_that_does_not_fit_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("in_process")
-@pytest.mark.parametrize("as_json", [False, True])
-def test_the_command_for_ledgers(as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_for_ledgers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    options = ["--clients", "100", "--rounds", "5", "--cohort", "20", *(["--json"] if as_json else [])]
-    result = CliRunner().invoke(app, ["bench", "ledger", *options])
-    assert result.exit_code == 0, result.output
+    command = ["bench", "ledger", "--clients", "100", "--rounds", "5", "--cohort", "20"]
+    assert record_of(*command)["entries"] == 10
+    assert "open the ledger again" in words_of(*command)
     assert list(tmp_path.iterdir()) == [], "the ledger was temporary"
-    if as_json:
-        assert json.loads(result.stdout)["entries"] == 10
-    else:
-        assert "open the ledger again" in result.output
 
 
 @pytest.mark.usefixtures("in_process")

@@ -1,7 +1,7 @@
-import json
 from dataclasses import replace
 
 import pytest
+from tests.support.records import record_of, words_of
 from typer.testing import CliRunner
 
 from coterie.bench import scale
@@ -67,20 +67,16 @@ def test_80_columns_are_enough_for_every_number(monkeypatch: pytest.MonkeyPatch)
         assert f" {number} " in result.output
 
 
-@pytest.mark.parametrize("as_json", [False, True])
-def test_the_command_prints_both_tables(as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_prints_both_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     played = measure_row(workloads(TINY)[0][0], planned=False)
     rows = [played, replace(played, clients=60), replace(played, planned=True)]
     monkeypatch.setattr(scale, "measure_scale", lambda _sessions: iter(rows))
     options = ["--clients", "30", "--clients", "60", "--planned", "1000", "--degree", "4", "--length", "20"]
-    result = CliRunner().invoke(app, ["bench", "scale", *options, *(["--json"] if as_json else [])], env=NARROW)
-    assert result.exit_code == 0, result.output
-    if not as_json:
-        assert "same number of neighbours" in result.output
-        assert "planned for their size" in result.output
-        assert "a client's reveal step" in " ".join(result.output.split())
-        return
-    found = json.loads(result.stdout)
+    shown = words_of("bench", "scale", *options)
+    assert "same number of neighbours" in shown
+    assert "planned for their size" in shown
+    assert "a client's reveal step" in shown
+    found = record_of("bench", "scale", *options)
     assert [row["clients"] for row in found["same_degree"]] == [30, 60]
     assert found["same_degree"][1]["growth"]["session"] == pytest.approx(0.5)
     assert len(found["planned"]) == 1

@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner, Result
+from click.testing import Result
+from typer.testing import CliRunner
 
 from coterie.cli import app
 
 
-def _run(*arguments: str | Path) -> Result:
-    result = CliRunner().invoke(app, list(map(str, arguments)))
+def _run(*arguments: str | Path, **environment: str) -> Result:
+    result = CliRunner().invoke(app, list(map(str, arguments)), env=environment)
     assert result.exit_code == 0, result.output
     return result
 
@@ -24,3 +25,11 @@ def record_of(*arguments: str | Path) -> dict[str, Any]:
 def words_of(*arguments: str | Path) -> str:
     """Run a command, which must succeed; return what it prints, with single spaces."""
     return " ".join(_run(*arguments).stdout.split())
+
+
+def narrow_output(*arguments: str) -> str:
+    """Run a command on a screen of 80 columns; return what it prints, of which nothing may be cut off."""
+    shown = _run(*arguments, COLUMNS="80").output
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" not in shown
+    return shown

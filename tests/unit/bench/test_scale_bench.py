@@ -1,16 +1,13 @@
 from dataclasses import replace
 
 import pytest
-from tests.support.records import record_of, words_of
-from typer.testing import CliRunner
+from tests.support.records import narrow_output, record_of, words_of
 
 from coterie.bench import scale
 from coterie.bench.scale import ScaleRow, find_targets, measure_row, workloads
 from coterie.bench.settings import ScaleSettings
-from coterie.cli import app
 from coterie.graphs.topology import Harary
 
-NARROW = {"COLUMNS": "80"}
 TINY = ScaleSettings(clients=(30, 60), planned=(), degree=4, length=20)
 
 
@@ -59,12 +56,9 @@ def test_80_columns_are_enough_for_every_number(monkeypatch: pytest.MonkeyPatch)
     first = ScaleRow(500, False, 24, 13, 33, steps, 1.8, 76_100_000)
     rows = [first, replace(first, clients=8_000, session_s=32.1, peak_rss_bytes=270_000_000)]
     monkeypatch.setattr(scale, "measure_scale", lambda _sessions: iter(rows))
-    result = CliRunner().invoke(app, ["bench", "scale", "--clients", "30"], env=NARROW)
-    assert result.exit_code == 0, result.output
-    assert max(map(len, result.output.splitlines())) <= 80
-    assert "…" not in result.output
+    shown = narrow_output("bench", "scale", "--clients", "30")
     for number in ("8,000", "122 µs, 1.00x", "12.5 ms, 1.00x", "41.5 µs, 1.00x", "32.1 s, 1.11x", "270 MB", "33"):
-        assert f" {number} " in result.output
+        assert f" {number} " in shown
 
 
 def test_the_command_prints_both_tables(monkeypatch: pytest.MonkeyPatch) -> None:

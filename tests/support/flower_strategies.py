@@ -39,8 +39,8 @@ class Halving(FedAvg):
         return super().configure_train(server_round, arrays, config, grid)
 
 
-def private_grid(size: int = 4, config: dict[str, Any] | None = None) -> FakeGrid:
-    return make_grid(make_app([private_mod]), size, config=config)
+def private_grid(config: dict[str, Any] | None = None) -> FakeGrid:
+    return make_grid(make_app([private_mod]), 4, config=config)
 
 
 def last_mean(kept: PrivateStrategy) -> Mean:

@@ -100,10 +100,10 @@ def test_claims_are_judged_by_the_numbers() -> None:
 
 def test_a_report_has_pictures_and_can_be_rewritten(tmp_path: Path) -> None:
     shipped = read_declaration(declared()["multi-round-pipeline"])
-    task = msgspec.to_builtins(TASK)
+    task = msgspec.to_builtins(msgspec.structs.replace(TASK, before=2, rounds=12))
     declaration = msgspec.structs.replace(
         shipped,
-        settings={"clients": 12, "cohort": 4, "privacy": [2, 4], "tasks": [task], "steps": 20},
+        settings={"clients": 12, "cohort": 4, "privacy": [2, 4], "tasks": [task], "steps": 5},
         sizes={FULL: msgspec.structs.replace(shipped.sizes[FULL], settings={})},
     )
     run = Run("small", declaration, tmp_path, trials=2)

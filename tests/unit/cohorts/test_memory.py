@@ -4,7 +4,6 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.homes import folder_in_memory
 from tests.support.ledgers import run_in_threads
 
 from coterie.cohorts import memory as memory_module
@@ -51,7 +51,7 @@ def again(path: Path) -> ClientMemory:
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=1), st.sets(st.sampled_from(CIRCLE + OTHERS))), max_size=8))
 def test_it_agrees_to_whole_circles_once_per_session(requests: list[tuple[bytes, set[str]]]) -> None:
-    with tempfile.TemporaryDirectory() as directory:
+    with folder_in_memory() as directory:
         path = Path(directory) / "ann.db"
         again(path).trust(ROSTER)
         expected: list[Answer] = []

@@ -87,9 +87,7 @@ def test_models_are_trained_once_and_are_those_of_each_scheme_alone(
     assert len(trained) == 8 + successes - (first - 1)  # until it loses a round, it shares the model of SA
 
 
-def test_an_interrupted_job_continues_and_gives_the_same_result(
-    tmp_path: Path, records: dict[Job, Record]
-) -> None:
+def test_an_interrupted_job_continues_and_gives_the_same_result(tmp_path: Path, records: dict[Job, Record]) -> None:
     assert EXPERIMENT.measure(NON_IID, 0, context(tmp_path, 3)) is None
     assert checkpoints.rounds_played(checkpoints.path_of(tmp_path, NON_IID)) == 4
     assert EXPERIMENT.progress(NON_IID, tmp_path) == 0.5

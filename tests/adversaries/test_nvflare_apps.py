@@ -3,7 +3,6 @@
 It gives one site an app that learns nothing, or has contributions made in two ways and solves for each site.
 """
 
-import importlib.util
 import json
 import py_compile
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.homes import home as home
+from tests.support.nvflare_jobs import script_at
 from tests.support.nvflare_sites import APP, Learning, Sites, aggregator, assignment, check_update_of_one
 
 from coterie.cohorts import Ledger
@@ -95,11 +95,7 @@ def test_other_files_for_one_site_of_a_circle(
             return SiteApp(APP.config, read(folder, folder / "config" / "config_fed_client.json"))
 
         def rate(self, site: str) -> float:
-            spec = importlib.util.spec_from_file_location("client", tmp_path / site / "custom" / "client.py")
-            assert spec is not None
-            assert spec.loader is not None
-            script = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(script)
+            script = script_at(tmp_path / site / "custom" / "client.py")
             settings = json.loads((tmp_path / site / "config" / "train.json").read_text())
             return float(script.RATE * settings["factor"])
 

@@ -16,7 +16,6 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
-from tests.support.homes import MEMORY as MEMORY
 
 from coterie.deployment import first_use
 from coterie.deployment.engine import AppReply

@@ -1,6 +1,7 @@
 """Apps of NVFlare's jobs in the workspace of a site, read by Coterie and built by NVFlare."""
 
 import argparse
+import importlib.util
 import json
 import os
 import sys
@@ -57,6 +58,16 @@ def configured(app: Path, site: str) -> Any:  # noqa: ANN401 - NVFlare has no ty
     )
     made.configure()
     return made
+
+
+def script_at(path: Path) -> Any:  # noqa: ANN401 - the names of a script
+    """Import a script as Python does, from its bytecode where there is any."""
+    spec = importlib.util.spec_from_file_location("client", path)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
 """The costs of confined descent on small grids: how they are reported, and that wrong results are refused."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from tests.support.records import record_of, words_of
 
 from coterie.arithmetic import FloatArray
 from coterie.bench import confined, confined_grid
@@ -20,7 +19,6 @@ from coterie.bench.confined import (
     mnist_shaped,
 )
 from coterie.bench.confined_grid import GridCosts, measure_grid
-from coterie.cli import app
 from coterie.confined.cached import CachedGroups
 from coterie.confined.grid import Grid
 from coterie.confined.vertical import VerticalSum
@@ -113,10 +111,10 @@ def test_a_split_that_learns_something_else_is_no_result(monkeypatch: pytest.Mon
 @pytest.mark.usefixtures("small")
 def test_the_result_is_shown_as_text_and_as_json() -> None:
     command = ["bench", "confined", "--groups", "5", "--members", "7", "--repeats", "1"]
-    shown = " ".join(CliRunner().invoke(app, command, catch_exceptions=False).stdout.split())
+    shown = words_of(*command)
     for words in ("5 x 7 = 35 participants", "random examples (MNIST was not found)", "over 1 turn)", "1.50x"):
         assert words in shown
-    record = json.loads(CliRunner().invoke(app, [*command, "--json"], catch_exceptions=False).stdout)
+    record = record_of(*command)
     assert "In a run, groups of 4 members take" in shown
     assert record["run"]["secure_ratio"] == pytest.approx(
         record["run"]["secure_seconds"][0] / record["run"]["unsplit_seconds"][0]

@@ -30,9 +30,9 @@ LOSS = {"train_loss": (0.0, 8.0)}
 ALL = {f"partition-{number}" for number in range(4)}
 
 
-def replying(reply: Reply, mods: list[Mod] | None = None) -> FakeGrid:
+def replying(reply: Reply) -> FakeGrid:
     """Return a grid whose nodes answer to training with what a function makes of the model."""
-    app = ClientApp(mods=mods or [private_mod])
+    app = ClientApp(mods=[private_mod])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:

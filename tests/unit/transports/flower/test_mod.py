@@ -181,6 +181,16 @@ def test_an_operator_may_allow_evaluation_of_the_node_alone() -> None:
     assert grid.nodes[100].answer(Message(RecordDict({"arrays": initial_arrays()}), 100, "train")).has_error()
 
 
+def keeping(replies: list[Message]) -> Callable[[Message, Answer], Message]:
+    """Deliver every message, and keep the replies."""
+
+    def listen(message: Message, answer: Answer) -> Message:
+        replies.append(answer(message))
+        return replies[-1]
+
+    return listen
+
+
 @pytest.mark.parametrize("failure", [ValueError("patient 17 has diabetes"), MemoryError("patient 17")])
 def test_errors_of_training_stay_on_the_node(failure: Exception) -> None:
     app = ClientApp(mods=[private_mod])
@@ -190,12 +200,7 @@ def test_errors_of_training_stay_on_the_node(failure: Exception) -> None:
         raise failure
 
     replies: list[Message] = []
-
-    def listen(message: Message, answer: Answer) -> Message:
-        replies.append(answer(message))
-        return replies[-1]
-
-    kept = play(make_grid(app, 4, listen))
+    kept = play(make_grid(app, 4, keeping(replies)))
     assert kept.grid is not None
     assert kept.grid.results[-1].value is None
     errors = [reply.error for reply in replies if reply.has_error()]
@@ -216,12 +221,7 @@ def test_a_full_disk_is_reported_as_a_problem_of_the_nodes_folder(
     monkeypatch.setattr("coterie.deployment.sessions.write_secret", full_folder)
     monkeypatch.setattr("coterie.cohorts.prekey_tables.contribute", full_database)
     replies: list[Message] = []
-
-    def listen(message: Message, answer: Answer) -> Message:
-        replies.append(answer(message))
-        return replies[-1]
-
-    play(make_grid(make_app([private_mod]), 4, listen), protocol=protocol)
+    play(make_grid(make_app([private_mod]), 4, keeping(replies)), protocol=protocol)
     assert {reply.error.reason for reply in replies if reply.has_error()} == {Reason.SETTINGS}
     assert "No space left on device" in caplog.text
 

@@ -40,7 +40,7 @@ class PrivateSettings(Settings):
     cohort: Annotated[int | None, Option("Clients in a round, in whole circles.", default="all that are connected")] = (
         None
     )
-    minimum: Annotated[int, Option("The fewest clients that are summed.", least=2)] = 2
+    minimum: Annotated[int, Option("The smallest number of clients in a sum.", least=2)] = 2
     mode: Annotated[
         ThreatMode,
         Option(
@@ -52,7 +52,7 @@ class PrivateSettings(Settings):
         str,
         Option(
             "How a sum is made: `two-trips` (three if many nodes leave), `papers` (five trips, or four in the mode "
-            "`honest-but-curious`), or `auto`, which takes two trips while they are cheap enough.",
+            "`honest-but-curious`), or `auto`, which uses two trips while they are cheap enough.",
         ),
     ] = AUTO
     colluders: Annotated[
@@ -60,7 +60,7 @@ class PrivateSettings(Settings):
         Option(
             "Clients that may collude with a malicious server.",
             least=0,
-            default="as many as let one node leave, just under a third at most",
+            default="the largest number with which one node may leave, just under a third at most",
         ),
     ] = None
     deadline: Annotated[
@@ -95,8 +95,8 @@ class PrivateSettings(Settings):
     train_metrics: Annotated[
         tuple[Metric, ...],
         Option(
-            'Metrics of training that are averaged, with their ranges: `{"train_loss": (0, 10)}`. Others never leave '
-            "their node."
+            'Metrics of training that are averaged, with their ranges: `{"train_loss": (0, 10)}`. Other metrics '
+            "never leave their node."
         ),
     ] = ()
     evaluate_metrics: Annotated[
@@ -107,8 +107,8 @@ class PrivateSettings(Settings):
     most_examples: Annotated[
         int | None,
         Option(
-            "The most examples that a client counts for; fewer keep more precision. It is fixed when the roster is "
-            "founded.",
+            "The largest weight of a client; a client with more examples counts for this number. A smaller one keeps "
+            "more precision. It is fixed when the roster is founded.",
             least=1,
             default="`10000`, or by the weights that all nodes announce",
         ),

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import structs
 
 from coterie.deployment.confinement import Confinement
-from coterie.deployment.recipe import STATISTICS, VARYING, ConfinedRecipe, Metric, RosterRecipe, declared
+from coterie.deployment.recipe import STATISTICS, VARYING, ConfinedRecipe, Metric, RosterRecipe, to_metrics
 from coterie.errors import ConfigError
 from coterie.secagg.protocols import AUTO, PROTOCOLS
 from coterie.secagg.terms import ThreatMode
@@ -212,11 +212,11 @@ def read_settings(given: Mapping[str, Any], weight: str) -> PrivateSettings:
     if "mode" in given:
         checked["mode"] = threat_mode(given["mode"])
     if "clips" in given:
-        checked["clips"] = checked_clips(given["clips"])
+        checked["clips"] = read_clips(given["clips"])
     if "varying" in given:
-        checked["varying"] = checked_varying(given["varying"])
+        checked["varying"] = read_varying(given["varying"])
     for name in {"train_metrics", "evaluate_metrics"} & given.keys():
-        checked[name] = checked_metrics(name, given[name], weight)
+        checked[name] = read_metrics(name, given[name], weight)
     return PrivateSettings(weight=weight, **checked)
 
 
@@ -228,7 +228,7 @@ def threat_mode(mode: str) -> ThreatMode:
         raise ConfigError(f"mode is one of {', '.join(ThreatMode)}, not {mode!r}") from None
 
 
-def checked_clips(clips: Mapping[str, float] | None) -> tuple[tuple[str, float], ...]:
+def read_clips(clips: Mapping[str, float] | None) -> tuple[tuple[str, float], ...]:
     """Return the ranges of some arrays by patterns of their names, in the order in which they are tried."""
     listed = tuple(_mapping("clips", clips).items())
     for name, _ in listed:
@@ -237,7 +237,7 @@ def checked_clips(clips: Mapping[str, float] | None) -> tuple[tuple[str, float],
     return listed
 
 
-def checked_metrics(setting: str, ranges: Mapping[str, tuple[float, float]] | None, weight: str) -> tuple[Metric, ...]:
+def read_metrics(setting: str, ranges: Mapping[str, tuple[float, float]] | None, weight: str) -> tuple[Metric, ...]:
     """Return the metrics that a setting declares, after checking their names and ranges."""
     listed = _mapping(setting, ranges)
     for name, bounds in listed.items():
@@ -247,10 +247,10 @@ def checked_metrics(setting: str, ranges: Mapping[str, tuple[float, float]] | No
             raise ConfigError(
                 f"{setting}: {name!r} needs a range (low, high) of numbers with others in between, not {bounds!r}"
             )
-    return declared(listed)
+    return to_metrics(listed)
 
 
-def checked_varying(names: Iterable[str]) -> tuple[str, ...]:
+def read_varying(names: Iterable[str]) -> tuple[str, ...]:
     """Return the keys of configurations that may differ between sessions."""
     listed = (names,) if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
     if isinstance(names, str) or not all(map(_is_text, listed)):

@@ -73,11 +73,11 @@ def test_the_first_reported_weight_is_kept_and_later_ones_are_logged_and_ignored
     sizes: list[float] = [3, 4]
     grid = make_grid(reporting(sizes), 2)
     assert total_of(play(grid)) == 7
-    assert "as much as at first" not in log.text
+    assert "keeps its first weight" not in log.text
     sizes[:] = [5, 4]
     assert total_of(play(grid)) == 7
-    lines = [line for line in log.messages if "as much as at first" in line]
-    assert lines == ["Coterie: num-examples has changed, and this node counts for as much as at first"]
+    lines = [line for line in log.messages if "keeps its first weight" in line]
+    assert lines == ["Coterie: num-examples has changed; this node keeps its first weight"]
     assert kept_by(0, "weight train") == b"3"
 
 
@@ -87,7 +87,8 @@ def test_a_scale_far_too_wide_for_the_weights_is_logged_once_with_its_cost(
     PrivateStrategy(FedAvg(**QUIET), deadline=1).start(make_grid(reporting([3, 4]), 2), initial_arrays(), 3, timeout=1)
     lines = [line for line in log.messages if "is rounded to about" in line]
     assert len(lines) == 1
-    assert "about 4e-04 of its range (clip): nodes count for 3.5 on average, and most_examples is 10,000" in lines[0]
+    assert "about 4e-04 of its range (clip), because most_examples is 10,000 and the mean weight" in lines[0]
+    assert "of a node is 3.5." in lines[0]
 
 
 def test_a_scale_that_fits_the_weights_is_not_mentioned(log: pytest.LogCaptureFixture) -> None:
@@ -128,7 +129,7 @@ def test_an_operator_sets_the_weight_and_the_apps_number_is_not_looked_at(log: p
     grid.nodes[100].node_config["coterie-weight"] = 50
     grid.nodes[101].node_config["coterie-weight"] = 10**6
     assert total_of(play(grid, most_examples=100)) == 50 + 100
-    assert "as much as at first" not in log.text
+    assert "keeps its first weight" not in log.text
     grid.nodes[100].node_config.pop("coterie-weight")
     assert total_of(play(grid, most_examples=100)) == 50 + 100
     grid.nodes[100].node_config["coterie-weight"] = 51

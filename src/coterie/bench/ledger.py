@@ -132,7 +132,7 @@ def _sizes(location: str) -> tuple[int, int, tuple[int, int, int], int]:
     return clients, entries, (entry_bytes, checkpoints, checkpoint_bytes), entries - last
 
 
-def _timed(work: Callable[[], int]) -> tuple[Work, int]:
+def _measure(work: Callable[[], int]) -> tuple[Work, int]:
     began, spent = perf_counter(), process_time()
     found = work()
     return Work(perf_counter() - began, process_time() - spent, peak_rss_bytes()), found
@@ -143,7 +143,7 @@ def _open(location: str) -> tuple[Work, int]:
         with Ledger.open(location, create=False) as ledger:
             return ledger.latest()
 
-    return _timed(work)
+    return _measure(work)
 
 
 def _verify(location: str) -> Work:
@@ -151,7 +151,7 @@ def _verify(location: str) -> Work:
         with Ledger.inspect(location) as ledger:
             return ledger.verify().sequence
 
-    return _timed(work)[0]
+    return _measure(work)[0]
 
 
 def _audit(location: str) -> Work:
@@ -162,4 +162,4 @@ def _audit(location: str) -> Work:
         report = audit(read_log(location, "ledger", limit=_LIMIT), weak_budget_seconds=0.0)
         return report.strong_privacy or 0
 
-    return _timed(work)[0]
+    return _measure(work)[0]

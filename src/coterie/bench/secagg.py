@@ -3,10 +3,10 @@
 The session is the real protocol in one process, through the bytes of the real messages. Inputs are floating-point
 vectors made when they are needed, so that memory holds a few of them and not all.
 
-A client's time is processor time: waiting for a core does not count, though sharing caches with a busy neighbour does.
-It ends with the bytes of the reply. The masking step includes quantising the input, because Flower's does: the median
-time of the one plus the median of the other. Making the input stands for training and is not counted. With
-one worker clients take turns, as Flower's do. The server's time is wall-clock time: it unmasks on all workers.
+A client's time is processor time: waiting for a core does not count, but sharing caches with a busy neighbour does. It
+ends with the bytes of the reply. The masking step includes quantising the input, because Flower's does. Making the
+input stands for training: its median time is subtracted. With one worker, clients take turns, as Flower's do. The
+server's time is wall-clock time: it unmasks on all workers.
 """
 
 import os
@@ -96,7 +96,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class SessionRun:
-    """One session that was played: its report, and what it took without the making of inputs."""
+    """One session that was played: its report, and its times without the making of inputs."""
 
     report: SessionReport
     client_s: Mapping[Step, float]
@@ -164,8 +164,8 @@ def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -
 def client_signatures(workload: Workload, degree: float) -> dict[str, int]:
     """Return how many signatures a typical client verifies in each step: against an active server, otherwise none.
 
-    They are of everybody else's keys, of the statements of its neighbours that are aggregated, and of a quorum that
-    confirms the survivors, without its own.
+    It verifies the signatures on all other clients' keys, on the statements of its aggregated neighbours, and on the
+    confirmations of a quorum except its own.
     """
     if not workload.active:
         return {}

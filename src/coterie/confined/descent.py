@@ -84,7 +84,7 @@ class ConfinedDescent:
 
         """
         if len(set(participants)) != len(participants) or not participants:
-            raise ConfigError("a descent needs participants, each with a name of its own")
+            raise ConfigError("a descent needs participants with different names")
         self.offsets = offsets
         self.participants = tuple(participants)
         self.step_size = step_size
@@ -178,7 +178,7 @@ class ConfinedDescent:
     def take(self, step: Sequence[FloatArray], verdicts: Mapping[str, bool]) -> tuple[str, ...]:
         """End the iteration: add ``step`` to the displacement, and return the participants that refused it."""
         if set(verdicts) != set(self.participants):
-            raise LocalProtocolError("every participant takes a step up or refuses it, and nobody else")
+            raise LocalProtocolError("a step needs one verdict from every participant, and from nobody else")
         self.iteration += 1
         refused = tuple(name for name in self.participants if not verdicts[name])
         if first := [name for name in refused if name not in self._taken]:
@@ -187,7 +187,7 @@ class ConfinedDescent:
         sums: dict[int, tuple[Parameters, Parameters]] = {}  # before and after; equal decisions share arrays
         for name in self.participants:
             if verdicts[name]:
-                self.freshness.took(name, self.iteration)
+                self.freshness.record_step(name, self.iteration)
                 if name in self._taken:
                     before = self._taken[name]
                     if id(before) not in sums:
@@ -202,13 +202,14 @@ class ConfinedDescent:
         """Return the state from which a descent with the same arguments can continue."""
         state: DescentState = {"iteration": np.array(float(self.iteration))}
         state["last_taken"] = np.array([self.freshness.last[name] for name in self.participants], np.float64)
-        state |= _named("displacement", self.displacement)
+        state |= _to_state("displacement", self.displacement)
         for name, arrays in self._taken.items():
-            state |= _named(f"taken.{name}", arrays)
+            state |= _to_state(f"taken.{name}", arrays)
         for name, arrays in self._older.items():
-            state |= _named(f"older.{name}", arrays) | {f"late_since.{name}": np.array([float(self.late.since[name])])}
+            state |= _to_state(f"older.{name}", arrays)
+            state[f"late_since.{name}"] = np.array([float(self.late.since[name])])
         for name, arrays in self._cut_off.items():
-            state |= _named(f"cut_off.{name}", arrays)
+            state |= _to_state(f"cut_off.{name}", arrays)
         if any(counts := (self.late.summed, self.late.oldest, self.late.refused)):
             state["late_counts"] = np.array(counts, np.float64)
         return state | {f"losses.{name}": np.array(losses) for name, losses in self._histories.items() if losses}
@@ -282,7 +283,7 @@ def iterate(
     contribution = contribution or Contribution(norm=None)
     summed = [name for name in selected if name not in late and name not in cut_off]
     if not summed:
-        raise LocalProtocolError("nobody was selected, or nobody who answered in time")
+        raise LocalProtocolError("no selected participant can be summed: none was selected, or all are late or cut off")
     descent.check_subset(selected)
     given = {name: contribution.of(gradient(name, descent.contributing(name)), rng) for name in summed}
     descent.attend(summed, set(late).intersection(selected), cut_off)
@@ -298,5 +299,5 @@ def _sum_like(first: Sequence[FloatArray], second: Sequence[FloatArray]) -> Para
     return [np.asarray(one + other, one.dtype) for one, other in zip(first, second, strict=True)]
 
 
-def _named(name: str, arrays: Sequence[FloatArray]) -> DescentState:
+def _to_state(name: str, arrays: Sequence[FloatArray]) -> DescentState:
     return {f"{name}.{position}": array for position, array in enumerate(arrays)}

@@ -134,13 +134,13 @@ def _series(report: AuditReport) -> dict[str, list[Any]]:
     total = len(report.rounds)
     places = sorted({round(step * (total - 1) / (_POINTS - 1)) for step in range(_POINTS)}) if total else []
 
-    def picked(values: Sequence[Any]) -> list[Any]:
+    def pick(values: Sequence[Any]) -> list[Any]:
         return [values[place] for place in places]
 
     return {
-        "rounds": [printable(label, 24) for label in picked(report.rounds)],
-        "strong": picked(report.series.strong_privacy),
-        "exposed": picked(report.series.exposed),
+        "rounds": [printable(label, 24) for label in pick(report.rounds)],
+        "strong": pick(report.series.strong_privacy),
+        "exposed": pick(report.series.exposed),
     }
 
 

@@ -142,13 +142,14 @@ def limits(plan: DeploymentPlan) -> Iterator[str]:
         )
     else:
         yield "Epsilon does not cover whatever else is published, such as scores measured on the clients' data."
+    bounded = "; only the noise bounds that" if plan.epsilon is not None else ""
     yield (
-        "Circles hide whose a contribution is, not what is in the sum. A model that the server crafted can leave "
-        f"examples readable in a sum{'; only the noise bounds that' if plan.epsilon is not None else ''}."
+        "Circles hide which client a contribution is from, but not the content of the sum. With a model that the "
+        f"server crafted, a sum can contain readable examples{bounded}."
     )
     yield (
-        "It is not hidden who takes part, when, how large the model is, how many clients drop out, or the sizes of "
-        "messages."
+        "Some things are not hidden: who takes part and when, how large the model is, how many clients drop out, and "
+        "the sizes of messages."
     )
     yield (
         "A client can send a wrong update and spoil the result. The server can end any round, or leave clients out. "
@@ -191,7 +192,7 @@ def assumptions(plan: DeploymentPlan) -> Iterator[str]:
     )
     yield "Honest clients run the software unchanged, keep their memory of past rounds, and erase what they should."
     yield "Messages travel over TLS. Without it, whoever can alter them is as strong as a server that lies."
-    yield "How an update is made from the data, its weight included, is fixed for good and not chosen by the server."
+    yield "The way to make an update and its weight from the data never changes, and the server does not choose it."
     if plan.epsilon is not None:
         yield (
             "Honest clients clip their updates and add their noise. What is chosen before training, and who takes "

@@ -137,5 +137,5 @@ def test_impossible_late_settings_are_refused() -> None:
         LateGradients(-1)
     descent = ConfinedDescent(make_offsets(), names(2), ConstantStep(1.0), late=1)
     problem = Quadratics(names(2), 0)
-    with pytest.raises(LocalProtocolError, match="answered in time"):
+    with pytest.raises(LocalProtocolError, match="no selected participant can be summed"):
         iterate(descent, names(2), problem.gradient, problem.loss, mean, RNG, late=["p0"], cut_off=["p1"])

@@ -1,4 +1,4 @@
-"""Cached activations for confined descent over a grid, which compute many groups of one network by few matrix products.
+"""Cached activations for confined descent over a grid: many groups of one network are computed by few matrix products.
 
 A group's hidden inputs are Z_i = X_i (A_i + u - refused_i) + b1_i. Its offset A_i is as long as the model and never
 changes. So Z_i is computed once and then updated, Z_i += X_i step, by one product over the rows of all groups together.
@@ -102,7 +102,7 @@ class CachedGroups:
 
     def _judge_all(self) -> None:
         for part in self._parts():
-            self._errors[part], self.losses[part] = self._judged(self._z[part], self._w2[part], self._b2[part], part)
+            self._errors[part], self.losses[part] = self._judge(self._z[part], self._w2[part], self._b2[part], part)
 
     def gradient(self, chosen: Mask, contribution: Contribution, rng: np.random.Generator) -> Parameters:
         """Return the mean of the chosen groups' contributions.
@@ -133,7 +133,7 @@ class CachedGroups:
             z += b1
             z += self._z[part]
             top = self._w2[part] + w2, self._b2[part] + b2
-            errors, losses = self._judged(z, *top, part)
+            errors, losses = self._judge(z, *top, part)
             for number, before, after in zip(range(part.start, part.stop), self.losses[part], losses, strict=True):
                 verdicts[names[number]] = self.descent.judge(names[number], float(before), float(after), rng)
             taken = np.array([verdicts[name] for name in names[part]])
@@ -168,7 +168,7 @@ class CachedGroups:
         for sums, part in zip(total[1:], (b1, w2, b2), strict=True):
             sums += part.sum(axis=0)
 
-    def _judged(
+    def _judge(
         self, z: FloatArray, w2: FloatArray, b2: FloatArray, part: slice
     ) -> tuple[FloatArray, npt.NDArray[np.float64]]:
         """Return the errors at the output and every group's mean loss, given its hidden inputs."""

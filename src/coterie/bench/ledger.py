@@ -1,7 +1,7 @@
 """The cost of a ledger: appending, opening, verifying and auditing a long history of many clients.
 
-Rounds are over whole circles, as a server records them: one entry before the sum is opened, and one after. Opening is
-what a server does before its first round after a restart: it reads the last checkpoint and the entries after it.
+Rounds are over whole circles, as a server records them: one entry before the sum is opened, and one after. A server
+opens its ledger before its first round after a restart: it reads the last checkpoint and the entries after it.
 Verifying, which an audit includes, reads everything. Both are measured in processes of their own.
 """
 
@@ -25,7 +25,7 @@ _LIMIT = 16_000_000_000  # bytes of entries that an audit may read: this ledger 
 
 @dataclass(frozen=True)
 class Work:
-    """What one process spent."""
+    """The time and memory of one process."""
 
     seconds: float
     processor_seconds: float
@@ -34,10 +34,10 @@ class Work:
 
 @dataclass(frozen=True)
 class LedgerCost:
-    """What a ledger costs at one size."""
+    """The cost of a ledger at one size."""
 
     clients: int
-    """The clients that took part, of those that there are."""
+    """The number of clients that took part."""
     rounds: int
     cohort: int
     entries: int

@@ -28,7 +28,7 @@ _PEAK_GB = 1.0
 
 @dataclass(frozen=True)
 class ScaleRow:
-    """One session: its graph, and what it cost."""
+    """One session: its graph and its costs."""
 
     clients: int
     planned: bool

@@ -37,7 +37,7 @@ from coterie.training.local import ArrayData, Problem
 from coterie.training.models import build, parameter_count
 from coterie.training.streams import stream, torch_seed
 
-_WARM_UP = 1  # pairs of rounds that do not count: in the first, workers allocate and import what they need
+_WARM_UP = 1  # pairs of rounds that do not count: in the first, workers allocate memory and import modules
 
 
 @dataclass(frozen=True)

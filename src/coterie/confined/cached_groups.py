@@ -28,9 +28,10 @@ from coterie.errors import ConfigError, LocalProtocolError
 class CachedGroups:
     """The groups of a grid with their data. They compute gradients and losses for a descent, all at once.
 
-    An iteration is ``mean = groups.gradient(chosen, contribution, rng)``, which computes in the clear what a secure sum
-    over the groups would open, and then ``groups.advance(descent.propose(mean), rng)``. Rounding errors that accumulate
-    in the activations disappear when the groups are created again from their descent.
+    An iteration is ``mean = groups.gradient(chosen, contribution, rng)`` and then
+    ``groups.advance(descent.propose(mean), rng)``. The mean is computed in the clear; a secure sum over the groups
+    would give the same. Rounding errors that accumulate in the activations disappear when the groups are created again
+    from their descent.
     """
 
     def __init__(self, x: FloatArray, targets: TrueAnswers, grid: Grid, descent: ConfinedDescent) -> None:

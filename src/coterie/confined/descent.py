@@ -50,7 +50,7 @@ class ConfinedDescent:
 
     A participant is a party that decides as one: with vertical partitions, a horizontal group. An iteration is
 
-        gradients at ``contributing(l)`` for all selected l, and their mean
+        gradients at ``contributing_model(l)`` for all selected l, and their mean
         descent.attend(summed, late, cut_off)             # only if some were late or cut off, or have been
         step = descent.propose(mean)
         verdicts = {l: descent.judge(l, loss before, loss after, rng) for l in descent.participants}
@@ -119,16 +119,16 @@ class ConfinedDescent:
         return self.freshness.excluded(self.iteration + 1)
 
     def confined(self, participant: str) -> Parameters:
-        """Return a participant's own model: offset + u - what it refused."""
-        return _sum_like(self.offsets.of(participant), self._moved(participant))
+        """Return a participant's own model: offset + u - the sum of the steps that it refused."""
+        return _sum_like(self.offsets.of(participant), self._sum_of_steps(participant))
 
-    def contributing(self, participant: str) -> Parameters:
+    def contributing_model(self, participant: str) -> Parameters:
         """Return the model whose gradient a participant contributes: an older one if it has a late gradient."""
-        return _sum_like(self.offsets.of(participant), self._older.get(participant, self._moved(participant)))
+        return _sum_like(self.offsets.of(participant), self._older.get(participant, self._sum_of_steps(participant)))
 
-    def reached(self, participant: str) -> Parameters:
+    def current_model(self, participant: str) -> Parameters:
         """Return the current model of a participant, which is an older one while it is cut off."""
-        return _sum_like(self.offsets.of(participant), self._cut_off.get(participant, self._moved(participant)))
+        return _sum_like(self.offsets.of(participant), self._cut_off.get(participant, self._sum_of_steps(participant)))
 
     def attend(self, summed: Iterable[str], late: Iterable[str] = (), cut_off: Iterable[str] = ()) -> None:
         """Record which participants are in the next sum, which were too late for it, and which are cut off during it.
@@ -142,12 +142,12 @@ class ConfinedDescent:
         lost = set(cut_off)
         for name in sorted(lost.difference(self._cut_off).union(late)):
             if self.late.hold(name, self.iteration):
-                self._older[name] = self._moved(name)
-        self._cut_off = {name: self._cut_off.get(name, self._moved(name)) for name in sorted(lost)}
+                self._older[name] = self._sum_of_steps(name)
+        self._cut_off = {name: self._cut_off.get(name, self._sum_of_steps(name)) for name in sorted(lost)}
 
     def candidate(self, participant: str, step: Sequence[FloatArray]) -> Parameters:
         """Return the model that a participant will have if it accepts this step, bit for bit."""
-        return _sum_like(self.offsets.of(participant), _sum_like(self._moved(participant), step))
+        return _sum_like(self.offsets.of(participant), _sum_like(self._sum_of_steps(participant), step))
 
     def check_subset(self, selected: Iterable[str]) -> None:
         """Refuse a subset with a member that is too stale.
@@ -167,7 +167,7 @@ class ConfinedDescent:
         return [-alpha * np.asarray(array, np.float64) for array in mean]
 
     def judge(self, participant: str, before: float, after: float, rng: np.random.Generator) -> bool:
-        """Return whether a participant accepts a step, given its loss before and after; store what the rule needs.
+        """Return whether a participant accepts a step, given its loss before and after; update the rule's history.
 
         ``rng`` is the participant's own, for rules with a random decision.
         """
@@ -234,7 +234,7 @@ class ConfinedDescent:
             name: tuple(map(float, state[f"losses.{name}"])) for name in self.participants if f"losses.{name}" in state
         }
 
-    def _moved(self, participant: str) -> Parameters:
+    def _sum_of_steps(self, participant: str) -> Parameters:
         """Return the sum of the steps that a participant took."""
         return self._taken.get(participant, self.displacement)
 
@@ -285,7 +285,7 @@ def iterate(
     if not summed:
         raise LocalProtocolError("no selected participant can be summed: none was selected, or all are late or cut off")
     descent.check_subset(selected)
-    given = {name: contribution.of(gradient(name, descent.contributing(name)), rng) for name in summed}
+    given = {name: contribution.of(gradient(name, descent.contributing_model(name)), rng) for name in summed}
     descent.attend(summed, set(late).intersection(selected), cut_off)
     step = descent.propose(add(given))
     verdicts = {

@@ -50,7 +50,7 @@ class NodeContribution:
             received = request.arrays() if form.arrays else {}
             ring, length = form.quantizer.ring, form.quantizer.length(form.layout(received))
             if (terms.bits, terms.length) != (ring.bits, length):
-                raise PeerProtocolError(SERVER, "announced a session that does not fit what it sums")
+                raise PeerProtocolError(SERVER, "announced a session whose vectors do not fit the model and the recipe")
         with regarding(Reason.CONFIGURATION):
             check_unchanged(memory.fixed(task), self._configuration())
         with regarding(Reason.SETTINGS):
@@ -125,7 +125,7 @@ class NodeContribution:
             )
         if kept is not None and int(kept) != weight:
             raise ConfigError(
-                "coterie-weight is not what this node has counted for before, and a weight never changes: remove the "
+                "coterie-weight is not the weight that this node had before, and a weight never changes: remove the "
                 "setting, or enrol the node under another name"
             )
         return weight

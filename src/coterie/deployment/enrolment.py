@@ -186,7 +186,7 @@ class Enrolment:
                 LOGGER.warning("%s", one_line(error))
                 continue
             if reply.altered:
-                altered[said.name] = f"something around Coterie changes what this node is asked: {self._asked.place}"
+                altered[said.name] = f"something around Coterie changes the requests to this node: {self._asked.place}"
         for line in group_by_reason(silent):
             LOGGER.warning("did not introduce themselves, and take no part: %s", line)
         for line in group_by_reason(altered):

@@ -44,7 +44,7 @@ def check_unchanged(kept: bytes | None, asked: bytes) -> None:
         SERVER,
         f"configured this task differently than the first time: {list_names(names)}. The configuration is fixed "
         "for a roster, because sums of contributions made in two ways reveal single clients. Set it back, or "
-        f"{NEW_POPULATION}, with the setting varying=... naming what has to change",
+        f"{NEW_POPULATION}, whose setting varying=... names the keys that have to change",
     )
 
 

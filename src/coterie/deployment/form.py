@@ -115,7 +115,7 @@ class Form:
         return self._layout(shapes, steps)
 
     def scale(self, received: Arrays, reply: AppReply) -> Scaled:
-        """Return the numbers of a reply before rounding; :class:`InputError` names what is missing in the reply."""
+        """Return the numbers of a reply before rounding; :class:`InputError` names a missing part of the reply."""
         reported = number_in(reply.metrics, self.recipe.weight)
         weight = self.clamped_weight(reported)
         if reported > weight:  # the number is left out, because an engine may send its log to the server

@@ -26,7 +26,7 @@ from coterie.transports.flower.records import REFUSED
 UNAVAILABLE = 5
 NOBODY = -1
 _SHORTEST, _SHORT, _LONGEST = 0.01, 0.05, 0.5  # seconds between two polls
-_SHARE = 20  # polls take at most 1/20 of the time, so fast ones, as in a simulation, follow each other soon
+_SHARE = 20  # polls take at most 1/20 of the time: if they are fast, as in a simulation, pauses are short
 _LOOK_AROUND = 3.0  # seconds between two checks of the connected nodes
 _AGAIN = 1.0  # seconds before a request that was lost is sent again
 _PERHAPS_LOST = 3.0  # seconds to wait for a reply after a failed poll, before its node is asked again

@@ -50,10 +50,10 @@ class PrivateRounds(ModelController):
 
     def __init__(
         self,
-        *args: Any,  # noqa: ANN401 - whatever the controller behind takes
+        *args: Any,  # noqa: ANN401 - the arguments of the wrapped controller
         private: Mapping[str, Any] | None = None,
         train_timeout: float = 3600.0,
-        **kwargs: Any,  # noqa: ANN401 - whatever the controller behind takes
+        **kwargs: Any,  # noqa: ANN401 - the arguments of the wrapped controller
     ) -> None:
         """Take the settings of a private deployment in addition to those of the controller.
 
@@ -230,6 +230,6 @@ class _ControllerTasks:
 class PrivateFedAvg(PrivateRounds, FedAvg):
     """NVFlare's ``FedAvg`` under secure aggregation with multi-round privacy."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - whatever FedAvg takes
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - the arguments of FedAvg
         """Take the arguments of ``FedAvg`` and of :class:`PrivateRounds`."""
         super().__init__(*args, **kwargs)

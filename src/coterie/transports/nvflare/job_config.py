@@ -123,7 +123,7 @@ def _check_references(described: dict[str, Any]) -> None:
     """Refuse a configuration that NVFlare would change before use.
 
     NVFlare replaces references to values of the site, to its environment and to other entries of the configuration,
-    repeatedly. Its own resolver is used to find what it would replace. Whether it replaces a reference into a value,
+    repeatedly. Its own resolver finds the entries that it would replace. Whether it replaces a reference into a value,
     such as ``{SITE_NAME[5]}``, depends on that value, so texts with such references are refused by the name in them.
     """
     known = _SYSTEM | described.keys()

@@ -24,7 +24,7 @@ class PrivateRunner:
         self._runner = runner
 
     def add_to_fed_job(self, job: Any, ctx: Any, **more: Any) -> Any:  # noqa: ANN401 - NVFlare has no types
-        """Add to a job what the runner adds."""
+        """Add the runner's components to a job."""
         return self._runner.add_to_fed_job(_WrappingJob(job), ctx, **more)
 
 

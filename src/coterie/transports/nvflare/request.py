@@ -128,7 +128,7 @@ class TaskDelivery(Delivery[bytes]):
         """Whether the app should answer the task itself, unprotected."""
 
     def kind(self) -> str | None:
-        """Return what the message says; None if the task is one of the app's own."""
+        """Return the kind that the message states; None if the task is one of the app's own."""
         return self._message.kind if self._task == TASK else None
 
     def about(self) -> str:

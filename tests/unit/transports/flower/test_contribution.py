@@ -134,7 +134,7 @@ def test_an_operator_sets_the_weight_and_the_apps_number_is_not_looked_at(log: p
     assert total_of(play(grid, most_examples=100)) == 50 + 100
     grid.nodes[100].node_config["coterie-weight"] = 51
     assert total_of(play(grid, most_examples=100)) is None
-    assert "coterie-weight is not what this node has counted for before" in log.text
+    assert "coterie-weight is not the weight that this node had before" in log.text
 
 
 def test_an_app_without_the_metric_fails_also_if_the_operator_sets_the_weight() -> None:
@@ -167,7 +167,7 @@ def test_a_configuration_stays_as_it_was_and_the_log_names_what_changed(
     assert session(lr=0.2, epochs=2) is None
     named = "'epochs' of the run" if where == "run" else "'epochs' of 'config'"
     assert f"differently than the first time: {named}. The configuration is fixed" in log.text
-    assert "varying=... naming what has to change" in log.text
+    assert "varying=... names the keys that have to change" in log.text
     assert session(lr=0.2) is None
     assert session(lr=0.2, epochs=1, momentum=0.9) is None
     assert session(epochs=1) == 7

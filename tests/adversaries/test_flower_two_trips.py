@@ -26,7 +26,7 @@ from coterie.secagg.prekeys import PrekeyBook
 from coterie.secagg.prekeys.book import is_book, is_book_message
 from coterie.secagg.prekeys.messages import PrekeyOffer, SurvivorList
 from coterie.transports.flower import PrivateStrategy, private_mod
-from coterie.transports.flower.records import packed, payload_of, without_ours
+from coterie.transports.flower.records import pack, payload_of, without_ours
 
 T = TypeVar("T")
 VICTIM, NAME, NODES = 102, "partition-2", 6
@@ -64,7 +64,7 @@ def ask_after_book(ask: Callable[[Message, Answer, Message], T]) -> tuple[bool, 
 def changed(message: Message, payload: bytes, app: RecordDict | None = None) -> Message:
     """Return a request like this one with another message of the protocol."""
     about = message.metadata
-    content = packed(payload, {"kind": STEP}, without_ours(message.content) if app is None else app)
+    content = pack(payload, {"kind": STEP}, without_ours(message.content) if app is None else app)
     return Message(content, about.dst_node_id, about.message_type, group_id=about.group_id)
 
 
@@ -73,7 +73,7 @@ def hello(message: Message, *rosters: Roster, renew: bool = False) -> Message:
     shown = [roster.to_bytes() for roster in rosters]
     header: dict[str, ConfigRecordValues] = {"kind": HELLO, "prekeys": True, "renew": renew, "rosters": shown}
     about = message.metadata
-    return Message(packed(b"", header), about.dst_node_id, about.message_type, group_id=about.group_id)
+    return Message(pack(b"", header), about.dst_node_id, about.message_type, group_id=about.group_id)
 
 
 def sent(message: Message) -> bytes:

@@ -157,7 +157,7 @@ def reply_of(records: RecordDict) -> AppReply:
 
 def configured(run_config: Mapping[str, object], received: RecordDict, varying: tuple[str, ...]) -> bytes:
     """Return what a node stores of the configuration of a task."""
-    return first_use.configured(configuration_of(run_config, received, varying))
+    return first_use.encode_configuration(configuration_of(run_config, received, varying))
 
 
 @pytest.fixture(autouse=True)

@@ -16,10 +16,10 @@ from coterie.bench.confined import (
     SharingCosts,
     measure_iterations,
     measure_sharing,
-    mnist_shaped,
+    mnist_like_examples,
 )
 from coterie.bench.confined_grid import GridCosts, measure_grid
-from coterie.confined.cached import CachedGroups
+from coterie.confined.cached_groups import CachedGroups
 from coterie.confined.grid import Grid
 from coterie.confined.vertical import VerticalSum
 from coterie.errors import ConfigError, RoundAborted
@@ -34,10 +34,10 @@ def few(name: str = "random") -> tuple[str, FloatArray, np.ndarray]:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confined, "mnist_shaped", lambda _seed: few())
+    monkeypatch.setattr(confined, "mnist_like_examples", lambda _seed: few())
     costs = SharingCosts(3, 4, 20, 1.0, 1.5, 2.0, 3.0, 4.0)
     monkeypatch.setattr(confined, "measure_sharing", lambda: costs)
-    monkeypatch.setattr(confined_grid, "mnist_shaped", lambda _seed: few())
+    monkeypatch.setattr(confined_grid, "mnist_like_examples", lambda _seed: few())
 
 
 def test_the_model_has_the_papers_size() -> None:
@@ -62,7 +62,7 @@ def test_turns_are_real_iterations() -> None:
 
 
 def test_a_wrong_loss_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CachedGroups, "_judged", lambda self, z, w2, b2, part: (np.zeros((1, 1, 10)), np.zeros(len(z))))
+    monkeypatch.setattr(CachedGroups, "_judge", lambda self, z, w2, b2, part: (np.zeros((1, 1, 10)), np.zeros(len(z))))
     with pytest.raises(RoundAborted, match="cached loss"):
         measure_iterations(GRID, 1, examples=few())
 
@@ -83,7 +83,7 @@ def test_a_wrong_sum_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_mnist_examples_are_random_and_said_to_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     monkeypatch.setattr(confined, "EXAMPLES", 30)
-    name, x, labels = mnist_shaped(0)
+    name, x, labels = mnist_like_examples(0)
     assert (name, x.shape, x.dtype.name, labels.shape) == ("random", (30, FEATURES), "float32", (30,))
     assert EXAMPLES == 60_000
 

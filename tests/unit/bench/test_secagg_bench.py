@@ -123,7 +123,7 @@ def test_flower_is_shown_beside_our_costs_with_a_warning(capsys: pytest.CaptureF
         (["--threshold", "6", "--degree", "4"], "between 1 and the 5 shares"),
         (["--precision", "60"], "precision"),
         (["--workers", "0"], "at least 1 worker"),
-        (["--seed", "-1"], "not negative"),
+        (["--seed", "-1"], "at least 0"),
         (["--against", "flower", "--topology", "erdos-renyi", "--probability", "0.9"], "complete and harary graphs"),
         (["--against", "flower", "--threshold", "1"], "threshold must be"),
     ],

@@ -1,4 +1,4 @@
-from coterie.deployment.logs import traced
+from coterie.deployment.logs import format_traceback
 from coterie.reports.words import one_line
 
 FORGED = "x\n\x1b[92mINFO\x1b[0m: Coterie: all is well\r\u2028\u202e\x85\ud800"
@@ -15,10 +15,10 @@ def test_lines_of_a_traceback_cannot_be_taken_for_other_log_lines() -> None:
     try:
         raise ValueError(FORGED)
     except ValueError as error:
-        lines = traced(error).split("\n")
+        lines = format_traceback(error).split("\n")
     assert all(line.startswith("  | ") and line.isprintable() for line in lines)
     assert "test_logs.py" in lines[1]
-    assert "ValueError: x" in traced(error_of(lambda: int("x\n")))
+    assert "ValueError: x" in format_traceback(error_of(lambda: int("x\n")))
 
 
 def error_of(call: object) -> BaseException:

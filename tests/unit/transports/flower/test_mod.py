@@ -33,7 +33,7 @@ from coterie.secagg.invitation import is_invitation, read_invitation
 from coterie.secagg.prekeys.book import is_book_message
 from coterie.transports.flower import PrivateStrategy, private_mod
 from coterie.transports.flower.mod import PrivateMod
-from coterie.transports.flower.records import header_of, model_of, packed, payload_of, without_ours
+from coterie.transports.flower.records import header_of, model_of, pack, payload_of, without_ours
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["papers", "two-trips"])
 
@@ -232,7 +232,7 @@ def test_damaged_messages_of_a_server_get_one_of_the_known_reasons(home: Path) -
     for message in [sent for sent in grid.sent if payload_of(sent.content, "server")]:
         for cut in (0, 1, 7, 40):
             payload = payload_of(message.content, "server")
-            broken = packed(payload[:cut] + b"\x00" + payload[cut + 1 :], dict(header_of(message.content) or {}))
+            broken = pack(payload[:cut] + b"\x00" + payload[cut + 1 :], dict(header_of(message.content) or {}))
             reply = grid.nodes[message.metadata.dst_node_id].answer(
                 Message(broken, message.metadata.dst_node_id, "train")
             )
@@ -296,9 +296,9 @@ def test_concurrent_runs_do_not_touch_each_others_sessions() -> None:
 @pytest.mark.parametrize(
     ("content", "kind"),
     [
-        (packed(b"", {"kind": HELLO}), "train"),
-        (packed(b"x", {"kind": STEP}), "train"),
-        (packed(b"x", {"kind": "what"}), "train"),
+        (pack(b"", {"kind": HELLO}), "train"),
+        (pack(b"x", {"kind": STEP}), "train"),
+        (pack(b"x", {"kind": "what"}), "train"),
         (RecordDict({"arrays": initial_arrays()}), "train"),
         (RecordDict({"arrays": initial_arrays()}), "evaluate"),
     ],

@@ -298,6 +298,6 @@ def test_no_line_of_a_sites_log_has_a_number_of_its_data(ledger: Ledger, caplog:
     for current in range(2):
         assert rounds.mean(assignment(model, current), 1) is not None
         steps["site-1"] = 3138
-    said = ("is more than a node counts for", "has changed, and this node counts for as much", "entries that are NaN")
+    said = ("is more than a node counts for", "has changed; this node keeps its first weight", "entries that are NaN")
     assert all(words in caplog.text for words in said)
     assert not any(number in caplog.text for number in ("3137", "3138", "3140", "4139", "1117", "3886"))

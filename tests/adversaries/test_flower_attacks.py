@@ -31,7 +31,7 @@ from coterie.secagg import Terms, ThreatMode, messages
 from coterie.secagg.prekeys import book
 from coterie.secagg.prekeys.messages import BookInvitation
 from coterie.transports.flower import PrivateStrategy, private_mod
-from coterie.transports.flower.records import header_of, packed, payload_of, without_ours
+from coterie.transports.flower.records import header_of, pack, payload_of, without_ours
 
 VICTIM = 102
 
@@ -221,7 +221,7 @@ def test_a_node_whose_sessions_were_restored_does_not_answer_again(home: Path, p
             shutil.copytree(folder, saved, dirs_exist_ok=True)
             first = answer(message)
             shutil.copytree(saved, folder, dirs_exist_ok=True)
-            other = packed(
+            other = pack(
                 payload_of(message.content, "server"),
                 {**dict(header_of(message.content) or {}), "again": 1},
                 RecordDict({key: message.content[key] for key in ("arrays", "config")}),
@@ -312,7 +312,7 @@ def test_a_node_name_that_would_corrupt_a_roster_or_a_log_is_refused(name: str) 
         with MemoryFile(":memory:") as file:
             memory = file.of(Client(name, key.public))
             said = introduce(settings, key, run=about.run_id, node=VICTIM, run_config=b"", memory=memory)
-        return Message(packed(msgspec.msgpack.encode(said), {}), reply_to=message)
+        return Message(pack(msgspec.msgpack.encode(said), {}), reply_to=message)
 
     grid.deliver = named
     kept = play(grid)
@@ -348,7 +348,7 @@ def spelt(message: Message, begin: bytes) -> Message:
     """Return the same invitation with another encoding of its beginning."""
     body = begin + payload_of(message.content, "server")[2 : -messages.CHECKSUM_BYTES]
     header = dict(header_of(message.content) or {})
-    return _changed(message, packed(body + messages.checksum(body), header, without_ours(message.content)))
+    return _changed(message, pack(body + messages.checksum(body), header, without_ours(message.content)))
 
 
 def loosely(message: bytes) -> Terms:
@@ -425,7 +425,7 @@ def test_a_lying_server_writes_no_lines_into_a_nodes_log(
     )
     caplog.clear()
     invitation = messages.encode(messages.Invitation(terms.digest, terms.to_bytes()))
-    assert grid.nodes[VICTIM].answer(Message(packed(invitation, {"kind": STEP}), VICTIM, "train")).has_error()
+    assert grid.nodes[VICTIM].answer(Message(pack(invitation, {"kind": STEP}), VICTIM, "train")).has_error()
     (line,) = [record.getMessage() for record in caplog.records if "refuses" in record.getMessage()]
     assert "leaves masked" in line
     assert line.isprintable()

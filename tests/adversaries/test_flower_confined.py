@@ -28,17 +28,17 @@ from tests.support.homes import home as home
 
 from coterie.cohorts.memory import ClientMemory
 from coterie.deployment import confined, contribution
-from coterie.deployment.confined import ConfinedNode, Fix, own_place
+from coterie.deployment.confined import ConfinedNode, Fix, own_state
 from coterie.deployment.contribution import NodeContribution
 from coterie.deployment.descent import Descent
 from coterie.deployment.displacement import Displacement
 from coterie.deployment.engine import SHOW, AppReply, Arrays
-from coterie.deployment.first_use import configured
+from coterie.deployment.first_use import encode_configuration
 from coterie.deployment.form import number_in
 from coterie.errors import CoterieError, PeerProtocolError
 from coterie.transports.flower import Confinement, PrivateStrategy, private_mod
 from coterie.transports.flower.confined import with_displacement
-from coterie.transports.flower.records import packed
+from coterie.transports.flower.records import pack
 
 CENTRES = np.array([[0.5, -0.25, 0.125], [0.25, 0.5, -0.5]])
 FAR = np.array([-2.0, 2.0, -2.0], dtype=np.float32)
@@ -98,13 +98,13 @@ def attack(home: Path, *, alone: bool = False) -> dict[int, NDArray[Any]]:
 
     def show() -> None:
         """Show the closed gate to one node, in a message that no session knows of."""
-        descent = own_place(home / "nodes" / f"partition-{SHOWN}").descent
+        descent = own_state(home / "nodes" / f"partition-{SHOWN}").descent
         both: list[Arrays] = [{"w": FAR, "gate": gate} for gate in (OPEN, CLOSED)]
         arrays = ArrayRecord({name: Array(array.copy()) for name, array in both[1].items()})
         about = RecordDict({"arrays": arrays, "config": ConfigRecord({"server-round": 3})})
         shown = with_displacement(about, Displacement(descent, 0, descent, tuple(both)))
         reply = grid.nodes[100 + SHOWN].answer(
-            Message(packed(b"", {"kind": SHOW}, shown), 100 + SHOWN, "train", group_id="show")
+            Message(pack(b"", {"kind": SHOW}, shown), 100 + SHOWN, "train", group_id="show")
         )
         assert not reply.has_error()
 
@@ -125,7 +125,7 @@ def attack(home: Path, *, alone: bool = False) -> dict[int, NDArray[Any]]:
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes follow any chain."""
-    monkeypatch.setattr(confined._Judging, "check_chain", lambda _self: None)
+    monkeypatch.setattr(confined._Judgement, "check_chain", lambda _self: None)
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def two_opinions(folder: Path) -> float:
 def test_two_functions_that_judge_one_chain_would_reveal_one_evaluation(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(confined._Judging, "check_task", lambda *_: None)
+    monkeypatch.setattr(confined._Judgement, "check_task", lambda *_: None)
     error = FAR - CENTRES[VICTIM]
     assert two_opinions(home) == pytest.approx(error @ error), "the other node closed its gate, and is worth nothing"
 
@@ -223,7 +223,7 @@ def second_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def fix(self: ClientMemory, values: Mapping[str, bytes]) -> Mapping[str, bytes]:
         tasks = [name for name in values if name.startswith("task ")]
-        honest(self, {name: configured([("l2", b"0")]) for name in tasks})
+        honest(self, {name: encode_configuration([("l2", b"0")]) for name in tasks})
         return honest(self, values)
 
     monkeypatch.setattr(ClientMemory, "fix", fix)

@@ -60,7 +60,7 @@ class Lying(FedAvg):
 @pytest.fixture(autouse=True)
 def exact(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server decodes a mean change by itself, and does not add it to a large weight in float32."""
-    monkeypatch.setattr(form._Part, "moved", lambda _part, total, weight: np.asarray(total / weight))
+    monkeypatch.setattr(form._Part, "add_change", lambda _part, total, weight: np.asarray(total / weight))
 
 
 def attack() -> list[NDArray[Any]]:

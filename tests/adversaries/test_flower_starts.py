@@ -25,7 +25,7 @@ from tests.support.flower import make_grid
 from tests.support.homes import home as home
 
 from coterie.deployment import confined
-from coterie.deployment.confined import ConfinedNode, own_model, own_place
+from coterie.deployment.confined import ConfinedNode, own_model, own_state
 from coterie.deployment.engine import Arrays
 from coterie.transports.flower import Confinement, PrivateStrategy, private_mod
 
@@ -142,7 +142,7 @@ def test_a_start_that_is_kept_apart_from_the_moves_remains(home: Path, unbounded
     assert attack(home, BACK) == [False] * NODES
     for node in range(NODES):
         folder = home / "nodes" / f"partition-{node}"
-        assert own_place(folder).judged == len(BACK)
+        assert own_state(folder).judged == len(BACK)
         for name, array in own_model(folder).items():
             assert np.all(array != WANTED[name]), name
 
@@ -154,7 +154,7 @@ def test_a_start_is_lost_beside_enormous_numbers(home: Path, unbounded: None) ->
 @pytest.mark.parametrize("chain", [BACK, LARGE, tuple(as_double(model) for model in LARGE)])
 def test_models_with_enormous_numbers_are_refused(home: Path, chain: Chain) -> None:
     assert attack(home, chain) == [False] * NODES
-    assert [own_place(home / "nodes" / f"partition-{node}").judged for node in range(NODES)] == [1] * NODES
+    assert [own_state(home / "nodes" / f"partition-{node}").judged for node in range(NODES)] == [1] * NODES
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])

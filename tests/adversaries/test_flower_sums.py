@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.support.flower import identity as identity
 from tests.support.flower import make_grid, reply_of
-from tests.support.flower_strategies import QUIET
+from tests.support.flower_strategies import QUIET, last_mean
 from tests.support.homes import home as home
 from typer.testing import CliRunner
 
@@ -206,9 +206,7 @@ def test_an_app_may_change_the_model_it_received_without_changing_its_contributi
 
     kept = PrivateStrategy(FedAvg(**QUIET), **SETTINGS)
     kept.start(make_grid(app, 2), ArrayRecord({"w": Array(np.zeros(3))}), 1, timeout=1)
-    assert kept.grid is not None
-    mean = kept.grid.results[-1].value
-    assert mean is not None
+    mean = last_mean(kept)
     assert np.allclose(mean.arrays["w"], 0.25, atol=1e-3)
 
 
@@ -285,9 +283,7 @@ def sums_by_rate(rates: NDArray[np.float64], steps: tuple[int, ...]) -> NDArray[
         config = ConfigRecord({"lr": float(rate)})
         arrays = ArrayRecord({"w": Array(np.zeros(2))})
         kept.start(make_grid(app, len(SIZES)), arrays, 1, timeout=1, train_config=config)
-        assert kept.grid is not None
-        mean = kept.grid.results[-1].value
-        assert mean is not None
+        mean = last_mean(kept)
         found.append(sum(SIZES) * mean.arrays["w"])
     degree = np.vander(1 - rates, len(rates), increasing=True)
     return np.asarray(np.linalg.solve(degree, np.array(found)))

@@ -5,6 +5,7 @@ Each test names the rule. The rules of the two-trip protocol are switched off on
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import pytest
@@ -25,8 +26,9 @@ from coterie.secagg.prekeys import PrekeyBook
 from coterie.secagg.prekeys.book import is_book, is_book_message
 from coterie.secagg.prekeys.messages import PrekeyOffer, SurvivorList
 from coterie.transports.flower import PrivateStrategy, private_mod
-from coterie.transports.flower.records import packed, payload_of, without_ours
+from coterie.transports.flower.records import pack, payload_of, without_ours
 
+T = TypeVar("T")
 VICTIM, NAME, NODES = 102, "partition-2", 6
 
 
@@ -43,10 +45,26 @@ def play(lie: Callable[[Message, Answer], Message] | None = None) -> set[str]:
     return set(kept.grid.results[-1].attendance.revealers)
 
 
+def ask_after_book(ask: Callable[[Message, Answer, Message], T]) -> tuple[bool, list[T]]:
+    """Let the server ask the victim something between the trips, with the victim's reply to the book at hand.
+
+    Return whether the victim revealed shares all the same, and what came of asking.
+    """
+    found: list[T] = []
+
+    def lie(message: Message, answer: Answer) -> Message:
+        reply = answer(message)
+        if is_book(sent(message)):
+            found.append(ask(message, answer, reply))
+        return reply
+
+    return NAME in play(lie), found
+
+
 def changed(message: Message, payload: bytes, app: RecordDict | None = None) -> Message:
     """Return a request like this one with another message of the protocol."""
     about = message.metadata
-    content = packed(payload, {"kind": STEP}, without_ours(message.content) if app is None else app)
+    content = pack(payload, {"kind": STEP}, without_ours(message.content) if app is None else app)
     return Message(content, about.dst_node_id, about.message_type, group_id=about.group_id)
 
 
@@ -55,7 +73,7 @@ def hello(message: Message, *rosters: Roster, renew: bool = False) -> Message:
     shown = [roster.to_bytes() for roster in rosters]
     header: dict[str, ConfigRecordValues] = {"kind": HELLO, "prekeys": True, "renew": renew, "rosters": shown}
     about = message.metadata
-    return Message(packed(b"", header), about.dst_node_id, about.message_type, group_id=about.group_id)
+    return Message(pack(b"", header), about.dst_node_id, about.message_type, group_id=about.group_id)
 
 
 def sent(message: Message) -> bytes:
@@ -90,50 +108,37 @@ def test_the_same_terms_by_both_protocols_are_entered_once(papers_first: bool) -
 def test_a_papers_session_between_the_trips_ends_the_two_trip_session() -> None:
     """Rule: entering a session erases the states of the run's earlier ones. It costs the victim the round, no more."""
 
-    def switch(message: Message, answer: Answer) -> Message:
-        if is_book(sent(message)):
-            reply = answer(message)
-            terms = msgspec.structs.replace(PrekeyBook.read(sent(message)).terms, session=bytes(32), threshold=None)
-            papers = messages.encode(messages.Invitation(terms.digest, terms.to_bytes()))
-            assert answer(changed(message, papers, RecordDict())).has_content()
-            return reply
-        return answer(message)
+    def switch(message: Message, answer: Answer, _reply: Message) -> bool:
+        terms = msgspec.structs.replace(PrekeyBook.read(sent(message)).terms, session=bytes(32), threshold=None)
+        papers = messages.encode(messages.Invitation(terms.digest, terms.to_bytes()))
+        return answer(changed(message, papers, RecordDict())).has_content()
 
-    assert NAME not in play(switch)
+    assert ask_after_book(switch) == (False, [True])
 
 
 def test_a_prekey_is_used_for_one_contribution_in_any_book() -> None:
     """Rule: a prekey is used for one book, ever; another session with it, in this run or the next, is refused."""
-    refused: list[bool] = []
 
-    def reuse(message: Message, answer: Answer) -> Message:
-        reply = answer(message)
-        if is_book(sent(message)):
-            book = PrekeyBook.read(sent(message))
-            other = PrekeyBook(msgspec.structs.replace(book.terms, session=bytes(32)), book.prekeys)
-            refused.append(answer(changed(message, other.invitation())).has_error())
-            assert answer(changed(message, book.invitation())).content == reply.content  # the same book: the same bytes
-        return reply
+    def reuse(message: Message, answer: Answer, reply: Message) -> bool:
+        book = PrekeyBook.read(sent(message))
+        other = PrekeyBook(msgspec.structs.replace(book.terms, session=bytes(32)), book.prekeys)
+        refused = answer(changed(message, other.invitation())).has_error()
+        assert answer(changed(message, book.invitation())).content == reply.content  # the same book: the same bytes
+        return refused
 
-    assert NAME in play(reuse)
-    assert refused == [True]
+    assert ask_after_book(reuse) == (True, [True])
 
 
 def test_a_repeated_book_gets_the_same_bytes_with_any_model() -> None:
     """Rule: one contribution per book. A second one, over a crafted model, would give away a difference of inputs."""
-    same: list[bool] = []
 
-    def repeat(message: Message, answer: Answer) -> Message:
-        reply = answer(message)
-        if is_book(sent(message)):
-            crafted = without_ours(message.content)
-            crafted["arrays"] = initial_arrays()
-            crafted["extra"] = initial_arrays()
-            same.append(answer(changed(message, sent(message), crafted)).content == reply.content)
-        return reply
+    def repeat(message: Message, answer: Answer, reply: Message) -> bool:
+        crafted = without_ours(message.content)
+        crafted["arrays"] = initial_arrays()
+        crafted["extra"] = initial_arrays()
+        return bool(answer(changed(message, sent(message), crafted)).content == reply.content)
 
-    assert NAME in play(repeat)
-    assert same == [True]
+    assert ask_after_book(repeat) == (True, [True])
 
 
 def test_only_one_survivor_list_is_answered_even_after_a_restart_of_the_node() -> None:
@@ -165,18 +170,13 @@ def test_only_one_survivor_list_is_answered_even_after_a_restart_of_the_node() -
 
 def test_prekeys_can_be_requested_at_any_time_and_reveal_nothing() -> None:
     """Rule: prekeys are public. Renewing between the trips erases the victim's state: it drops out, and no more."""
-    offered: list[int] = []
 
-    def renew(message: Message, answer: Answer) -> Message:
-        reply = answer(message)
-        if is_book(sent(message)):
-            again = payload_of(answer(hello(message, renew=True)).content, NAME)
-            offer = messages.decode(msgspec.msgpack.decode(again)[7], PrekeyOffer, NAME, None)
-            offered.append(len(offer.prekeys))
-        return reply
+    def renew(message: Message, answer: Answer, _reply: Message) -> int:
+        again = payload_of(answer(hello(message, renew=True)).content, NAME)
+        offer = messages.decode(msgspec.msgpack.decode(again)[7], PrekeyOffer, NAME, None)
+        return len(offer.prekeys)
 
-    assert NAME not in play(renew)
-    assert offered == [4]
+    assert ask_after_book(renew) == (False, [4])
 
 
 def test_a_request_for_an_introduction_cannot_bypass_the_operators_roster_settings(

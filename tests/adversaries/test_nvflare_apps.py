@@ -3,7 +3,6 @@
 It gives one site an app that learns nothing, or has contributions made in two ways and solves for each site.
 """
 
-import importlib.util
 import json
 import py_compile
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.homes import home as home
+from tests.support.nvflare_jobs import script_at
 from tests.support.nvflare_sites import APP, Learning, Sites, aggregator, assignment, check_update_of_one
 
 from coterie.cohorts import Ledger
@@ -24,7 +24,7 @@ from coterie.deployment.recipe import VARYING
 from coterie.errors import ConfigError
 from coterie.transports.nvflare import request
 from coterie.transports.nvflare.files import digest_files
-from coterie.transports.nvflare.messages import Work, flattened
+from coterie.transports.nvflare.messages import Work, flatten
 from coterie.transports.nvflare.names import TASKS, WEIGHT
 from coterie.transports.nvflare.request import SiteApp
 
@@ -56,7 +56,7 @@ def test_arguments_swapped_with_a_key_that_nvflare_ignores(
             return float(self.apps[site].config["executor"]["args"]["lr"])
 
     if not defended:
-        monkeypatch.setattr(request, "flattened", join_keys)
+        monkeypatch.setattr(request, "flatten", join_keys)
     described = [{"executor": {"args": {"lr": rate}, "args.lr": other}} for rate, other in ((0.1, 0), (0, 0.1))]
     apps = {f"site-{number}": SiteApp(config, APP.files) for number, config in enumerate(described, 1)}
     check_update_of_one(Configured(2, apps), is_seen=not defended)
@@ -95,11 +95,7 @@ def test_other_files_for_one_site_of_a_circle(
             return SiteApp(APP.config, read(folder, folder / "config" / "config_fed_client.json"))
 
         def rate(self, site: str) -> float:
-            spec = importlib.util.spec_from_file_location("client", tmp_path / site / "custom" / "client.py")
-            assert spec is not None
-            assert spec.loader is not None
-            script = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(script)
+            script = script_at(tmp_path / site / "custom" / "client.py")
             settings = json.loads((tmp_path / site / "config" / "train.json").read_text())
             return float(script.RATE * settings["factor"])
 
@@ -181,7 +177,7 @@ def test_functions_that_the_server_invents_to_have_batches_of_two_sizes(
 
 def leave_out_varying(value: object, path: str = "") -> Iterator[tuple[str, bytes]]:
     """Yield the leaves of a configuration, as if keys that vary by name were none of it at any depth."""
-    for leaf, content in flattened(value, path):
+    for leaf, content in flatten(value, path):
         if not any(repr(key) in leaf for key in VARYING):
             yield leaf, content
 
@@ -195,7 +191,7 @@ def test_jobs_with_another_value_below_a_key_that_varies_in_a_models_meta(
             return int(self.apps[site].config["args"]["server-round"])
 
     if not defended:
-        monkeypatch.setattr(request, "flattened", leave_out_varying)
+        monkeypatch.setattr(request, "flatten", leave_out_varying)
     set_weights()
     sums: dict[int, Any] = {}
     with Ledger.open(server_home() / "ledger.sqlite") as ledger:

@@ -4,7 +4,6 @@ The texts and the files of the job are equal, so members of a session find no di
 arguments of them for one site, the sum of a circle is the update of the other one.
 """
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ pytest.importorskip("nvflare", reason="needs coterie[nvflare]")
 
 from nvflare.app_common.executors.task_script_runner import TaskScriptRunner
 from tests.support.homes import home as home
-from tests.support.nvflare_jobs import STREAMER, TRAINER, built, deploy, job, read, refusal, started
+from tests.support.nvflare_jobs import STREAMER, TRAINER, built, deploy, job, read, refusal, script_at, started
 from tests.support.nvflare_jobs import site_environment as site_environment
 from tests.support.nvflare_sites import Learning, check_update_of_one
 
@@ -48,6 +47,7 @@ def check_job(deploy_to: Deploy, rate_of: Rate, folder: Path, *, is_seen: bool) 
     assert sites.trained == []
 
 
+@pytest.mark.usefixtures("site_environment")
 @pytest.mark.parametrize("defended", [False, True])
 @pytest.mark.parametrize(
     ("text", "rates"),
@@ -60,9 +60,7 @@ def test_arguments_that_nvflare_looks_up_by_the_sites_name(
     text: str,
     rates: dict[str, str] | list[str],
     defended: bool,
-    home: Path,
     tmp_path: Path,
-    site_environment: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if not defended:
@@ -80,9 +78,10 @@ def leave_out_by_name(described: dict[str, list[dict[str, str]]]) -> None:
     described["components"] = [one for one in described["components"] if "JobLogStreamer" not in one["path"]]
 
 
+@pytest.mark.usefixtures("site_environment")
 @pytest.mark.parametrize("defended", [False, True])
 def test_arguments_in_a_component_that_is_not_compared(
-    defended: bool, home: Path, tmp_path: Path, site_environment: None, monkeypatch: pytest.MonkeyPatch
+    defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not defended:
         monkeypatch.setattr(job_config, "_leave_out_streamer", leave_out_by_name)
@@ -100,9 +99,7 @@ def test_arguments_in_a_component_that_is_not_compared(
 
 
 @pytest.mark.parametrize("defended", [False, True])
-def test_a_script_in_the_folder_of_another_job(
-    defended: bool, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_script_in_the_folder_of_another_job(defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each site has its workspace at the same path, as in containers; here a link leads to the one at hand."""
     if not defended:
         monkeypatch.setattr(job_config, "_check_paths", lambda _described, _folder: None)
@@ -120,12 +117,7 @@ def test_a_script_in_the_folder_of_another_job(
         return here / "job" / "app"
 
     def rate_of(app: Path, _site: str) -> float:
-        spec = importlib.util.spec_from_file_location("client", TaskScriptRunner(str(app), script).script_full_path)
-        assert spec is not None
-        assert spec.loader is not None
-        client = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(client)
-        return float(client.RATE)
+        return float(script_at(Path(TaskScriptRunner(str(app), script).script_full_path)).RATE)
 
     check_job(deploy_to, rate_of, tmp_path, is_seen=not defended)
 
@@ -143,14 +135,13 @@ def by_path(config: dict[str, Any], other: dict[str, Any]) -> None:
     config["executors.#1"] = other
 
 
+@pytest.mark.usefixtures("site_environment")
 @pytest.mark.parametrize("add", [in_list, in_table, by_path])
 @pytest.mark.parametrize("defended", [False, True])
 def test_an_executor_beside_the_private_one(
     defended: bool,
     add: Callable[[dict[str, Any], dict[str, Any]], None],
-    home: Path,
     tmp_path: Path,
-    site_environment: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It has the task "train", so the server gets the model of this site alone, while sessions go on as ever."""

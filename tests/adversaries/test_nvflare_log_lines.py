@@ -16,7 +16,7 @@ from coterie.cohorts import Ledger
 from coterie.deployment import contribution
 from coterie.deployment.engine import AppReply, Arrays
 from coterie.deployment.home import node_home, server_home
-from coterie.deployment.logs import LOGGER, traced
+from coterie.deployment.logs import LOGGER, format_traceback
 from coterie.transports.nvflare.messages import Work
 
 EXAMPLES = 4817
@@ -62,7 +62,7 @@ def test_an_error_of_the_app_is_not_quoted_in_coteries_lines(
             return train
 
     if not defended:
-        monkeypatch.setattr(contribution, "located", traced)
+        monkeypatch.setattr(contribution, "format_frames", format_traceback)
     lines = lines_of_a_round(Failing(2), caplog, monkeypatch)
     assert "the app's reply cannot be encoded" in lines
     assert (str(EXAMPLES) in lines) != defended

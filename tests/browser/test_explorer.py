@@ -3,13 +3,13 @@
 import base64
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.explorer import explorer as explorer
 from tests.support.explorer import running_explorer
 
 from coterie.explorer import server as server_module
@@ -30,12 +30,6 @@ READY = {
     "log": "document.querySelector('.drop') !== null",
     "server": "document.querySelector('.mean canvas') !== null",
 }
-
-
-@pytest.fixture(scope="module")
-def explorer() -> Iterator[ExplorerServer]:
-    with running_explorer() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

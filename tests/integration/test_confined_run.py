@@ -5,14 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.records import record_of
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 import torch
 from safetensors.numpy import load_file
-from typer.testing import CliRunner
 
 from coterie.api import train
-from coterie.cli import app
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.errors import ConfigError
 from coterie.runs.engine.run import RunResult, TrainingRun
@@ -176,9 +175,7 @@ def test_contradictory_settings_are_refused(override: str, complaint: str) -> No
 
 @pytest.mark.slow
 def test_the_default_run_learns(tmp_path: Path) -> None:
-    command = ["run", "--set", "training.algorithm=confined", "--out", str(tmp_path / "run"), "--json"]
-    said = CliRunner().invoke(app, command)
-    found = json.loads(said.stdout)
+    found = record_of("run", "--set", "training.algorithm=confined", "--out", tmp_path / "run")
     assert found["accuracy"] > 0.8
     assert found["extras"]["worst"] > 0.7
     assert found["extras"]["displacement"] > found["accuracy"] - 0.05

@@ -1,6 +1,5 @@
 """Runs of confined descent whose clients are groups of members with different columns."""
 
-import json
 import re
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.records import record_of, words_of
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 import torch
@@ -109,15 +109,12 @@ def test_the_report_says_what_a_group_sees(grid: tuple[Path, RunResult]) -> None
 
 def test_sums_in_the_clear_are_reported_as_such(tmp_path: Path) -> None:
     overrides = [part for key in (*GRID, "confined.grid.addition=clear", "rounds=1") for part in ("--set", key)]
-    shown = CliRunner().invoke(app, ["run", "--out", str(tmp_path / "run"), *overrides])
-    assert shown.exit_code == 0, shown.output
-    words = " ".join(shown.output.split())
+    words = words_of("run", "--out", tmp_path / "run", *overrides)
     assert "whose parts of the first layer are added IN THE CLEAR, for measuring speed" in words
     assert "The parts were added in the clear, for measuring speed: every member saw every other's part." in words
     page = " ".join((tmp_path / "run" / "report.html").read_text().split())
     assert "added in the clear, for measuring speed: nothing is hidden" in page
-    printed = CliRunner().invoke(app, ["run", "--json", "--out", str(tmp_path / "json"), *overrides])
-    assert "in the clear" in json.loads(printed.output)["protocol"]
+    assert "in the clear" in record_of("run", "--out", tmp_path / "json", *overrides)["protocol"]
 
 
 def test_two_members_hide_nothing_from_each_other(tmp_path: Path) -> None:

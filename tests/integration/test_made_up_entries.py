@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -338,6 +338,11 @@ class GuessSettings(Settings):
     """Guess an update."""
 
     tries: Annotated[int, Option("Number of guesses.", least=1)] = 3
+    hints: Annotated[int, Option("Number of hints.", least=0, default="one for three guesses")] = 0
+
+    @classmethod
+    def of(cls, **given: Any) -> Self:  # noqa: ANN401 - the fields of this class
+        return cls(**{"hints": given.get("tries", cls.tries) // 3, **given})
 
 
 class Guess(GuessSettings):
@@ -370,7 +375,10 @@ def test_an_attack_is_a_command_with_its_settings(monkeypatch: pytest.MonkeyPatc
     assert shown.exit_code == 0, shown.output
     assert "7 guesses found nothing." in shown.output
     assert "7 guesses found nothing." in (tmp_path / "page.html").read_text()
-    assert json.loads(runner.invoke(app, ["guess", "--json"]).stdout)["settings"] == {"tries": 3}
+    printed = json.loads(runner.invoke(app, ["guess", "--tries", "8", "--json"]).stdout)
+    assert printed["verdict"] == "8 guesses found nothing."
+    assert printed["settings"] == {"tries": 8, "hints": 2}
+    assert json.loads(runner.invoke(app, ["guess", "--json"]).stdout)["settings"]["tries"] == 3
     assert runner.invoke(app, ["guess", "--tries", "0"]).exit_code == 2
 
 

@@ -1,12 +1,12 @@
 """Strong T of the ledger holds for any history of joins, leaves, availability and losses inside rounds."""
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from tests.support.homes import folder_in_memory
 
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.policies import MultiRound
@@ -64,14 +64,14 @@ def play(history: list[tuple[str, int]], privacy: int, ledger: Ledger, *, aligne
 @settings(max_examples=60)
 @given(HISTORIES, st.integers(1, 4))
 def test_strong_privacy_of_the_ledger_holds(history: list[tuple[str, int]], privacy: int) -> None:
-    with TemporaryDirectory() as folder, Ledger.open(Path(folder) / "ledger") as ledger:
+    with folder_in_memory() as folder, Ledger.open(Path(folder) / "ledger") as ledger:
         event("circles broke" if play(history, privacy, ledger, aligned=True) else "no circle broke")
         found = strong_privacy(ledger)
         assert found is None or found >= privacy
 
 
 def test_the_guard_refuses_rounds_without_alignment() -> None:
-    with TemporaryDirectory() as folder, Ledger.open(Path(folder) / "ledger") as ledger:
+    with folder_in_memory() as folder, Ledger.open(Path(folder) / "ledger") as ledger:
         with pytest.raises(SeparationRisk):
             play([("round", seed) for seed in range(20)], 3, ledger, aligned=False)
         found = strong_privacy(ledger)

@@ -4,6 +4,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from coterie.explorer.server import ExplorerServer
 
 
@@ -18,3 +20,10 @@ def running_explorer() -> Iterator[ExplorerServer]:
         finally:
             server.shutdown()
             thread.join()
+
+
+@pytest.fixture(scope="module")
+def explorer() -> Iterator[ExplorerServer]:
+    """A server that the tests of a module share."""
+    with running_explorer() as server:
+        yield server

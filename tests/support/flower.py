@@ -16,7 +16,6 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
-from tests.support.homes import MEMORY as MEMORY
 
 from coterie.deployment import first_use
 from coterie.deployment.engine import AppReply
@@ -158,7 +157,7 @@ def reply_of(records: RecordDict) -> AppReply:
 
 def configured(run_config: Mapping[str, object], received: RecordDict, varying: tuple[str, ...]) -> bytes:
     """Return what a node stores of the configuration of a task."""
-    return first_use.configured(configuration_of(run_config, received, varying))
+    return first_use.encode_configuration(configuration_of(run_config, received, varying))
 
 
 @pytest.fixture(autouse=True)

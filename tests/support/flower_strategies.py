@@ -8,7 +8,8 @@ from flwr.serverapp import Grid, strategy
 from flwr.serverapp.strategy import FedAvg
 from tests.support.flower import FakeGrid, make_app, make_grid
 
-from coterie.transports.flower import private_mod
+from coterie.deployment.form import Mean
+from coterie.transports.flower import PrivateStrategy, private_mod
 
 QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
 MEANS = [
@@ -38,8 +39,16 @@ class Halving(FedAvg):
         return super().configure_train(server_round, arrays, config, grid)
 
 
-def private_grid(size: int = 4, config: dict[str, Any] | None = None) -> FakeGrid:
-    return make_grid(make_app([private_mod]), size, config=config)
+def private_grid(config: dict[str, Any] | None = None) -> FakeGrid:
+    return make_grid(make_app([private_mod]), 4, config=config)
+
+
+def last_mean(kept: PrivateStrategy) -> Mean:
+    """Return the mean of the last round, which must have one."""
+    assert kept.grid is not None
+    mean = kept.grid.results[-1].value
+    assert mean is not None
+    return mean
 
 
 def fresh(like: strategy.Strategy) -> strategy.Strategy:

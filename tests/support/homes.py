@@ -9,9 +9,14 @@ import pytest
 MEMORY = Path("/dev/shm")  # noqa: S108 - where it exists, writing to it is durable at once, as far as a test can tell
 
 
+def folder_in_memory() -> "tempfile.TemporaryDirectory[str]":
+    """Make a folder that is deleted at the end of a ``with`` block."""
+    return tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
+
+
 @pytest.fixture(autouse=True)
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Give every test a COTERIE_HOME of its own."""
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+    with folder_in_memory() as folder:
         monkeypatch.setenv("COTERIE_HOME", folder)
         yield Path(folder)

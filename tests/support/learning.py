@@ -16,6 +16,7 @@ from coterie.training.data.dataset import ExampleSource
 from coterie.training.data.fresh_data import FreshData
 from coterie.training.local import ArrayData, LocalResult, LocalSGD, LocalTask, Problem, Stop, Work, cross_entropy
 from coterie.training.models import build
+from coterie.training.strategies import Strategy
 
 torch.set_num_threads(1)  # two threads wait for each other whenever the machine has anything else to do
 
@@ -64,6 +65,14 @@ class BatchNormNet(nn.Module):
 def same(one: list[FloatArray], other: list[FloatArray]) -> bool:
     """Whether two lists of arrays are equal bit for bit."""
     return [(a.dtype, a.shape, a.tobytes()) for a in one] == [(b.dtype, b.shape, b.tobytes()) for b in other]
+
+
+def check_alike(one: Strategy, other: Strategy) -> None:
+    """Check that two strategies have the same state and the same models, bit for bit."""
+    assert one.state().keys() == other.state().keys()
+    assert same(list(one.state().values()), list(other.state().values()))
+    assert one.models().keys() == other.models().keys()
+    assert all(same(model, other.models()[name]) for name, model in one.models().items())
 
 
 # What follows is sent to worker processes, which import it from here.

@@ -30,9 +30,9 @@ def fill(ledger: Ledger, rounds: Iterable[int]) -> None:
         ledger.complete(number)
 
 
-def run_in_threads(serve: Callable[[int], None]) -> None:
-    """Let two servers, 0 and 1, work at the same time."""
-    threads = [threading.Thread(target=serve, args=(server,)) for server in (0, 1)]
+def run_in_threads(serve: Callable[[int], None], count: int = 2) -> None:
+    """Let some servers, 0 and 1, or so many, work at the same time."""
+    threads = [threading.Thread(target=serve, args=(server,)) for server in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:

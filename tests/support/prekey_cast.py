@@ -16,13 +16,12 @@ POPULATION = b"the first roster of the tests..."
 ISSUED = 1_800_000_000
 
 
-def prekeys_for(
-    terms: Terms, seed: bytes = b"prekeys"
-) -> tuple[dict[str, bytes], dict[str, Prekey], dict[str, Identity]]:
+def prekeys_for(terms: Terms) -> tuple[dict[str, bytes], dict[str, Prekey], dict[str, Identity]]:
     """Return a secret and a public prekey, and an identity where the terms ask for one, of every client."""
     identities = {name: identity_for(name) for name in terms.clients} if terms.active else {}
     made = {
-        name: issue(POPULATION, name, ISSUED, entropy_for(name, seed), identities.get(name)) for name in terms.clients
+        name: issue(POPULATION, name, ISSUED, entropy_for(name, b"prekeys"), identities.get(name))
+        for name in terms.clients
     }
     return {name: pair[0] for name, pair in made.items()}, {name: pair[1] for name, pair in made.items()}, identities
 
@@ -34,7 +33,6 @@ class PrekeyCast:
         self,
         terms: Terms,
         inputs: Mapping[str, RingVector] | None = None,
-        seed: bytes = b"test",
         entropy: Mapping[str, Entropy] | None = None,
     ) -> None:
         self.terms = terms
@@ -43,13 +41,12 @@ class PrekeyCast:
         self.secrets, self.prekeys, self.identities = prekeys_for(terms)
         self.book = PrekeyBook(terms, tuple(self.prekeys[name] for name in terms.clients))
         self.server = PrekeyServer(self.book)
-        self.seed = seed
         self.states: dict[str, AnyParked] = {}
 
-    def contribute(self, name: str, book: PrekeyBook | None = None, seed: bytes = b"") -> bytes:
+    def contribute(self, name: str, book: PrekeyBook | None = None) -> bytes:
         """Let a client accept the book and contribute."""
         invited = accept(book or self.book, name, self.secrets[name], POPULATION)
-        entropy = self.entropy[name] if self.entropy else entropy_for(name, self.seed + seed)
+        entropy = self.entropy[name] if self.entropy else entropy_for(name)
         self.states[name], reply = invited.contribute(self.inputs[name], entropy, self.identities.get(name))
         return reply
 

@@ -1,17 +1,35 @@
-"""Commands run in this process, and the JSON that they print."""
+"""Commands run in this process, and what they print."""
 
 import json
 from pathlib import Path
 from typing import Any
 
+from click.testing import Result
 from typer.testing import CliRunner
 
 from coterie.cli import app
 
 
+def _run(*arguments: str | Path, **environment: str) -> Result:
+    result = CliRunner().invoke(app, list(map(str, arguments)), env=environment)
+    assert result.exit_code == 0, result.output
+    return result
+
+
 def record_of(*arguments: str | Path) -> dict[str, Any]:
     """Run a command, which must succeed, with ``--json``."""
-    result = CliRunner().invoke(app, [*map(str, arguments), "--json"])
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
+    found: dict[str, Any] = json.loads(_run(*arguments, "--json").stdout)
     return found
+
+
+def words_of(*arguments: str | Path) -> str:
+    """Run a command, which must succeed; return what it prints, with single spaces."""
+    return " ".join(_run(*arguments).stdout.split())
+
+
+def narrow_output(*arguments: str) -> str:
+    """Run a command on a screen of 80 columns; return what it prints, of which nothing may be cut off."""
+    shown = _run(*arguments, COLUMNS="80").output
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" not in shown
+    return shown

@@ -13,7 +13,7 @@ from coterie.graphs.topology import Complete, ErdosRenyi, Harary
 from coterie.rounds import Member, one_off
 from coterie.secagg import Aggregate, Step, Terms
 from coterie.transports.faults import Direction, Fault, FaultKind, Faults
-from coterie.transports.memory import Answering, Carrier, Session
+from coterie.transports.memory import Carrier, ClientSide, Session
 
 TOPOLOGIES = st.one_of(
     st.just(Complete()),
@@ -50,7 +50,7 @@ class Setting:
     def play(self) -> "Played":
         inputs = make_inputs(self.terms)
         identities = {name: identity_for(name) for name in self.terms.clients} if self.terms.active else None
-        members: Mapping[str, Answering] = one_off(self.terms, inputs, identities=identities, entropy=entropy_for)
+        members: Mapping[str, ClientSide] = one_off(self.terms, inputs, identities=identities, entropy=entropy_for)
         if self.park:
             members = {name: Parked(member) for name, member in members.items() if isinstance(member, Member)}
         session = Session(self.terms, members, Carrier(self.faults, workers=1))

@@ -144,7 +144,7 @@ class _Listener(Watch):
     def __init__(self) -> None:
         self._heard: dict[str, bytes] = {}
 
-    def arrived(self, step: Step, client: str, message: bytes) -> None:
+    def on_message(self, step: Step, client: str, message: bytes) -> None:
         """Keep masked inputs."""
         if step is Step.MASK:
             self._heard[client] = message

@@ -55,7 +55,7 @@ class AuditCase:
 
 @dataclass(frozen=True)
 class AuditCost:
-    """What the audit of a log takes in its process, and its findings."""
+    """The time and memory of an audit in its process, and its findings."""
 
     case: AuditCase
     log_bytes: int
@@ -84,7 +84,7 @@ class AuditCost:
 
     @property
     def targets(self) -> list[Target]:
-        """The targets of the case, beside what was measured."""
+        """The targets of the case, beside the measured values."""
         case, found = self.case, []
         if case.target_seconds:
             found.append(Target(f"time of {self.size}, in s", self.seconds, case.target_seconds))

@@ -1,7 +1,7 @@
 """The cost of confined descent: an iteration of many participants against one gradient of one model, and of sharing.
 
-Iterations and full-batch gradients of the same network on the same data take turns; the loss check is on, secure sums
-and evaluation are apart. Splitting a vector into shares is measured against generating the random ones.
+Iterations and full-batch gradients of the same network on the same data take turns. The loss check is on; secure sums
+and evaluation are not included. Splitting a vector into shares is compared with generating the random shares.
 """
 
 import os
@@ -15,7 +15,7 @@ import numpy as np
 from coterie.arithmetic import FloatArray, Quantizer, RingVector
 from coterie.bench.machine import best_seconds
 from coterie.confined import ConfinedDescent, ConstantStep, Contribution, SharingTerms
-from coterie.confined.cached import CachedGroups
+from coterie.confined.cached_groups import CachedGroups
 from coterie.confined.grid import Grid, GridOffsets
 from coterie.confined.network import Labels, loss_and_gradient, zero_anchor
 from coterie.confined.sharing import deal, from_others, introduce, kept_share, publish, total
@@ -42,7 +42,7 @@ def median_ratio(seconds: Sequence[float], reference: Sequence[float]) -> float:
 def take_turns(
     repeats: int, watch: Callable[[int], None], *works: Callable[[int], object]
 ) -> tuple[tuple[float, ...], ...]:
-    """Time each work once a turn, after one turn to warm up; a work gets the number of its turn, from 1 on."""
+    """Time each function once in every turn, after one turn to warm up; it gets the number of its turn, from 1 on."""
     if repeats < 1:
         raise ConfigError(f"at least 1 iteration must be measured, not {repeats}")
     turns = []
@@ -59,7 +59,7 @@ def take_turns(
 
 @dataclass(frozen=True)
 class TimedIterations:
-    """Whose iterations were timed: of a grid of participants, and on which examples."""
+    """The iterations that were timed: the grid of participants, and the examples."""
 
     grid: Grid
     examples: int
@@ -99,7 +99,7 @@ class SharingCosts:
     generate_seconds: float
     """Expanding the seeds of all shares except the one it keeps: a lower bound for the time of sharing."""
     split_seconds: float
-    """Splitting its vector into shares: that, and subtracting."""
+    """Splitting its vector into shares: expanding the seeds, and subtracting."""
     deal_seconds: float
     """All of its step: agreeing on a key with every other member, splitting, sealing."""
     publish_seconds: float
@@ -113,8 +113,8 @@ class SharingCosts:
         return self.split_seconds / self.generate_seconds
 
 
-def mnist_shaped(seed: int) -> tuple[str, FloatArray, Labels]:
-    """Return the training examples of MNIST if found, otherwise as many random ones, and the name of the data."""
+def mnist_like_examples(seed: int) -> tuple[str, FloatArray, Labels]:
+    """Return the name of the data, and the training examples of MNIST if found, otherwise as many random ones."""
     try:
         data = load("mnist")
         return "MNIST", np.asarray(data.train_x, np.float32).reshape(-1, FEATURES), data.train_y.astype(np.int64)
@@ -131,7 +131,7 @@ def measure_iterations(
     watch: Callable[[int], None] = lambda _played: None,
 ) -> IterationCosts:
     """Let gradients, iterations and clipped iterations take turns, after one turn to warm up."""
-    data, x, labels = examples or mnist_shaped(seed)
+    data, x, labels = examples or mnist_like_examples(seed)
     anchor = zero_anchor(x.shape[1], HIDDEN, CLASSES)
     offsets = GridOffsets(anchor, lambda name: stream(seed, "bench offset", name), grid=grid)
     descent = ConfinedDescent(offsets, grid.names, ConstantStep(ALPHA))
@@ -193,7 +193,7 @@ def _check(groups: CachedGroups, x: FloatArray, labels: Labels, grid: Grid) -> N
         rows = slice(each * number, each * number + each)
         loss, _ = loss_and_gradient(x[rows], labels[rows], groups.descent.confined(grid.names[number]))
         if not abs(loss - groups.losses[number]) <= _TOLERANCE * max(1.0, loss):
-            raise RoundAborted(f"a group's cached loss is {groups.losses[number]:.6g}, and its real one {loss:.6g}")
+            raise RoundAborted(f"a group's cached loss is {groups.losses[number]:.6g}, but its real loss is {loss:.6g}")
 
 
 def _ignore(_result: object) -> None:

@@ -1,8 +1,8 @@
-"""The cost of splitting the groups of a run among members with different columns: secure sums, sums in the clear.
+"""The cost of splitting the groups of a run among members with different columns, by secure sums and in the clear.
 
-The same iterations as in ``coterie run``, gradients and loss checks of 784-256-10 networks, take turns: unsplit, split
-with parts added in the clear, and split with secure vertical sums. Secure sums over groups and evaluation are the same
-in all three and are left out.
+The iterations are those of ``coterie run``: gradients and loss checks of 784-256-10 networks. Three kinds take turns:
+unsplit, split with parts added in the clear, and split with secure vertical sums. Secure sums over groups and
+evaluation are the same in all three and are left out.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from coterie.arithmetic import FloatArray
-from coterie.bench.confined import ALPHA, CLASSES, TimedIterations, median_ratio, mnist_shaped, take_turns
+from coterie.bench.confined import ALPHA, CLASSES, TimedIterations, median_ratio, mnist_like_examples, take_turns
 from coterie.confined import ConfinedDescent, ConstantStep, Offsets
 from coterie.confined.grid import Grid
 from coterie.confined.network import Labels
@@ -62,9 +62,9 @@ def measure_grid(
     examples: tuple[str, FloatArray, Labels] | None = None,
     watch: Callable[[int], None] = lambda _played: None,
 ) -> GridCosts:
-    """Let unsplit and split iterations take turns, after one turn to warm up; what they learn is compared."""
+    """Let unsplit and split iterations take turns, after one turn to warm up; their models are compared."""
     keep_memory()  # as a run does
-    data, x, labels = examples or mnist_shaped(seed)
+    data, x, labels = examples or mnist_like_examples(seed)
     each = grid.rows_each(len(x) - len(x) % grid.groups)
     problem = Problem(build("mlp", x.shape[1:], CLASSES, seed), ArrayData(x, labels))
     layer = find_input_layer(problem.model, problem.data.batch(np.arange(2))[0])
@@ -87,7 +87,7 @@ def measure_grid(
 
 
 def _check(strategies: list[Confined]) -> None:
-    """See that all have learnt the same: without active clipping the split changes nothing."""
+    """Check that all have the same displacement: without active clipping the split changes nothing."""
     unsplit, *others = (strategy.descent.displacement for strategy in strategies)
     largest = max(float(np.abs(array).max()) for array in unsplit)
     for other in others:

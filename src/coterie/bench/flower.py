@@ -2,8 +2,8 @@
 
 A protected round takes several trips of messages and a plain one takes one. On Flower a trip is expensive: every
 message to a node starts a process there, and all parties poll. So rounds are timed under both protocols, in two trips
-and in five. Trips without work are timed as well, empty and with as many bytes as those of a secure round, and so is
-the unavoidable work of such a round (:mod:`coterie.bench.flower_limit`).
+and in five. For comparison, trips without work are timed too: empty ones, and trips with as many bytes as those of a
+secure round. The unavoidable work of such a round is measured in :mod:`coterie.bench.flower_limit`.
 """
 
 import json
@@ -39,7 +39,7 @@ class SecureCosts:
     uploaded: float
     """Bytes from each client."""
     cryptography: float
-    """The least time for keys, signatures and masks of a round, on all cores."""
+    """The shortest possible time for keys, signatures and masks of a round, on all cores."""
     storage: float
     """The time to write its answers to disk, as many at a time as there are processes."""
 

@@ -1,4 +1,4 @@
-"""The least time of a secure round besides its trips: cryptography, and writing answers to disk before they are sent.
+"""The shortest time of a secure round without its trips: cryptography, and writing answers to disk before sending them.
 
 The number of expensive operations follows from the protocol; the time of each operation is measured separately.
 """
@@ -45,12 +45,12 @@ class Operations:
     def of_round(
         cls, nodes: int, workers: int | None, protocol: SessionProtocol = SessionProtocol.PAPERS, *, active: bool
     ) -> "Operations":
-        """Count them for so many nodes, each on its own or, in simulation, all played by so many workers.
+        """Count the operations of a round. ``workers`` play all nodes in a simulation; None if each is on its own.
 
-        Against an active server everybody signs three times. A node on its own checks the others' keys and masks, and
-        as many of the others' survivors as a quorum takes beside its own. A worker checks each of these signatures
-        once, for all the nodes it plays. The server checks all. In two trips nodes check everybody's prekeys and no
-        more, and the server checks the new prekey that comes with a contribution.
+        Against an active server every node signs three messages. A node on its own verifies the keys and the mask
+        statements of all others, and the confirmations of a quorum except its own. A worker verifies each signature
+        once for all nodes that it plays. The server verifies all. In two trips, nodes verify only the prekeys of all
+        nodes, and the server also verifies the new prekey that comes with a contribution.
         """
         if protocol is SessionProtocol.TWO_TRIPS:
             alone = nodes * nodes if active else 0
@@ -77,24 +77,24 @@ class Operations:
         )
 
     def cryptography(self, ring: Ring, length: int) -> float:
-        """Return the processor seconds that all but the answers take on this machine, one after the other."""
+        """Return the processor seconds of all operations except the answers on this machine, one after the other."""
         secret, context = os.urandom(32), os.urandom(64)
         key, other = PrivateKey(secret), PrivateKey.generate(SystemEntropy(), "other").public
         identity = Identity.generate(SystemEntropy())
         signature = identity.sign(context)
         seeds = [os.urandom(SEED_BYTES)] * _REPEATS
         times = best_seconds(
-            _repeated(lambda: PrivateKey(secret)),
-            _repeated(lambda: key.agree(other, context)),
-            _repeated(lambda: identity.sign(context)),
-            _repeated(lambda: verify(identity.public, signature, context)),
+            _repeat(lambda: PrivateKey(secret)),
+            _repeat(lambda: key.agree(other, context)),
+            _repeat(lambda: identity.sign(context)),
+            _repeat(lambda: verify(identity.public, signature, context)),
             lambda: generate(seeds, ring.zeros(length).nbytes),
         )
         counts = (self.keys, self.agreements, self.signatures, self.verifications, self.masks)
         return sum(count * seconds / _REPEATS for count, seconds in zip(counts, times, strict=True))
 
     def storage(self, folder: Path, size: int) -> float:
-        """Return the seconds that answers of ``size`` bytes take to be put on the disk of this folder, one by one."""
+        """Return the seconds to write answers of ``size`` bytes to the disk of this folder, one by one."""
         folder.mkdir()
         node = Node(NodeSettings("limit", folder, Floor()))
         parked = Parked(os.urandom(32), os.urandom(size))
@@ -109,7 +109,7 @@ class Operations:
         return self.answers * statistics.median(times)
 
 
-def _repeated(work: Callable[[], object]) -> Callable[[], None]:
+def _repeat(work: Callable[[], object]) -> Callable[[], None]:
     def repeat() -> None:
         for _ in range(_REPEATS):
             work()

@@ -1,7 +1,7 @@
 """The cost of a ledger: appending, opening, verifying and auditing a long history of many clients.
 
-Rounds are over whole circles, as a server records them: one entry before the sum is opened, and one after. Opening is
-what a server does before its first round after a restart: it reads the last checkpoint and the entries after it.
+Rounds are over whole circles, as a server records them: one entry before the sum is opened, and one after. A server
+opens its ledger before its first round after a restart: it reads the last checkpoint and the entries after it.
 Verifying, which an audit includes, reads everything. Both are measured in processes of their own.
 """
 
@@ -25,7 +25,7 @@ _LIMIT = 16_000_000_000  # bytes of entries that an audit may read: this ledger 
 
 @dataclass(frozen=True)
 class Work:
-    """What one process spent."""
+    """The time and memory of one process."""
 
     seconds: float
     processor_seconds: float
@@ -34,10 +34,10 @@ class Work:
 
 @dataclass(frozen=True)
 class LedgerCost:
-    """What a ledger costs at one size."""
+    """The cost of a ledger at one size."""
 
     clients: int
-    """The clients that took part, of those that there are."""
+    """The number of clients that took part."""
     rounds: int
     cohort: int
     entries: int
@@ -132,7 +132,7 @@ def _sizes(location: str) -> tuple[int, int, tuple[int, int, int], int]:
     return clients, entries, (entry_bytes, checkpoints, checkpoint_bytes), entries - last
 
 
-def _timed(work: Callable[[], int]) -> tuple[Work, int]:
+def _measure(work: Callable[[], int]) -> tuple[Work, int]:
     began, spent = perf_counter(), process_time()
     found = work()
     return Work(perf_counter() - began, process_time() - spent, peak_rss_bytes()), found
@@ -143,7 +143,7 @@ def _open(location: str) -> tuple[Work, int]:
         with Ledger.open(location, create=False) as ledger:
             return ledger.latest()
 
-    return _timed(work)
+    return _measure(work)
 
 
 def _verify(location: str) -> Work:
@@ -151,7 +151,7 @@ def _verify(location: str) -> Work:
         with Ledger.inspect(location) as ledger:
             return ledger.verify().sequence
 
-    return _timed(work)[0]
+    return _measure(work)[0]
 
 
 def _audit(location: str) -> Work:
@@ -162,4 +162,4 @@ def _audit(location: str) -> Work:
         report = audit(read_log(location, "ledger", limit=_LIMIT), weak_budget_seconds=0.0)
         return report.strong_privacy or 0
 
-    return _timed(work)[0]
+    return _measure(work)[0]

@@ -19,7 +19,7 @@ from coterie.errors import CoterieError, TrainingError
 _MARK = "COTERIE_LOOPBACK"
 _LOOK = 0.1
 _START = 60.0
-_SHOWN = 4000  # characters of a log that tell what went wrong
+_SHOWN = 4000  # the last characters of a log, for an error message
 
 
 class LocalProcess:
@@ -70,7 +70,7 @@ class LocalProcess:
     @property
     def left(self) -> list[int]:
         """The processes that it started, including itself, and that still run."""
-        return _marked(self._mark)
+        return _find_marked(self._mark)
 
     def kill(self) -> None:
         """End the process and everything it started at once, as a power failure would."""
@@ -218,7 +218,7 @@ def _listening(port: int) -> bool:
         return connecting.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _marked(mark: str) -> list[int]:
+def _find_marked(mark: str) -> list[int]:
     """Return the processes with a mark in their environment; zombies have none."""
     wanted = f"{_MARK}={mark}".encode()
     found = []

@@ -17,7 +17,7 @@ from coterie.secagg.messages import checksum
 
 _REPEATS = 7
 SOME = 20
-"""Operations of each kind that are timed, for any number of them."""
+"""The number of operations of each kind that are timed; times of other numbers are in proportion."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -25,7 +25,7 @@ R = TypeVar("R")
 def keystream_ratio(ring: Ring, length: int, degree: int) -> float:
     """Return how many times as long masking a vector takes as generating its keystream; never much below 1.
 
-    Masking is what a client does between its input and the bytes it packs: copy the vector, add or subtract the
+    Masking is the work of a client between its input and the bytes that it packs: copy the vector, add or subtract the
     expansions of ``degree + 1`` seeds, reduce modulo 2^k. Generating is AES-CTR over the same seeds for the same number
     of bytes, into a buffer that is overwritten.
     """
@@ -46,7 +46,7 @@ def keystream_ratio(ring: Ring, length: int, degree: int) -> float:
 
 
 def server_limit(ring: Ring, length: int, *, survivors: int, agreements: int, signatures: int) -> float:
-    """Return the seconds that the cryptography of a server takes by itself.
+    """Return the seconds of a server's cryptography alone.
 
     It is a checksum of each survivor's masked vector, a key agreement for each mask that a dropout left on a survivor,
     the expansion of a seed for each survivor and each of these masks, and the check of all signatures.

@@ -1,9 +1,9 @@
 """How the cost of a session grows with the number of clients.
 
-A client's time should depend on its neighbours and not on the number of clients: so the first sessions have the same
-degree. They also have the same ring, that of the largest: a sum of more clients needs more bits, and beyond 32 bits a
-vector takes twice the keystream, which would hide the rest. The other sessions have the degree and the threshold that a
-planner chooses for their size.
+A client's time should depend on its neighbours and not on the number of clients. To show this, the first sessions have
+the same degree. They also have the same ring, that of the largest session: a sum of more clients needs more bits, and
+beyond 32 bits a vector takes twice the keystream, which would hide the other effects. The other sessions have the
+degree and the threshold that a planner chooses for their size.
 
 Every session runs in its own process, so that its peak memory is its own. Times are processor times.
 """
@@ -28,7 +28,7 @@ _PEAK_GB = 1.0
 
 @dataclass(frozen=True)
 class ScaleRow:
-    """One session: its graph, and what it cost."""
+    """One session: its graph and its costs."""
 
     clients: int
     planned: bool

@@ -3,10 +3,10 @@
 The session is the real protocol in one process, through the bytes of the real messages. Inputs are floating-point
 vectors made when they are needed, so that memory holds a few of them and not all.
 
-A client's time is processor time: waiting for a core does not count, though sharing caches with a busy neighbour does.
-It ends with the bytes of the reply. The masking step includes quantising the input, because Flower's does: the median
-time of the one plus the median of the other. Making the input stands for training and is not counted. With
-one worker clients take turns, as Flower's do. The server's time is wall-clock time: it unmasks on all workers.
+A client's time is processor time: waiting for a core does not count, but sharing caches with a busy neighbour does. It
+ends with the bytes of the reply. The masking step includes quantising the input, because Flower's does. Making the
+input stands for training: its median time is subtracted. With one worker, clients take turns, as Flower's do. The
+server's time is wall-clock time: it unmasks on all workers.
 """
 
 import os
@@ -36,11 +36,11 @@ from coterie.transports.memory import AnswerCount, Carrier, OnAnswer, Session, S
 
 @dataclass(frozen=True)
 class SessionCosts:
-    """What one session cost, in the same terms for every implementation.
+    """The costs of one session, in the same terms for every implementation.
 
-    ``client_ms`` holds a median for each step that clients take part in; ``session_ms`` is
-    the work of all clients, one after the other, and the server. ``upload_bytes`` is what a typical client sends in
-    all, ``masked_vector_bytes`` the message among it that carries its vector.
+    ``client_ms`` has a median for each step that clients take part in. ``session_ms`` is the work of all clients, one
+    after the other, and of the server. ``upload_bytes`` are all bytes that a typical client sends;
+    ``masked_vector_bytes`` are those of the message with its vector.
     """
 
     client_ms: Mapping[str, float]
@@ -60,13 +60,13 @@ class SessionCosts:
 class Measurement:
     """The costs of our session, and their parts.
 
-    ``download_bytes`` is what a typical client receives, ``degree`` the mean number of neighbours. ``wall_ms`` is how
-    long the session took on ``workers`` threads, including the making of inputs. ``graph_ms`` is the time to build the
-    graph and to check that the survivors are connected: clients in one process share that work, a client on its own
-    would add it to each step that needs it. ``masked_vector_ratio`` is the size of the message to the size of its
-    numbers, length x bits / 8. ``keystream_ratio`` is defined by :func:`~coterie.bench.machine.keystream_ratio`, at
-    this length and degree. ``server_limit_ms`` is what :func:`~coterie.bench.machine.server_limit` measures for this
-    session.
+    * ``download_bytes`` are the bytes that a typical client receives, and ``degree`` is the mean number of neighbours.
+    * ``wall_ms`` is the time of the session on ``workers`` threads, including the making of inputs.
+    * ``graph_ms`` is the time to build the graph and to check that the survivors are connected. Clients in one process
+      share that work; a client on its own would add it to each step that needs it.
+    * ``masked_vector_ratio`` is the size of the message relative to the size of its numbers, length x bits / 8.
+    * ``keystream_ratio`` is defined by :func:`~coterie.bench.machine.keystream_ratio`, at this length and degree.
+    * ``server_limit_ms`` is the result of :func:`~coterie.bench.machine.server_limit` for this session.
     """
 
     costs: SessionCosts
@@ -83,20 +83,20 @@ class Measurement:
     signatures: Mapping[str, int]
     """How many signatures a client verifies in each step in which it verifies any."""
     signatures_ms: float
-    """What verifying all of them takes by itself."""
+    """The time to verify all of them, measured separately."""
 
     @property
     def server_ratio(self) -> float | None:
-        """How many times as long the server takes as its cryptography by itself, in processor time.
+        """The server's processor time, relative to that of its cryptography alone.
 
-        Known with one worker only: with more of them, clients work at the same time.
+        It is known only with one worker: with more workers, clients work at the same time.
         """
         return self.server_processor_ms / self.server_limit_ms if self.workers == 1 else None
 
 
 @dataclass(frozen=True)
 class SessionRun:
-    """One session that was played: its report, and what it took without the making of inputs."""
+    """One session that was played: its report, and its times without the making of inputs."""
 
     report: SessionReport
     client_s: Mapping[Step, float]
@@ -164,8 +164,8 @@ def measure(workload: Workload, workers: int, observe: OnAnswer | None = None) -
 def client_signatures(workload: Workload, degree: float) -> dict[str, int]:
     """Return how many signatures a typical client verifies in each step: against an active server, otherwise none.
 
-    They are of everybody else's keys, of the statements of its neighbours that are aggregated, and of a quorum that
-    confirms the survivors, without its own.
+    It verifies the signatures on all other clients' keys, on the statements of its aggregated neighbours, and on the
+    confirmations of a quorum except its own.
     """
     if not workload.active:
         return {}

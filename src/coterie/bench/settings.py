@@ -11,7 +11,7 @@ InputSeed = Annotated[int, Option("Seed of inputs, graph and dropouts; secrets a
 
 
 class Rival(StrEnum):
-    """Another system that trains; an enumeration, because typer repeats no other kind of choice."""
+    """Another system that trains; an enumeration, because typer accepts several choices only from an enumeration."""
 
     FLOWER = "flower"
     PFL = "pfl"
@@ -51,10 +51,9 @@ class SecaggSettings(Settings):
 class ScaleSettings(Settings):
     """Show how the cost of a session grows with the number of clients: client steps, server, memory and total time.
 
-    First sessions with the same number of neighbours and the same ring: a client's time should stay the same. Then
-    sessions whose graph is planned for their size: their time should grow in proportion to the number of
-    clients. All times are processor times. Each session runs in its own process. With all defaults it takes some
-    minutes.
+    The first sessions have the same number of neighbours and the same ring: a client's time should stay the same. Then
+    the graph of each session is planned for its size: its time should grow in proportion to the number of clients. All
+    times are processor times. Each session runs in its own process. With all defaults it takes some minutes.
     """
 
     clients: Annotated[
@@ -163,9 +162,9 @@ class FlowerSettings(Settings):
 class AuditSettings(Settings):
     """Time audits from a file to the verdict: at sizes with a target, and how time and memory grow.
 
-    Logs of random rounds and of whole circles have 1,000, 100,000 and 1,000,000 clients. Then one of clients, rounds,
-    cohort and exposed clients is doubled twice. Each audit runs in a process of its own. The whole
-    benchmark takes some minutes.
+    Logs of random rounds and of whole circles have 1,000, 100,000 and 1,000,000 clients. Then the number of clients is
+    doubled twice; the same is done with the rounds, the cohort and the exposed clients. Each audit runs in a process of
+    its own. The whole benchmark takes some minutes.
     """
 
     log_format: Annotated[Literal["csv", "jsonl", "parquet"], Option("Format of the logs.", name="--format")] = "csv"

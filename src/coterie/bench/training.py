@@ -37,7 +37,7 @@ from coterie.training.local import ArrayData, Problem
 from coterie.training.models import build, parameter_count
 from coterie.training.streams import stream, torch_seed
 
-_WARM_UP = 1  # pairs of rounds that do not count: in the first, workers allocate and import what they need
+_WARM_UP = 1  # pairs of rounds that do not count: in the first, workers allocate memory and import modules
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class RoundCost:
 
 @dataclass(frozen=True)
 class TrainingCosts:
-    """The same rounds with and without protection; rounds at the same place of both lists were played in turns."""
+    """The same rounds with and without protection; rounds at the same position of both lists were played in turns."""
 
     parameters: int
     workers: int
@@ -184,10 +184,10 @@ def measure_training(
     """Play and time pairs of rounds; a pair whose models disagree raises :class:`RoundAborted`.
 
     Args:
-        scenario: who trains what.
-        rounds: how many pairs count; one more is played before them.
-        workers: processes that train; with 0, this one does.
-        folder: where both runs keep their files. On a disk, as a run's: in memory, the ledger would be too fast.
+        scenario: the training.
+        rounds: the number of pairs that count; one more is played before them.
+        workers: processes that train; with 0, this process trains.
+        folder: where both runs keep their files. It should be on a disk: in memory the ledger would be too fast.
         watch: called with the number of pairs that have been played.
 
     """

@@ -36,7 +36,7 @@ TRIPS = {
 
 @dataclass(frozen=True)
 class FailureRow:
-    """How many rounds failed, and how many should have, with so many clients and losses on each trip."""
+    """The number of rounds that failed, and the expected number, for a number of clients and losses on each trip."""
 
     clients: int
     lost: float
@@ -123,8 +123,8 @@ def measure_failures(
 ) -> FailureRow:
     """Count the rounds without a sum under each protocol, and play some of them.
 
-    Of those that fail and of those that do not, ``sessions`` are played, if there are so many. ``watch`` is called
-    after each. A session that ends otherwise than the rules say raises :class:`RoundAborted`.
+    Of the rounds that fail, and of those that do not, up to ``sessions`` are played. ``watch`` is called after each. A
+    session that does not end as the rules say raises :class:`RoundAborted`.
     """
     population, colluders = _Population(clients), default_colluders(clients)
     failed, played = dict.fromkeys(map(str, TRIPS), 0), dict.fromkeys(map(str, TRIPS), 0)
@@ -146,7 +146,7 @@ def measure_failures(
 
 
 def _check_session(session: Session, *, fails: bool) -> None:
-    """Play a session, and compare how it ends with what the rules say."""
+    """Play a session, and check that it ends as the rules say."""
     try:
         with each_signature_once():  # all clients are in this process
             session.run()

@@ -67,8 +67,8 @@ def choose_erdos_renyi(clients: int, dropout: float, probability: float | None =
         rule = paper_parameters(clients, dropout)
         if rule.complete:
             raise ConfigError(
-                f"CCESA's rule asks {clients} clients with dropout {dropout:g} for the complete graph: "
-                "take that one, more clients, or a probability of your own"
+                f"for {clients} clients with dropout {dropout:g}, CCESA's rule gives the complete graph: "
+                "choose that graph, more clients, or a probability of your own"
             )
         probability = rule.connection_probability
     return ErdosRenyi(probability), paper_threshold(clients, probability)
@@ -112,8 +112,8 @@ class Workload:
     precision: int = SecaggSettings.precision
     seed: int = 0
     room: int = 0
-    """The ring has room for a sum of so many clients, if that is more than there are. Sessions of several sizes can so
-    have the same ring: elements of more than 32 bits take twice the keystream."""
+    """The ring has room for a sum of this many clients, if that is more than ``clients``. So sessions of several sizes
+    can have the same ring: elements of more than 32 bits take twice the keystream."""
     active: bool = False
     """Whether the session is played against an active server, for as many colluders as the threshold allows."""
 
@@ -126,7 +126,7 @@ class Workload:
         if not 1 <= self.threshold <= shares:
             raise ConfigError(f"the threshold lies between 1 and the {shares} shares of a secret, not {self.threshold}")
         if self.seed < 0:
-            raise ConfigError(f"a seed is not negative, as {self.seed} is")
+            raise ConfigError(f"a seed is at least 0, not {self.seed}")
 
     @classmethod
     def of(cls, settings: SecaggSettings) -> "Workload":

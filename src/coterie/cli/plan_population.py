@@ -74,7 +74,7 @@ def _show_head(plan: "PopulationPlan", console: "Console") -> None:
 def _show_choices(plan: "PopulationPlan", console: "Console") -> None:
     from coterie.planning.population import RULE
 
-    similar = plan.composed("similar")
+    similar = plan.choices_of("similar")
     for choices in filter(None, (plan.main, similar)):
         console.print(_table(choices, plan, wide=console.width >= _WIDE, widest=console.width >= _WIDEST))
     best = plan.recommended

@@ -1,7 +1,17 @@
 """Confined gradient descent (CGD), sans-IO: every participant keeps its own model.
 
-:class:`ConfinedDescent` is the algorithm. :mod:`coterie.rounds` or additive sharing computes its sums of gradients.
-Anyone who sees these sums can compute the public displacement, which is itself a usable model.
+A model is a private random start plus public steps. In each iteration the participants contribute clipped gradients,
+and only their sum is revealed. The sum becomes a step. A participant takes it, or refuses it if its own loss would
+increase. Anyone who sees the sums can compute the public displacement, which is itself a usable model.
+
+* :mod:`~coterie.confined.descent`: the algorithm, :class:`ConfinedDescent`. Start here.
+* :mod:`~coterie.confined.offsets`, :mod:`~coterie.confined.check`, :mod:`~coterie.confined.steps` and
+  :mod:`~coterie.confined.staleness`: starts, loss checks, step sizes, and bounds on old models and gradients.
+* :mod:`~coterie.confined.sharing`: sums by additive sharing between peers; :mod:`coterie.rounds` is the other way to
+  compute them. :mod:`~coterie.confined.subset` refuses sums with too few honest members.
+* :mod:`~coterie.confined.grid` and :mod:`~coterie.confined.vertical`: groups whose members have different columns.
+  :mod:`~coterie.confined.cached_groups` and :mod:`~coterie.confined.network` compute many groups fast, with numpy.
+* :mod:`~coterie.confined.claims`: the epsilon that the paper claims, and the epsilon of explicit noise.
 """
 
 from coterie.confined.check import LOSS_CHECKS, HistoryCheck, IncreaseCheck, LossCheck, NoCheck

@@ -64,7 +64,7 @@ class HistoryCheck:
 
     def __post_init__(self) -> None:
         if self.length < 2 or not 0 <= self.remembered <= 1:
-            raise ConfigError("the history of losses has at least 2 of them, and remembers with a probability")
+            raise ConfigError("a history check needs at least 2 losses, and remembers with a probability from 0 to 1")
 
     def judge(
         self, history: LossHistory, before: float, after: float, rng: np.random.Generator

@@ -50,7 +50,7 @@ class ConfinedDescent:
 
     A participant is a party that decides as one: with vertical partitions, a horizontal group. An iteration is
 
-        gradients at ``contributing(l)`` for all selected l, and their mean
+        gradients at ``contributing_model(l)`` for all selected l, and their mean
         descent.attend(summed, late, cut_off)             # only if some were late or cut off, or have been
         step = descent.propose(mean)
         verdicts = {l: descent.judge(l, loss before, loss after, rng) for l in descent.participants}
@@ -84,7 +84,7 @@ class ConfinedDescent:
 
         """
         if len(set(participants)) != len(participants) or not participants:
-            raise ConfigError("a descent needs participants, each with a name of its own")
+            raise ConfigError("a descent needs participants with different names")
         self.offsets = offsets
         self.participants = tuple(participants)
         self.step_size = step_size
@@ -119,16 +119,16 @@ class ConfinedDescent:
         return self.freshness.excluded(self.iteration + 1)
 
     def confined(self, participant: str) -> Parameters:
-        """Return a participant's own model: offset + u - what it refused."""
-        return _sum_like(self.offsets.of(participant), self._moved(participant))
+        """Return a participant's own model: offset + u - the sum of the steps that it refused."""
+        return _sum_like(self.offsets.of(participant), self._sum_of_steps(participant))
 
-    def contributing(self, participant: str) -> Parameters:
+    def contributing_model(self, participant: str) -> Parameters:
         """Return the model whose gradient a participant contributes: an older one if it has a late gradient."""
-        return _sum_like(self.offsets.of(participant), self._older.get(participant, self._moved(participant)))
+        return _sum_like(self.offsets.of(participant), self._older.get(participant, self._sum_of_steps(participant)))
 
-    def reached(self, participant: str) -> Parameters:
+    def current_model(self, participant: str) -> Parameters:
         """Return the current model of a participant, which is an older one while it is cut off."""
-        return _sum_like(self.offsets.of(participant), self._cut_off.get(participant, self._moved(participant)))
+        return _sum_like(self.offsets.of(participant), self._cut_off.get(participant, self._sum_of_steps(participant)))
 
     def attend(self, summed: Iterable[str], late: Iterable[str] = (), cut_off: Iterable[str] = ()) -> None:
         """Record which participants are in the next sum, which were too late for it, and which are cut off during it.
@@ -142,12 +142,12 @@ class ConfinedDescent:
         lost = set(cut_off)
         for name in sorted(lost.difference(self._cut_off).union(late)):
             if self.late.hold(name, self.iteration):
-                self._older[name] = self._moved(name)
-        self._cut_off = {name: self._cut_off.get(name, self._moved(name)) for name in sorted(lost)}
+                self._older[name] = self._sum_of_steps(name)
+        self._cut_off = {name: self._cut_off.get(name, self._sum_of_steps(name)) for name in sorted(lost)}
 
     def candidate(self, participant: str, step: Sequence[FloatArray]) -> Parameters:
         """Return the model that a participant will have if it accepts this step, bit for bit."""
-        return _sum_like(self.offsets.of(participant), _sum_like(self._moved(participant), step))
+        return _sum_like(self.offsets.of(participant), _sum_like(self._sum_of_steps(participant), step))
 
     def check_subset(self, selected: Iterable[str]) -> None:
         """Refuse a subset with a member that is too stale.
@@ -167,7 +167,7 @@ class ConfinedDescent:
         return [-alpha * np.asarray(array, np.float64) for array in mean]
 
     def judge(self, participant: str, before: float, after: float, rng: np.random.Generator) -> bool:
-        """Return whether a participant accepts a step, given its loss before and after; store what the rule needs.
+        """Return whether a participant accepts a step, given its loss before and after; update the rule's history.
 
         ``rng`` is the participant's own, for rules with a random decision.
         """
@@ -178,7 +178,7 @@ class ConfinedDescent:
     def take(self, step: Sequence[FloatArray], verdicts: Mapping[str, bool]) -> tuple[str, ...]:
         """End the iteration: add ``step`` to the displacement, and return the participants that refused it."""
         if set(verdicts) != set(self.participants):
-            raise LocalProtocolError("every participant takes a step up or refuses it, and nobody else")
+            raise LocalProtocolError("a step needs one verdict from every participant, and from nobody else")
         self.iteration += 1
         refused = tuple(name for name in self.participants if not verdicts[name])
         if first := [name for name in refused if name not in self._taken]:
@@ -187,7 +187,7 @@ class ConfinedDescent:
         sums: dict[int, tuple[Parameters, Parameters]] = {}  # before and after; equal decisions share arrays
         for name in self.participants:
             if verdicts[name]:
-                self.freshness.took(name, self.iteration)
+                self.freshness.record_step(name, self.iteration)
                 if name in self._taken:
                     before = self._taken[name]
                     if id(before) not in sums:
@@ -202,13 +202,14 @@ class ConfinedDescent:
         """Return the state from which a descent with the same arguments can continue."""
         state: DescentState = {"iteration": np.array(float(self.iteration))}
         state["last_taken"] = np.array([self.freshness.last[name] for name in self.participants], np.float64)
-        state |= _named("displacement", self.displacement)
+        state |= _to_state("displacement", self.displacement)
         for name, arrays in self._taken.items():
-            state |= _named(f"taken.{name}", arrays)
+            state |= _to_state(f"taken.{name}", arrays)
         for name, arrays in self._older.items():
-            state |= _named(f"older.{name}", arrays) | {f"late_since.{name}": np.array([float(self.late.since[name])])}
+            state |= _to_state(f"older.{name}", arrays)
+            state[f"late_since.{name}"] = np.array([float(self.late.since[name])])
         for name, arrays in self._cut_off.items():
-            state |= _named(f"cut_off.{name}", arrays)
+            state |= _to_state(f"cut_off.{name}", arrays)
         if any(counts := (self.late.summed, self.late.oldest, self.late.refused)):
             state["late_counts"] = np.array(counts, np.float64)
         return state | {f"losses.{name}": np.array(losses) for name, losses in self._histories.items() if losses}
@@ -233,7 +234,7 @@ class ConfinedDescent:
             name: tuple(map(float, state[f"losses.{name}"])) for name in self.participants if f"losses.{name}" in state
         }
 
-    def _moved(self, participant: str) -> Parameters:
+    def _sum_of_steps(self, participant: str) -> Parameters:
         """Return the sum of the steps that a participant took."""
         return self._taken.get(participant, self.displacement)
 
@@ -282,9 +283,9 @@ def iterate(
     contribution = contribution or Contribution(norm=None)
     summed = [name for name in selected if name not in late and name not in cut_off]
     if not summed:
-        raise LocalProtocolError("nobody was selected, or nobody who answered in time")
+        raise LocalProtocolError("no selected participant can be summed: none was selected, or all are late or cut off")
     descent.check_subset(selected)
-    given = {name: contribution.of(gradient(name, descent.contributing(name)), rng) for name in summed}
+    given = {name: contribution.of(gradient(name, descent.contributing_model(name)), rng) for name in summed}
     descent.attend(summed, set(late).intersection(selected), cut_off)
     step = descent.propose(add(given))
     verdicts = {
@@ -298,5 +299,5 @@ def _sum_like(first: Sequence[FloatArray], second: Sequence[FloatArray]) -> Para
     return [np.asarray(one + other, one.dtype) for one, other in zip(first, second, strict=True)]
 
 
-def _named(name: str, arrays: Sequence[FloatArray]) -> DescentState:
+def _to_state(name: str, arrays: Sequence[FloatArray]) -> DescentState:
     return {f"{name}.{position}": array for position, array in enumerate(arrays)}

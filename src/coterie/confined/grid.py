@@ -4,7 +4,7 @@ Group i has the rows of block i; its member j has the columns of block j of thes
 to them. b1, W2 and b2 belong to the group. A hidden unit needs all columns, so the members of a group add their parts
 of it, z_i = sum_j X_ij W1_ij, and the errors delta_i at the hidden layer go back to all of them.
 
-**What the group sees.** The members add by a :class:`~coterie.confined.vertical.VerticalSum`, whose result the whole
+**The view of a group.** The members add by a :class:`~coterie.confined.vertical.VerticalSum`, whose result the whole
 group sees: the inputs of every hidden unit for every example of the group, in every iteration. It also sees the errors
 delta_i, which depend on the labels. Members of a group must trust each other with their data, because over several
 iterations these sums determine it (:mod:`coterie.confined.vertical`). Outside the group only sums of gradients over

@@ -1,8 +1,8 @@
 """A network with one hidden layer, its loss and its gradient in plain numpy.
 
-The experiments on MNIST call it "a CNN of 256 ReLU units"; in the authors' code it is this, 784-256-10. Here it has
-both biases. Parameters are W1 (features x hidden), b1, W2 (hidden x outputs) and b2; losses are mean cross-entropies
-where examples have labels, and mean squared errors where they have numbers.
+The paper's experiments on MNIST call it "a CNN of 256 ReLU units"; in the authors' code it is this network, 784-256-10.
+Here both layers have a bias. Parameters are W1 (features x hidden), b1, W2 (hidden x outputs) and b2. Losses are mean
+cross-entropies where examples have labels, and mean squared errors where they have numbers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,10 +18,10 @@ from coterie.errors import InputError
 Labels: TypeAlias = npt.NDArray[np.integer[Any]]
 """The class of each example."""
 TrueAnswers: TypeAlias = npt.NDArray[Any]
-"""The class of each example, or the numbers to predict of it: examples x outputs."""
+"""The class of each example, or the numbers to predict for it: examples x outputs."""
 
 ROWS = 4096
-"""Examples worked on at a time, so that what is computed of them stays in the cache."""
+"""Examples processed at a time, so that intermediate results stay in the cache."""
 
 
 def zero_anchor(features: int, hidden: int = 256, classes: int = 10, dtype: str = "float32") -> Parameters:
@@ -30,7 +30,7 @@ def zero_anchor(features: int, hidden: int = 256, classes: int = 10, dtype: str 
 
 
 def check_examples(x: FloatArray, targets: TrueAnswers, parameters: Sequence[FloatArray]) -> None:
-    """Refuse examples that are not for this network."""
+    """Refuse examples that do not fit this network."""
     features, outputs = parameters[0].shape[0], parameters[3].shape[0]
     numbers = targets.dtype.kind == "f"
     due = (len(x), outputs) if numbers else (len(x),)
@@ -42,9 +42,9 @@ def check_examples(x: FloatArray, targets: TrueAnswers, parameters: Sequence[Flo
 
 
 def output_errors(answers: FloatArray, targets: TrueAnswers) -> tuple[FloatArray, FloatArray]:
-    """Return the gradient of every example's loss by its answers, in their place, and the losses.
+    """Return the gradient of every example's loss with respect to its answers, in their memory, and the losses.
 
-    Outputs are the last axis of the answers. Targets have all the others (labels), or are of their shape (numbers).
+    Outputs are the last axis of the answers. Labels have all other axes; numbers have the shape of the answers.
     """
     if targets.dtype.kind != "f":
         return softmax_errors(answers, targets)
@@ -55,9 +55,9 @@ def output_errors(answers: FloatArray, targets: TrueAnswers) -> tuple[FloatArray
 
 
 def softmax_errors(logits: FloatArray, labels: Labels) -> tuple[FloatArray, FloatArray]:
-    """Return softmax(logits) - onehot(labels), in place of the logits, and every example's cross-entropy.
+    """Return softmax(logits) - onehot(labels), in the memory of the logits, and every example's cross-entropy.
 
-    Classes are the last axis; ``labels`` has all the others.
+    Classes are the last axis; ``labels`` has all other axes.
     """
     logits -= logits.max(axis=-1, keepdims=True)
     true = labels[..., None]

@@ -1,9 +1,9 @@
 """Staleness: models and gradients that are older than those of the other participants, and bounds on their age.
 
-There are two kinds. A participant that refuses steps keeps its *model* while the others move on. With full batches it
-then sends the same gradient again and again, which any peer can find by differencing sums. :class:`Freshness` bounds
-this: a participant that accepted no step for too long is excluded until it accepts one. All participants can see that
-it is excluded.
+There are two kinds. A participant that refuses steps keeps its *model* while those of the others change. With full
+batches it then sends the same gradient in every iteration, which any peer can find by differencing sums.
+:class:`Freshness` bounds this: a participant that accepted no step for too long is excluded until it accepts one. All
+participants can see that it is excluded.
 
 A participant that is late, or whose packets were lost, has the *gradient* of an older iterate. It contributes this
 gradient when it is next selected (CGD, eq. (12)). :class:`LateGradients` bounds its age.
@@ -26,10 +26,10 @@ class Freshness:
         self.last = dict.fromkeys(participants, 0)
         """The iteration in which each participant last took a step."""
 
-    def took(self, participant: str, iteration: int) -> None:
+    def record_step(self, participant: str, iteration: int) -> None:
         """Record that a participant accepted the step of this iteration."""
         if participant not in self.last or iteration < self.last[participant]:
-            raise LocalProtocolError(f"{participant} cannot have taken up the step of iteration {iteration}")
+            raise LocalProtocolError(f"{participant} cannot have accepted the step of iteration {iteration}")
         self.last[participant] = iteration
 
     def age(self, participant: str, iteration: int) -> int:

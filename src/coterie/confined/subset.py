@@ -15,13 +15,13 @@ LEAST_HONEST = 2
 
 
 def check_honest(size: int, colluders: int, circle: int | None = None) -> int:
-    """Return how many honest participants each one is hidden among in a sum over ``size`` members; refuse fewer than 2.
+    """Return the number of honest members that a sum over ``size`` members hides together; refuse fewer than 2.
 
     If S is a union of circles, ``circle`` is the size of the smallest one. All colluders may be in it, so T - c honest
     members remain. Without circles S must be the same in every iteration.
     """
     if size < 1 or colluders < 0 or (circle is not None and not 1 <= circle <= size):
-        raise ConfigError(f"{size} members, {colluders} colluders and circles of {circle} do not go together")
+        raise ConfigError(f"{size} members, {colluders} colluders and circles of {circle} do not fit together")
     together = size if circle is None else circle
     if together - colluders < LEAST_HONEST:
         group = "the subset" if circle is None else "a circle"

@@ -4,7 +4,7 @@ Member j computes X_j W_j from its own columns and its own weights. The members 
 (:mod:`coterie.confined.sharing`), in one sum for many rows and all hidden units. Parts are rounded to multiples of a
 power of two, and the sum of the rounded parts is exact.
 
-**What the sum hides, and what it does not.** The sharing hides each part from the other members and from the carrier of
+**Protection and its limits.** The sharing hides each part from the other members and from the carrier of
 the messages. The members see the sum z, for every example and in every iteration, and the errors that go back. In a
 group of two, each member computes the other's part by subtracting its own. Sums of several iterations reveal more: the
 weights of all members move by public steps, so the difference of two sums is X times a known matrix. Anyone who sees z
@@ -38,7 +38,7 @@ class VerticalSum:
 
     members: int
     secure: bool = True
-    """False adds in the clear, to measure what the secure sum costs: every member then sees every part."""
+    """False adds in the clear, to measure the cost of the secure sum: every member then sees every part."""
     bound: float = BOUND
     """The bound on entries of a part; a smaller bound makes the sum more precise."""
     colluders: int = 0

@@ -70,7 +70,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class ServerView:
-    """Measurements on what the server received.
+    """Measurements on the data that the server received.
 
     ``correlation`` is between one client's input and the masked vector received from it. For independent vectors it is
     around ``chance`` = 1 / sqrt(length).

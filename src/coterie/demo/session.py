@@ -103,7 +103,7 @@ class Demo(Watch):
         members = one_off(self.terms, self._encode, identities=identities)
         book = make_book(self.terms, members) if settings.two_trips else None
         self.session = Session(self.terms, members, Carrier(faults, watch=self), book)
-        self._candidates = self._expected(leaving)
+        self._candidates = self._expected_clients(leaving)
         self._shown, self._shown_upload = "", b""
         self._arrived: defaultdict[Step, set[str]] = defaultdict(set)
         self._progress: dict[Step, tuple[int, int]] = {}
@@ -220,19 +220,19 @@ class Demo(Watch):
     def _encode(self, name: str) -> RingVector:
         return self.quantizer.encode(self.pixels[name], self._rng("rounding", name)).vector
 
-    def answered(self, step: Step, done: int, asked: int) -> None:
+    def on_answer(self, step: Step, done: int, asked: int) -> None:
         """Record the progress of a step."""
         self._progress[step] = done, asked
         if step is Step.REVEAL:
             self._receiving_seconds = self.session.report.steps[step].server_seconds
 
-    def arrived(self, step: Step, client: str, message: bytes) -> None:
+    def on_message(self, step: Step, client: str, message: bytes) -> None:
         """Record a message's sender, and keep the masked input of one client."""
         self._arrived[step].add(client)
         if step is self.settings.masking and not self._shown and client in self._candidates:
             self._shown, self._shown_upload = client, message
 
-    def _expected(self, leaving: Mapping[Step, Collection[str]]) -> frozenset[str]:
+    def _expected_clients(self, leaving: Mapping[Step, Collection[str]]) -> frozenset[str]:
         """Return the clients that are aggregated if there are no other dropouts; others are never aggregated."""
         early = (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.CONTRIBUTE)
         gone = {name for step in early for name in leaving.get(step, ())}

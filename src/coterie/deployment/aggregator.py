@@ -23,7 +23,7 @@ from coterie.deployment.engine import SHOW, TRAIN, Assignment, Carrier, Task, Tr
 from coterie.deployment.enrolment import Enrolment
 from coterie.deployment.events import Observer, RoundEvent, StepEvent, notify
 from coterie.deployment.form import Form, Mean, content_digest, form_under
-from coterie.deployment.logs import LOGGER, grouped
+from coterie.deployment.logs import LOGGER, group_by_reason
 from coterie.deployment.prekey_supply import PrekeySupply
 from coterie.deployment.reasons import Asked
 from coterie.deployment.settings import PrivateSettings
@@ -71,7 +71,7 @@ class Aggregator:
             enrolment: the clients behind the nodes.
             ledger: the history of this population; new rounds are appended to it.
             settings: the settings of all rounds.
-            place: where Coterie must be in an app, in the terms of its engine.
+            place: where Coterie must be in an app, in the words of its engine.
             observer: called after each step and each round.
 
         """
@@ -146,7 +146,7 @@ class Aggregator:
             missed = {nodes[reply.node]: reply.reason for reply in self._carrier.send(trip) if reply.reason}
         except CarrierError as error:  # an error here must not lose the result of all rounds
             LOGGER.warning("nodes were not shown the last model: %s", one_line(error))
-        for line in grouped(missed):
+        for line in group_by_reason(missed):
             LOGGER.warning("did not judge the last model: %s", line)
 
     def log_outlook(self, sizes: Sequence[int]) -> None:
@@ -158,14 +158,14 @@ class Aggregator:
 
     def _log_protocol(self, protocol: SessionProtocol, clients: int, circle: int) -> None:
         """Log the protocol of the rounds and the reason, unless the last such line was the same."""
-        said = "the papers' protocol"
+        trips = "the papers' protocol"
         if protocol is SessionProtocol.TWO_TRIPS:
-            said = "two trips to every node, or three if many leave"
+            trips = "two trips to every node, or three if many leave"
         reason = f"protocol={self._settings.protocol!r}"
         if self._settings.protocol == AUTO:
             shares = f"n^2 / T = {clients**2 / circle:,.0f} for {clients} nodes in circles of {circle}"
             reason = f"{shares}; two trips are taken up to {MOST_SHARES:,}"
-        line = f"rounds take {said} ({reason})"
+        line = f"rounds take {trips} ({reason})"
         if line != self._protocol_logged:
             LOGGER.info("%s", line)
             self._protocol_logged = line
@@ -175,17 +175,17 @@ class Aggregator:
         self._trainings += 1
         self._empty = self._empty + 1 if empty else 0
         if self._empty and self._empty == self._settings.empty_rounds:
-            raise self._nothing_trained()
+            raise self._make_error()
 
     def check_trained(self) -> None:
         """Raise an error at the end of a run in which no training had a result, unless the settings allow it."""
         if self._empty and self._empty == self._trainings and self._settings.empty_rounds:
-            raise self._nothing_trained()
+            raise self._make_error()
 
-    def _nothing_trained(self) -> NothingTrained:
+    def _make_error(self) -> NothingTrained:
         rounds = "a round had no result" if self._empty == 1 else f"{self._empty} rounds in a row had no result"
         what = [f"{rounds}, and the model is unchanged", one_line(self.results[-1].reason), self._advice]
-        return NothingTrained("; ".join(filter(None, [*what, *grouped(self.reasons)])), self.reasons)
+        return NothingTrained("; ".join(filter(None, [*what, *group_by_reason(self.reasons)])), self.reasons)
 
     def _open(self, assignment: Assignment, form: Form, closing: ExitStack) -> "Round[Mean]":
         settings, roster, available = self._settings, self._enrolment.roster, self._enrolment.available()
@@ -254,7 +254,7 @@ class Aggregator:
         """Play a round, one trip for each step."""
         traffic = Traffic()
         self.traffic.append(traffic)
-        enrolment, asked = self._enrolment, self._asked(assignment, form)
+        enrolment, asked = self._enrolment, self._describe_request(assignment, form)
         outgoing = opened.invite()
         inviting = True
         while outgoing:
@@ -317,8 +317,8 @@ class Aggregator:
         self.reasons |= left
         return left
 
-    def _asked(self, assignment: Assignment, form: Form) -> Asked:
-        """Return what the server asked nodes for, by the server's own names."""
+    def _describe_request(self, assignment: Assignment, form: Form) -> Asked:
+        """Return a description of the request to the nodes, by the server's own names."""
         metrics = tuple(metric.name for metric in form.metrics)
         setting = f"{kind_of(assignment.function)}_metrics"
         return Asked(setting, metrics, tuple(assignment.arrays), form.recipe.weight, self._place)
@@ -331,7 +331,7 @@ class Aggregator:
             LOGGER.warning("%s broke the protocol; `coterie roster retire %s` takes its circle out of use", name, name)
         if result.value is None:
             LOGGER.warning("%s: %s: %s", label, result.outcome, result.reason)
-            for line in grouped(self.reasons):
+            for line in group_by_reason(self.reasons):
                 LOGGER.warning("%s has no result: %s", label, line)
             self._advise(result)
             self._notice = f"{label} had no result ({result.outcome}): {one_line(result.reason)}"
@@ -346,12 +346,12 @@ class Aggregator:
         if form.arrays and error > MUCH_ROUNDED and not self._rounding_logged:
             self._rounding_logged = True
             LOGGER.warning(
-                "the mean is rounded to about %.0e of its range (clip): nodes count for %.1f on average, and "
-                "most_examples is %s. Near the largest count of a node it costs less; that needs another population, "
-                "which takes it from the nodes if all of them set coterie-announce-weight",
+                "the mean is rounded to about %.0e of its range (clip), because most_examples is %s and the mean "
+                "weight of a node is %.1f. A value close to the largest weight would keep more precision. To change "
+                "it, found another population; if all nodes set coterie-announce-weight, it follows from their weights",
                 error,
-                total_weight / clients,
                 f"{form.recipe.most_weight:,}",
+                total_weight / clients,
             )
 
     def _advise(self, result: "RoundResult[Mean]") -> None:
@@ -366,7 +366,7 @@ class Aggregator:
 
 
 def outlook(sizes: Sequence[int], settings: PrivateSettings) -> SessionOutlook:
-    """Return what a session of circles of these sizes withstands under these settings."""
+    """Return the outlook of a session with circles of these sizes under these settings."""
     return SessionOutlook(tuple(sizes), settings.mode, settings.minimum, settings.colluders)
 
 

@@ -27,26 +27,26 @@ _DECODER = msgspec.msgpack.Decoder(tuple[_Stored, ...])
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Return the bytes of a model of numbers."""
-    return msgspec.msgpack.encode([_stored(name, array) for name, array in arrays.items()])
+    return msgspec.msgpack.encode([_pack_array(name, array) for name, array in arrays.items()])
 
 
 def unpack_arrays(content: bytes) -> dict[str, NDArray[Any]]:
     """Read what :func:`pack_arrays` wrote."""
     try:
         listed = _DECODER.decode(content)
-        return {one.name: _array(one) for one in listed}
+        return {one.name: _unpack_array(one) for one in listed}
     except (ValueError, TypeError) as error:
         raise InputError(f"these bytes are not a model: {error}") from None
 
 
-def _stored(name: str, array: NDArray[Any]) -> _Stored:
+def _pack_array(name: str, array: NDArray[Any]) -> _Stored:
     if array.dtype.kind not in _KINDS:
         raise InputError(f"array {name!r} of {array.dtype} has no numbers")
     plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     return _Stored(name, plain.dtype.str, array.shape, plain.tobytes())
 
 
-def _array(stored: _Stored) -> NDArray[Any]:
+def _unpack_array(stored: _Stored) -> NDArray[Any]:
     kind = np.dtype(stored.kind)
     if kind.kind not in _KINDS or min(stored.shape, default=0) < 0:
         raise ValueError(f"array {stored.name!r} has no numbers")

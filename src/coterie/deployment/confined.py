@@ -38,10 +38,10 @@ from coterie.deployment.displacement import Displacement
 from coterie.deployment.engine import TRAIN, AppReply, Arrays, kind_of
 from coterie.deployment.first_use import task_name
 from coterie.deployment.form import number_in
-from coterie.deployment.logs import LOGGER, quoted
+from coterie.deployment.logs import LOGGER, quote
 from coterie.deployment.reasons import Reason
 from coterie.deployment.recipe import STATISTICS
-from coterie.deployment.replies import lacking
+from coterie.deployment.replies import reply_error
 from coterie.errors import ConfigError, InputError, PeerProtocolError, regarding
 from coterie.files import private_folder
 from coterie.locks import lock
@@ -140,15 +140,15 @@ class ConfinedNode:
             with regarding(Reason.SETTINGS):
                 found = _read(file)
                 kept = found if found is not None and found.judging == self._judging else None
-            own = _Judging(self._confinement, run, kept, shown, self._start, self._name)
+            own = _Judgement(self._confinement, run, kept, shown, self._start, self._name)
             own.check_chain()
             own.check_task(kept, task_name(function) if trains else shown.task)
             if not trains:
-                return own.at_rest()
+                return own.evaluate()
             reply = own.follow()
             self._fix_configuration()
             with regarding(Reason.SETTINGS):
-                file.write(msgspec.msgpack.encode(own.kept(task_name(function), self._judging)))
+                file.write(msgspec.msgpack.encode(own.to_own_model(task_name(function), self._judging)))
             if found is None:
                 self._forget()
         return own.contribution(reply, shown.models[-1])
@@ -183,8 +183,8 @@ class ConfinedNode:
                     lock_file.unlink(missing_ok=True)
 
 
-class _Judging:
-    """The work on one request."""
+class _Judgement:
+    """The work on one request: it judges the models that are shown, and runs the app's function on the own model."""
 
     def __init__(
         self,
@@ -232,14 +232,14 @@ class _Judging:
         """
         if kept is not None and kept.task != task:
             with regarding(Reason.CHAIN):
-                raise PeerProtocolError(SERVER, f"asks for {quoted(task)} in a descent that {kept.task!r} judges")
+                raise PeerProtocolError(SERVER, f"asks for {quote(task)} in a descent that {kept.task!r} judges")
 
-    def at_rest(self) -> AppReply:
-        """Return the reply of the app's function to the node's own model, without a move."""
+    def evaluate(self) -> AppReply:
+        """Return the reply of the app's function for the node's own model, without a move."""
         return self._at(self._moved)
 
     def follow(self) -> AppReply:
-        """Judge every model not judged before; return the reply of the app's function to the node's own model."""
+        """Judge every model not judged before; return the reply of the app's function for the node's own model."""
         for number, model in enumerate(self._shown.models, self._shown.first):
             if number < self._judged:
                 continue
@@ -261,8 +261,8 @@ class _Judging:
         alike = [_equal(first.arrays[name], second.arrays[name]) for name in self._moved]
         if not all(alike) or not _equal(self._loss(first), self._loss(second)):
             words = (
-                "%s: the app's function gives different answers to one model, so moves are judged by chance: let it "
-                "take one step on all examples, without dropout"
+                "%s: the app's function returned different results for the same model, so chance decides about moves: "
+                "let it take one step on all examples, without dropout"
             )
             LOGGER.warning(words, self._name)
 
@@ -299,16 +299,16 @@ class _Judging:
         try:
             return number_in(reply.metrics, self._confinement.loss)
         except InputError as error:
-            raise lacking(Reason.LOSS, str(error)) from None
+            raise reply_error(Reason.LOSS, str(error)) from None
 
-    def kept(self, task: str, judging: bytes) -> OwnModel:
+    def to_own_model(self, task: str, judging: bytes) -> OwnModel:
         """Return the state to store on the node's disk."""
         seen, moved, start = map(pack_arrays, (self._seen, self._moved, self._start))
         shown = self._shown
         return OwnModel(shown.descent, task, self._judged, self._link, self._refused, seen, moved, start, judging)
 
     def contribution(self, reply: AppReply, public: Arrays) -> AppReply:
-        """Return the reply to the node's own model, with arrays as if the app had moved the public model."""
+        """Return the reply for the node's own model, with arrays as if the app had moved the public model."""
         changes = [self._change(name, reply.arrays[name]) for name in public]
         tau = self._confinement.tau
         if tau is not None and self._refused >= tau:
@@ -323,7 +323,7 @@ class _Judging:
         return AppReply(arrays, reply.metrics)
 
     def _change(self, name: str, now: NDArray[Any]) -> FloatArray:
-        """Return the app's change of the model. No value is an error: NaN is no change, and infinity a large number."""
+        """Return the app's change of the model. Every value is accepted: NaN is no change, infinity a large number."""
         with np.errstate(invalid="ignore", over="ignore"):
             moved = np.asarray(now, np.float64) - np.asarray(self._sent[name], np.float64)
         return np.asarray(np.clip(np.nan_to_num(moved, nan=0.0), -_LARGEST, _LARGEST))
@@ -339,11 +339,11 @@ def own_model(folder: Path | str, descent: bytes | None = None) -> Mapping[str, 
 
     ``folder`` is the node's: ``coterie-folder`` of its configuration.
     """
-    place = own_place(folder, descent)
+    place = own_state(folder, descent)
     return _sum(unpack_arrays(place.moved), unpack_arrays(place.start))
 
 
-def own_place(folder: Path | str, descent: bytes | None = None) -> OwnModel:
+def own_state(folder: Path | str, descent: bytes | None = None) -> OwnModel:
     """Return the state of a node in the latest descent, or a given one."""
     files = sorted(Path(folder, FOLDER).glob(f"*{ENDING}"), key=lambda path: path.stat().st_mtime)
     wanted = [path for path in files if descent is None or path.stem == _name(descent)]

@@ -16,9 +16,9 @@ from coterie.crypto.context import bind, digest
 from coterie.deployment.confined import ConfinedNode, start_secret
 from coterie.deployment.displacement import Displacement
 from coterie.deployment.engine import AppReply, Arrays, NodeRequest
-from coterie.deployment.first_use import check_unchanged, configured, joined, task_name
+from coterie.deployment.first_use import check_unchanged, encode_configuration, join_configurations, task_name
 from coterie.deployment.form import Form, Scaled
-from coterie.deployment.logs import LOGGER, located
+from coterie.deployment.logs import LOGGER, format_frames
 from coterie.deployment.node import Node
 from coterie.deployment.reasons import Reason
 from coterie.deployment.recipe import ConfinedRecipe
@@ -50,14 +50,14 @@ class NodeContribution:
             received = request.arrays() if form.arrays else {}
             ring, length = form.quantizer.ring, form.quantizer.length(form.layout(received))
             if (terms.bits, terms.length) != (ring.bits, length):
-                raise PeerProtocolError(SERVER, "announced a session that does not fit what it sums")
+                raise PeerProtocolError(SERVER, "announced a session whose vectors do not fit the model and the recipe")
         with regarding(Reason.CONFIGURATION):
-            check_unchanged(memory.fixed(task), self._configured())
+            check_unchanged(memory.fixed(task), self._configuration())
         with regarding(Reason.SETTINGS):
             own = self._own_weight(memory.fixed(weighing))
             self._check_weighing(self._weigher(weighing, weigher), task)
         with regarding(Reason.APP):
-            scaled = self._scaled(received)
+            scaled = self._run_and_scale(received)
         reported = scaled.weight if own is None else own
         self._fix_configuration()
         fixed = memory.fix({weighing: str(reported).encode(), weigher: task.encode()})
@@ -65,10 +65,10 @@ class NodeContribution:
             self._check_weighing([fixed[weigher].decode()], task)
         weight = int(fixed[weighing])
         if weight != reported:
-            LOGGER.info("%s has changed, and this node counts for as much as at first", one_line(form.recipe.weight))
+            LOGGER.info("%s has changed; this node keeps its first weight", one_line(form.recipe.weight))
         vector = form.encode(scaled, weight, self._rounding())
         others = len(terms.clients) - 1
-        LOGGER.info("%s: its reply leaves masked, together with %s others", self._node.settings.name, others)
+        LOGGER.info("%s: sends its masked reply; %s other clients are in the session", self._node.settings.name, others)
         return vector
 
     def follow(self) -> None:
@@ -80,17 +80,17 @@ class NodeContribution:
                 raise PeerProtocolError(SERVER, "showed a model outside a session, and this node has none of its own")
         if kept is not None:
             with regarding(Reason.CONFIGURATION):
-                check_unchanged(kept, self._configured())
+                check_unchanged(kept, self._configuration())
             with regarding(Reason.APP):
                 self._reply(request.arrays())
 
-    def _configured(self) -> bytes:
+    def _configuration(self) -> bytes:
         """Return the server's configuration of this task, without keys that may vary."""
-        return configured(self._request.configuration(self._form.recipe.varying))
+        return encode_configuration(self._request.configuration(self._form.recipe.varying))
 
     def _fix_configuration(self) -> None:
         """Store the configuration if it is the first; otherwise compare again: another process may have been first."""
-        task, asked = task_name(self._request.task.function), self._configured()
+        task, asked = task_name(self._request.task.function), self._configuration()
         with regarding(Reason.CONFIGURATION):
             check_unchanged(self._memory.fix({task: asked})[task], asked)
 
@@ -102,9 +102,9 @@ class NodeContribution:
         """
         kept = self._memory.fixed(place.task)
         with regarding(Reason.CHAIN):
-            of_run = configured(self._request.run_configuration(self._form.recipe.varying))
+            of_run = encode_configuration(self._request.run_configuration(self._form.recipe.varying))
             try:
-                named = joined(of_run, place.configuration)
+                named = join_configurations(of_run, place.configuration)
             except ValueError:
                 raise PeerProtocolError(SERVER, "names a configuration that cannot be read") from None
             if kept != named:
@@ -121,7 +121,7 @@ class NodeContribution:
             LOGGER.info("coterie-weight is more than a node counts for at most (most_examples)")
         if kept is not None and int(kept) != weight:
             raise ConfigError(
-                "coterie-weight is not what this node has counted for before, and a weight never changes: remove the "
+                "coterie-weight is not the weight that this node had before, and a weight never changes: remove the "
                 "setting, or enrol the node under another name"
             )
         return weight
@@ -150,14 +150,14 @@ class NodeContribution:
                 "population and set coterie-weight on every node to use several functions"
             )
 
-    def _scaled(self, received: Arrays) -> Scaled:
-        """Run the app's function. The server learns what the reply's structure lacks; other failures have one word."""
+    def _run_and_scale(self, received: Arrays) -> Scaled:
+        """Run the app's function. The server learns which part of a reply is missing; other failures have one word."""
         try:
             return self._form.scale(received, self._reply(received))
         except CoterieError:
             raise
-        except Exception as error:  # its type may depend on values, so it gets the same word as any other failure
-            LOGGER.warning("the app's reply cannot be encoded:\n%s", located(error))
+        except Exception as error:  # its type may depend on values, so the server gets the word of any other failure
+            LOGGER.warning("the app's reply cannot be encoded:\n%s", format_frames(error))
             raise TrainingError("the app's reply cannot be encoded") from None
 
     def _reply(self, received: Arrays) -> AppReply:
@@ -170,7 +170,7 @@ class NodeContribution:
         if shown is not None and not shown.models:
             self._check_judging(shown)
         node, settings, evaluates = self._node, self._node.settings, shown is not None and not shown.models
-        judged_by = self._memory.fixed(shown.task) if shown is not None and evaluates else self._configured()
+        judged_by = self._memory.fixed(shown.task) if shown is not None and evaluates else self._configuration()
         own = ConfinedNode(
             settings.folder,
             recipe.confinement,

@@ -1,7 +1,7 @@
 """Credentials: how a node proves its identity, and how nodes check the identity keys on a roster.
 
-When a node introduces itself, it proves that it has its identity key. That this key belongs to this node is only the
-server's claim, unless the node also signs it with the key that it authenticates with. This signature is a voucher. The
+When a node introduces itself, it proves that it has its identity key. But only the server claims that this key belongs
+to this node, unless the node also signs it with the key that it authenticates with. This signature is a voucher. The
 server sends the vouchers with the roster. A node whose operator gave it the public keys of all members checks them
 before it trusts a roster.
 """

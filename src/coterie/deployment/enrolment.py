@@ -23,7 +23,7 @@ from coterie.cohorts.circles import random_circles
 from coterie.cohorts.roster import Client, Roster
 from coterie.deployment.credentials import Introduction, Voucher, read_introduction
 from coterie.deployment.engine import HELLO, TRAIN, Carrier, Trip, TripReply
-from coterie.deployment.logs import LOGGER, grouped, listed
+from coterie.deployment.logs import LOGGER, group_by_reason, list_names
 from coterie.deployment.reasons import NOTHING, Asked
 from coterie.deployment.recipe import RosterRecipe
 from coterie.deployment.roster_folder import RosterFolder
@@ -47,7 +47,7 @@ class Enrolment:
             carrier: the connection to the nodes.
             folder: the server's folder, where the rosters are stored.
             settings: a new roster gets their T and their recipe; an existing one must have the same.
-            asked: the engine's description of where Coterie must be in an app.
+            asked: says where Coterie must be in an app, in the words of its engine.
 
         """
         self._carrier, self._folder, self._settings, self._asked = carrier, folder, settings, asked
@@ -67,9 +67,8 @@ class Enrolment:
             raise ConfigError("no node has been enrolled")
         if roster.privacy != self._settings.privacy:
             raise ConfigError(
-                f"the roster promises T = {roster.privacy}, and privacy = {self._settings.privacy} is asked for: "
-                "circles never change, so either ask for what it promises, or found another population in a folder of "
-                "its own"
+                f"the roster promises T = {roster.privacy}, but privacy is set to {self._settings.privacy}. Circles "
+                f"never change: set privacy to {roster.privacy}, or found another population in a folder of its own"
             )
         self._settings.check_kept(RosterRecipe.of(roster))
         return roster
@@ -187,10 +186,10 @@ class Enrolment:
                 LOGGER.warning("%s", one_line(error))
                 continue
             if reply.altered:
-                altered[said.name] = f"something around Coterie changes what this node is asked: {self._asked.place}"
-        for line in grouped(silent):
-            LOGGER.warning("did not say who they are, and take no part: %s", line)
-        for line in grouped(altered):
+                altered[said.name] = f"something around Coterie changes the requests to this node: {self._asked.place}"
+        for line in group_by_reason(silent):
+            LOGGER.warning("did not introduce themselves, and take no part: %s", line)
+        for line in group_by_reason(altered):
             LOGGER.warning("%s", line)
         self.unknown |= silent
 
@@ -230,7 +229,7 @@ class Enrolment:
             raise ConfigError(
                 f"{count(len(clients), 'node')} enrolled within {self._patience:g} s; a roster needs at least "
                 f"{max(2, privacy)}, for circles of T = {privacy}"
-                + "".join(f"; {line}" for line in grouped(self.unknown))
+                + "".join(f"; {line}" for line in group_by_reason(self.unknown))
             )
         # The circles must not be predictable, so their seed is secret; the circles themselves are public.
         circles = random_circles(len(clients), privacy, np.random.default_rng(secrets.randbits(128)))
@@ -252,11 +251,11 @@ class Enrolment:
                     f"{(1 << MOST_ANNOUNCED) - 1:,}",
                 )
             largest = sorted(name for name, bits in believed.items() if bits == max(believed.values()))
-            reason = "from the weights that nodes announce, the largest by " + listed(largest)
+            reason = "from the weights that nodes announce, the largest by " + list_names(largest)
             if lacking := len(announced) - len(believed):
                 reason = f"{lacking} of {len(announced)} nodes announce no weight (coterie-announce-weight)"
                 if recipe.most_weight > MOST_EXAMPLES:
-                    reason += f", and the largest is announced by {listed(largest)}"
+                    reason += f", and the largest is announced by {list_names(largest)}"
             LOGGER.info("most_examples is %s: %s", f"{recipe.most_weight:,}", reason)
         return recipe
 

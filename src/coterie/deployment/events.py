@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from coterie.deployment.logs import LOGGER, traced
+from coterie.deployment.logs import LOGGER, format_traceback
 
 
 @dataclass(frozen=True)
@@ -63,4 +63,4 @@ def notify(observer: Observer | None, event: StepEvent | RoundEvent) -> None:
     try:
         observer(event)
     except Exception as error:  # an error in monitoring must not end a round
-        LOGGER.warning("the observer failed:\n%s", traced(error))
+        LOGGER.warning("the observer failed:\n%s", format_traceback(error))

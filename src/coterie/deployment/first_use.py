@@ -1,8 +1,8 @@
 """First use: the configuration of a node's first contribution is permanent.
 
-The configuration of the app affects a contribution as much as the recipe does. With a small learning rate a node's
-update is about rate * steps * gradient, and its number of steps is epochs * ceil(examples / batch size): so with each
-batch size that the server chooses, each node gets another coefficient. So a node stores, for each function of its app,
+The configuration of the app affects a contribution as much as the recipe does. With a small learning rate, a node's
+update is about rate * steps * gradient, and its number of steps is epochs * ceil(examples / batch size). So each batch
+size that the server chooses gives each node another coefficient. Therefore a node stores, for each function of its app,
 the configuration of the first task: every entry by its name and a digest of its value. The engine lists the entries
 (:meth:`~coterie.deployment.engine.NodeRequest.configuration`); keys that the recipe names as varying are left out.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from coterie.crypto.context import bind, digest
-from coterie.deployment.logs import listed
+from coterie.deployment.logs import list_names
 from coterie.deployment.recipe import NEW_POPULATION
 from coterie.errors import PeerProtocolError
 from coterie.secagg.messages import SERVER
@@ -24,12 +24,12 @@ def task_name(function: str) -> str:
     return f"task {kind}.{action or 'default'}"
 
 
-def configured(entries: Iterable[tuple[str, bytes]]) -> bytes:
+def encode_configuration(entries: Iterable[tuple[str, bytes]]) -> bytes:
     """Encode a task's configuration: each entry by its name and a digest of its value."""
     return msgspec.msgpack.encode(sorted((name, digest(bind(name, value))) for name, value in entries))
 
 
-def joined(one: bytes, other: bytes) -> bytes:
+def join_configurations(one: bytes, other: bytes) -> bytes:
     """Join two parts of a task's configuration; ``ValueError`` if one of them cannot be read."""
     return msgspec.msgpack.encode(sorted(_entries(one) + _entries(other)))
 
@@ -42,9 +42,9 @@ def check_unchanged(kept: bytes | None, asked: bytes) -> None:
     names = sorted(name for name in {**then, **now} if then.get(name) != now.get(name))
     raise PeerProtocolError(
         SERVER,
-        f"configured this task differently than the first time: {listed(names)}. The configuration is fixed "
+        f"configured this task differently than the first time: {list_names(names)}. The configuration is fixed "
         "for a roster, because sums of contributions made in two ways reveal single clients. Set it back, or "
-        f"{NEW_POPULATION}, with the setting varying=... naming what has to change",
+        f"{NEW_POPULATION}, whose setting varying=... names the keys that have to change",
     )
 
 

@@ -1,4 +1,4 @@
-"""The form of a contribution: it converts the reply of an app's function to a vector to mask, and a sum to a mean.
+"""The form of a contribution: it converts the reply of an app's function to a vector, and a sum to a weighted mean.
 
 A reply is a model, a weight and metrics. All of these go into one vector, whose length is known before training: the
 change of each array relative to the received model, then each declared metric, then for each array the share of its
@@ -7,13 +7,15 @@ the weighted mean of all replies, and no single reply.
 
 *Wide ranges.* A range of R costs precision in proportion to R. The running variance of batch normalisation needs both
 range and precision: it may change by thousands, and a small one must not become negative. So if R is much wider than
-``clip``, an entry is sent twice or more: once rounded like any other, which gives a coarse sum, and then in finer steps
-modulo the ring, which give the sum up to multiples of 2^k. The coarse sum determines the multiple. Each element is a
-sum of rounded numbers x w / step, so the server learns the weighted sum of an entry and nothing else about it. (Digits
-of x, times w, would not do: a sum of small whole numbers times weights has one solution.) Every number is dithered
-before it is rounded, because otherwise the variance of the rounding would reveal it (see :class:`Quantizer`). Only
-integers that are returned as integers are sent in steps of 1 without dither, so that their mean is exact: a counter of
-44.9999 would be read as 44.
+``clip``, an entry is sent twice or more. It is sent once rounded like any other entry, which gives a coarse sum. Then
+it is sent in finer steps modulo the ring, which give the sum up to multiples of 2^k. The coarse sum determines the
+multiple. Each element is a sum of rounded numbers x w / step, so the server learns the weighted sum of an entry and
+nothing else about it. (Digits of x times w would not be safe: a sum of small whole numbers times weights has one
+solution.)
+
+*Dither.* Every number is dithered before it is rounded, because otherwise the variance of the rounding would reveal it
+(see :class:`Quantizer`). Only integers that are returned as integers are sent in steps of 1 without dither, so that
+their mean is exact: a counter of 44.9999 would be read as 44.
 
 Nothing here refuses because of a *value*: a refusal is a message, which would reveal something about the data of one
 node to the server. NaN counts as no change (in a metric, as the middle of its range). A value out of range counts as
@@ -113,12 +115,12 @@ class Form:
         return self._layout(shapes, steps)
 
     def scale(self, received: Arrays, reply: AppReply) -> Scaled:
-        """Return the numbers of a reply before rounding; :class:`InputError` names what is missing in the reply."""
+        """Return the numbers of a reply before rounding; :class:`InputError` names a missing part of the reply."""
         reported = number_in(reply.metrics, self.recipe.weight)
         weight = self.clamped_weight(reported)
         if reported > weight:  # the number is left out, because an engine may send its log to the server
             LOGGER.info("%s is more than a node counts for at most (most_examples)", one_line(self.recipe.weight))
-        values = [_scaled(number_in(reply.metrics, metric.name), metric) for metric in self.metrics]
+        values = [_scale_metric(number_in(reply.metrics, metric.name), metric) for metric in self.metrics]
         steps: list[tuple[FloatArray, bool]] = []
         size = 0
         for part in self._parts(received):
@@ -184,7 +186,7 @@ class Form:
                 begin, end = end, end + part.base.size
                 found = quantizer.ring.lift(aggregate.total[begin:end]).astype(np.int64).reshape(total.shape)
                 total = _nearest(total / step, found, quantizer.ring.modulus) * step
-            model[part.name] = part.moved(total, weight)
+            model[part.name] = part.add_change(total, weight)
         measured: dict[str, int | float] = {self.recipe.weight: decoded.total_weight}
         for metric, value in zip(self.metrics, values, strict=False):
             measured[metric.name] = float(metric.low + (value + 1) / 2 * (metric.high - metric.low))
@@ -283,7 +285,7 @@ class _Part(NamedTuple):
             with np.errstate(invalid="ignore", over="ignore"):
                 yield np.subtract(after[piece], before[piece], dtype=np.float64)
 
-    def moved(self, total: FloatArray, total_weight: int) -> NDArray[np.generic]:
+    def add_change(self, total: FloatArray, total_weight: int) -> NDArray[np.generic]:
         """Return the array plus a mean change. Integers become fractions, as in any weighted mean."""
         if self.whole and self.scale.reach >= 1:  # a sum of integers times integer weights
             total = np.rint(total)
@@ -346,7 +348,7 @@ def number_in(metrics: Metrics, name: str) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def _scaled(value: float, metric: Metric) -> float:
+def _scale_metric(value: float, metric: Metric) -> float:
     """Scale a value from its range to -1 to 1; NaN becomes the middle."""
     if math.isnan(value):
         return 0.0

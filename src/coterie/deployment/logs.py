@@ -55,21 +55,21 @@ class Subject:
     work: str = ""
 
     def __str__(self) -> str:
-        return f"{self.node}: {quoted(self.work)}" if self.work else self.node
+        return f"{self.node}: {quote(self.work)}" if self.work else self.node
 
 
-def quoted(text: object) -> str:
+def quote(text: object) -> str:
     """Return text from another party on one line of limited length."""
     return printable(text, _LONGEST)
 
 
-def traced(error: BaseException) -> str:
+def format_traceback(error: BaseException) -> str:
     """Return an error's traceback on lines that cannot be mistaken for other lines of a log."""
     lines = "".join(traceback.format_exception(error)).rstrip("\n").split("\n")
     return "\n".join(f"  | {one_line(line)}" for line in lines)
 
 
-def located(error: BaseException) -> str:
+def format_frames(error: BaseException) -> str:
     """Return where an error came from, and its type, without its text.
 
     The text may quote data, and some engines bring the logs of nodes to the server.
@@ -78,15 +78,15 @@ def located(error: BaseException) -> str:
     return "\n".join(f"  | {one_line(line)}" for line in [*"".join(lines).splitlines(), type(error).__qualname__])
 
 
-def grouped(reasons: Mapping[str, str]) -> list[str]:
+def group_by_reason(reasons: Mapping[str, str]) -> list[str]:
     """Return one line for each reason, with the names of the clients."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in sorted(reasons.items()):
         by_reason.setdefault(reason, []).append(name)
-    return [f"{listed(names)}: {reason}" for reason, names in by_reason.items()]
+    return [f"{list_names(names)}: {reason}" for reason, names in by_reason.items()]
 
 
-def listed(names: list[str]) -> str:
+def list_names(names: list[str]) -> str:
     """Return the first few names, and how many more there are."""
     more = len(names) - _NAMES
     return ", ".join(map(one_line, names[:_NAMES])) + (f" and {more} more" if more > 0 else "")

@@ -94,7 +94,7 @@ def word_for(error: CoterieError) -> str:
     return error.about if _read(error.about) is not None else Reason.REFUSED
 
 
-def counted(reason: Reason, place: int) -> str:
+def word_with_place(reason: Reason, place: int) -> str:
     """Return a reason with the number of the metric or array that it is about."""
     return f"{reason}:{place}"
 

@@ -11,11 +11,11 @@ from typing import TypeVar
 
 from coterie.deployment.contribution import MaskRounding
 from coterie.deployment.engine import HELLO, SHOW, STEP, Delivery, kind_of
-from coterie.deployment.logs import LOGGER, Subject, located
+from coterie.deployment.logs import LOGGER, Subject, format_frames
 from coterie.deployment.node import Node, NodeSettings
 from coterie.deployment.reasons import Reason, word_for
 from coterie.deployment.responder import NodeEntropy, Responder
-from coterie.deployment.sessions import forget_given_up
+from coterie.deployment.sessions import delete_expired
 from coterie.errors import CoterieError, PeerProtocolError, regarding
 from coterie.reports.words import one_line, size
 from coterie.secagg.messages import SERVER
@@ -40,14 +40,14 @@ class Reception:
             word = word_for(error)
             LOGGER.warning("%s: refuses a message: %s", subject, one_line(error))
         except Exception as error:  # an engine may send the text of an error to the server, and it may quote data
-            LOGGER.warning("%s: could not answer a message:\n%s", subject, located(error))
+            LOGGER.warning("%s: could not answer a message:\n%s", subject, format_frames(error))
         return delivery.refuse(word)
 
     def _receive(self, node_config: Mapping[str, object], delivery: Delivery[T], subject: Subject) -> T:
         with regarding(Reason.SETTINGS):
             settings = NodeSettings.read(node_config)
         subject.node = settings.name
-        forget_given_up(settings.sessions)
+        delete_expired(settings.sessions)
         if (kind := delivery.kind()) is None:
             plain = kind_of(delivery.function)
             if plain in settings.allow:

@@ -169,6 +169,6 @@ def _word(name: str) -> str:
     return name if _PLAIN.fullmatch(name) and name.isascii() else repr(name)
 
 
-def declared(ranges: Mapping[str, tuple[float, float]]) -> tuple[Metric, ...]:
+def to_metrics(ranges: Mapping[str, tuple[float, float]]) -> tuple[Metric, ...]:
     """Return metrics in the order of their names."""
     return tuple(Metric(name, float(low), float(high)) for name, (low, high) in sorted(ranges.items()))

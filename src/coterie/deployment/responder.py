@@ -24,7 +24,7 @@ from coterie.deployment.contribution import MaskRounding, NodeContribution
 from coterie.deployment.credentials import Voucher, check_roster, introduce
 from coterie.deployment.engine import Hello, NodeRequest
 from coterie.deployment.form import Form, content_digest, form_under
-from coterie.deployment.logs import LOGGER, quoted
+from coterie.deployment.logs import LOGGER, quote
 from coterie.deployment.node import Node, NodeSettings
 from coterie.deployment.reasons import Reason
 from coterie.deployment.recipe import RosterRecipe
@@ -105,7 +105,7 @@ class Responder:
             if parked is not None and parked.request == identifier:
                 return parked.reply
             if request.notice:
-                LOGGER.warning("%s: the server says: %s", node.settings.name, quoted(request.notice))
+                LOGGER.warning("%s: the server says: %s", node.settings.name, quote(request.notice))
             replies = SessionReplies(place, until)
             memory = file.of(node.client, Retention(f"{request.task.run:x}", until), replies)
             memory.erase_expired(time.time())

@@ -48,7 +48,7 @@ class SessionFile:
         except FileNotFoundError:
             return None
         except ValueError:
-            raise ConfigError(f"{self._path} is damaged; delete it, and this node sits out one session") from None
+            raise ConfigError(f"{self._path} is damaged; delete it. This node then misses one session") from None
 
     def write(self, parked: Parked, until: float) -> None:
         """Replace the file; it is on disk when this returns. After ``until`` its secrets are no longer needed."""
@@ -100,7 +100,7 @@ def useful_until(created_at: float, ttl: float) -> float:
     return created + lives + LEEWAY
 
 
-def forget_given_up(folder: Path) -> None:
+def delete_expired(folder: Path) -> None:
     """Delete the files of expired sessions, unless their run is being answered at the moment."""
     runs: dict[str, list[Path]] = {}
     with contextlib.suppress(FileNotFoundError):
@@ -109,16 +109,16 @@ def forget_given_up(folder: Path) -> None:
     for run, found in runs.items():
         lock_file = _lock_of(folder, run)
         places = [path for path in found if path != lock_file]
-        if places and not any(map(_is_over, places)):
+        if places and not any(map(_is_expired, places)):
             continue
         with lock(lock_file, wait=False) as held:
             if held:
-                for path in filter(_is_over, places):  # checked again: it may just have been written
+                for path in filter(_is_expired, places):  # checked again: it may just have been written
                     path.unlink(missing_ok=True)
                 lock_file.unlink(missing_ok=True)
 
 
-def _is_over(path: Path) -> bool:
+def _is_expired(path: Path) -> bool:
     try:
         return path.stat().st_mtime < time.time()
     except FileNotFoundError:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import structs
 
 from coterie.deployment.confinement import Confinement
-from coterie.deployment.recipe import STATISTICS, VARYING, ConfinedRecipe, Metric, RosterRecipe, declared
+from coterie.deployment.recipe import STATISTICS, VARYING, ConfinedRecipe, Metric, RosterRecipe, to_metrics
 from coterie.errors import ConfigError
 from coterie.secagg.protocols import AUTO, PROTOCOLS
 from coterie.secagg.terms import ThreatMode
@@ -40,7 +40,7 @@ class PrivateSettings(Settings):
     cohort: Annotated[int | None, Option("Clients in a round, in whole circles.", default="all that are connected")] = (
         None
     )
-    minimum: Annotated[int, Option("The fewest clients that are summed.", least=2)] = 2
+    minimum: Annotated[int, Option("The smallest number of clients in a sum.", least=2)] = 2
     mode: Annotated[
         ThreatMode,
         Option(
@@ -52,7 +52,7 @@ class PrivateSettings(Settings):
         str,
         Option(
             "How a sum is made: `two-trips` (three if many nodes leave), `papers` (five trips, or four in the mode "
-            "`honest-but-curious`), or `auto`, which takes two trips while they are cheap enough.",
+            "`honest-but-curious`), or `auto`, which uses two trips while they are cheap enough.",
         ),
     ] = AUTO
     colluders: Annotated[
@@ -60,7 +60,7 @@ class PrivateSettings(Settings):
         Option(
             "Clients that may collude with a malicious server.",
             least=0,
-            default="as many as let one node leave, just under a third at most",
+            default="the largest number with which one node may leave, just under a third at most",
         ),
     ] = None
     deadline: Annotated[
@@ -95,8 +95,8 @@ class PrivateSettings(Settings):
     train_metrics: Annotated[
         tuple[Metric, ...],
         Option(
-            'Metrics of training that are averaged, with their ranges: `{"train_loss": (0, 10)}`. Others never leave '
-            "their node."
+            'Metrics of training that are averaged, with their ranges: `{"train_loss": (0, 10)}`. Other metrics '
+            "never leave their node."
         ),
     ] = ()
     evaluate_metrics: Annotated[
@@ -107,8 +107,8 @@ class PrivateSettings(Settings):
     most_examples: Annotated[
         int | None,
         Option(
-            "The most examples that a client counts for; fewer keep more precision. It is fixed when the roster is "
-            "founded.",
+            "The largest weight of a client; a client with more examples counts for this number. A smaller one keeps "
+            "more precision. It is fixed when the roster is founded.",
             least=1,
             default="`10000`, or by the weights that all nodes announce",
         ),
@@ -212,11 +212,11 @@ def read_settings(given: Mapping[str, Any], weight: str) -> PrivateSettings:
     if "mode" in given:
         checked["mode"] = threat_mode(given["mode"])
     if "clips" in given:
-        checked["clips"] = checked_clips(given["clips"])
+        checked["clips"] = read_clips(given["clips"])
     if "varying" in given:
-        checked["varying"] = checked_varying(given["varying"])
+        checked["varying"] = read_varying(given["varying"])
     for name in {"train_metrics", "evaluate_metrics"} & given.keys():
-        checked[name] = checked_metrics(name, given[name], weight)
+        checked[name] = read_metrics(name, given[name], weight)
     return PrivateSettings(weight=weight, **checked)
 
 
@@ -228,7 +228,7 @@ def threat_mode(mode: str) -> ThreatMode:
         raise ConfigError(f"mode is one of {', '.join(ThreatMode)}, not {mode!r}") from None
 
 
-def checked_clips(clips: Mapping[str, float] | None) -> tuple[tuple[str, float], ...]:
+def read_clips(clips: Mapping[str, float] | None) -> tuple[tuple[str, float], ...]:
     """Return the ranges of some arrays by patterns of their names, in the order in which they are tried."""
     listed = tuple(_mapping("clips", clips).items())
     for name, _ in listed:
@@ -237,7 +237,7 @@ def checked_clips(clips: Mapping[str, float] | None) -> tuple[tuple[str, float],
     return listed
 
 
-def checked_metrics(setting: str, ranges: Mapping[str, tuple[float, float]] | None, weight: str) -> tuple[Metric, ...]:
+def read_metrics(setting: str, ranges: Mapping[str, tuple[float, float]] | None, weight: str) -> tuple[Metric, ...]:
     """Return the metrics that a setting declares, after checking their names and ranges."""
     listed = _mapping(setting, ranges)
     for name, bounds in listed.items():
@@ -247,10 +247,10 @@ def checked_metrics(setting: str, ranges: Mapping[str, tuple[float, float]] | No
             raise ConfigError(
                 f"{setting}: {name!r} needs a range (low, high) of numbers with others in between, not {bounds!r}"
             )
-    return declared(listed)
+    return to_metrics(listed)
 
 
-def checked_varying(names: Iterable[str]) -> tuple[str, ...]:
+def read_varying(names: Iterable[str]) -> tuple[str, ...]:
     """Return the keys of configurations that may differ between sessions."""
     listed = (names,) if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
     if isinstance(names, str) or not all(map(_is_text, listed)):

@@ -22,7 +22,7 @@ MOST_BYTES = 32 * MEGABYTE
 _MOST_UNPACKED = 64 * MEGABYTE
 _SECONDS, _WEAK_SECONDS = 60.0, 2.0
 _LISTED, _WITNESSES = 200, 50  # exposed clients in the answer, and how many of them have a witness
-_MOST_RANKS = (400, 1000)  # of a matrix up to which so many witnesses are quickly computed, and one is
+_MOST_RANKS = (400, 1000)  # ranks of a matrix: up to the first, many witnesses are quick; up to the second, one is
 _POINTS = 400  # of the series over rounds
 _UNREADABLE = 20
 _SQLITE = b"SQLite format 3\0"
@@ -134,13 +134,13 @@ def _series(report: AuditReport) -> dict[str, list[Any]]:
     total = len(report.rounds)
     places = sorted({round(step * (total - 1) / (_POINTS - 1)) for step in range(_POINTS)}) if total else []
 
-    def picked(values: Sequence[Any]) -> list[Any]:
+    def pick(values: Sequence[Any]) -> list[Any]:
         return [values[place] for place in places]
 
     return {
-        "rounds": [printable(label, 24) for label in picked(report.rounds)],
-        "strong": picked(report.series.strong_privacy),
-        "exposed": picked(report.series.exposed),
+        "rounds": [printable(label, 24) for label in pick(report.rounds)],
+        "strong": pick(report.series.strong_privacy),
+        "exposed": pick(report.series.exposed),
     }
 
 

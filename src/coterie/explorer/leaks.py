@@ -3,7 +3,7 @@
 Every round has a cohort, which a policy of :mod:`coterie.cohorts` selects. Clients may leave inside the round. The
 clients that are summed give the participation matrix, one row for each round, and everything else follows from it: the
 :class:`~coterie.auditing.auditor.Auditor` finds the exposed people and their witnesses, :func:`reduced_form` is the
-matrix in reduced row echelon form, and :func:`known_part` is what the server's best guess keeps of each picture.
+matrix in reduced row echelon form, and :func:`known_part` is the part of each picture in the server's best guess.
 """
 
 from collections.abc import Sequence

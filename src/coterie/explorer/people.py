@@ -72,7 +72,7 @@ def vectors() -> Field:
 
 
 def as_picture(vector: NDArray[np.floating[Any]]) -> Pixels:
-    """Return the picture of a vector; what is darker than black or lighter than white is cut off."""
+    """Return the picture of a vector; values darker than black or lighter than white are clipped."""
     picture: Pixels = np.rint((vector.reshape(SIDE, SIDE, 3) + 1) * 127.5).clip(0, 255).astype(np.uint8)
     return picture
 

@@ -58,7 +58,7 @@ def make_plan(settings: PlanSettings) -> dict[str, Any]:
             {
                 "name": "In each sum",
                 "value": f"{chosen.aggregated:.1f}",
-                "note": f"of {settings.cohort:,} clients on average; {_skipped(chosen)}",
+                "note": f"of {settings.cohort:,} clients on average; {_skipped_words(chosen)}",
             },
             {
                 "name": "Noise",
@@ -119,8 +119,8 @@ def _row(row: TradeOff) -> dict[str, Any]:
     }
 
 
-def _skipped(row: TradeOff) -> str:
-    return f"{row.skipped:.1%} of the rounds are skipped" if row.skipped >= 5e-4 else "hardly a round is skipped"
+def _skipped_words(row: TradeOff) -> str:
+    return f"{row.skipped:.1%} of the rounds are skipped" if row.skipped >= 5e-4 else "almost no round is skipped"
 
 
 def _session(settings: PlanSettings, chosen: TradeOff) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _sentence(settings: PlanSettings, chosen: TradeOff, best: TradeOff | None) -
     if settings.privacy == 1:
         said = (
             "Without circles nothing is promised over several rounds: after about as many rounds as there are clients, "
-            "sums of rounds give single updates away."
+            "sums of rounds reveal single updates."
         )
     elif not chosen.protects:
         said = (
@@ -165,7 +165,7 @@ def _sentence(settings: PlanSettings, chosen: TradeOff, best: TradeOff | None) -
             f"{LEAST_HONEST} honest ones may be left in one, and a single one is not hidden."
         )
     elif chosen.aggregated < 1:
-        said = f"T = {settings.privacy:,} is out of reach: on average not even one client reaches a sum."
+        said = f"T = {settings.privacy:,} is not possible: on average not even one client reaches a sum."
     else:
         said = (
             f"Every combination of sums is about {chosen.honest:,} honest clients or more, however many rounds there "

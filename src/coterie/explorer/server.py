@@ -152,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Write no log, because a page sends many requests and none is of interest."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer what the standard library refuses by itself, such as unknown methods, as everything else."""
+        """Answer requests that the standard library refuses itself, such as unknown methods, in the same form."""
         self.close_connection = True
         self._send_json(HTTPStatus(code), {"error": message or HTTPStatus(code).phrase})
 

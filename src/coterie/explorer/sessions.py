@@ -50,7 +50,7 @@ class _Inbox(Watch):
     def __init__(self) -> None:
         self.received: defaultdict[Step, dict[str, bytes]] = defaultdict(dict)
 
-    def arrived(self, step: Step, client: str, message: bytes) -> None:
+    def on_message(self, step: Step, client: str, message: bytes) -> None:
         """Keep the message."""
         self.received[step][client] = message
 

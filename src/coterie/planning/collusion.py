@@ -60,7 +60,7 @@ def count_colluders(
     if active:
         reason = f"all colluders of the roster, {collusion:.3g} of {roster:,} clients, may be in one session"
         return Colluders(of_roster, of_roster, never, f"{reason}, since a server that lies chooses whom it invites")
-    number, exceeded = random_colluders(roster, of_roster, clients, privacy_bits)
+    number, log2_exceeded = random_colluders(roster, of_roster, clients, privacy_bits)
     rarely = f"probability 2^-{privacy_bits:g} (hypergeometric tail)"
     odds = f"puts more than {number:,} of them into a session with at most {rarely}"
     if number == min(clients, of_roster):
@@ -68,7 +68,7 @@ def count_colluders(
     reason = (
         f"{of_roster:,} of {roster:,} clients collude, and a server that follows the protocol selects at random: it"
     )
-    return Colluders(number, of_roster, exceeded, f"{reason} {odds}")
+    return Colluders(number, of_roster, log2_exceeded, f"{reason} {odds}")
 
 
 def random_colluders(roster: int, colluding: int, drawn: int, bits: float, times: int = 1) -> tuple[int, float]:
@@ -80,12 +80,12 @@ def random_colluders(roster: int, colluding: int, drawn: int, bits: float, times
     """
     law = log_hypergeometric(roster, colluding, drawn)
 
-    def exceeded(number: int) -> float:
+    def log2_exceeded(number: int) -> float:
         return to_log2(rounded_up(log(times) + at_least(law, number + 1), log(times)))
 
     most = range(min(drawn, colluding) + 1)
-    number = most[bisect_left(most, True, key=lambda candidate: exceeded(candidate) <= -bits)]
-    return number, exceeded(number)
+    number = most[bisect_left(most, True, key=lambda candidate: log2_exceeded(candidate) <= -bits)]
+    return number, log2_exceeded(number)
 
 
 def circle_colluders(roster: int, colluding: int, privacy: int, *, active: bool, bits: float) -> int:
@@ -99,7 +99,7 @@ def circle_colluders(roster: int, colluding: int, privacy: int, *, active: bool,
     return random_colluders(roster, colluding, privacy, bits, times=max(1, roster // privacy))[0]
 
 
-def withstood(clients: int, lost: float) -> int:
+def most_colluders(clients: int, lost: float) -> int:
     """Return the largest number of colluders that a session withstands against a malicious server; -1 if not even 0.
 
     With the average number of lost clients, ``d = floor(lost n)``, two honest clients must be left beside the
@@ -128,7 +128,7 @@ def check_lost(lost: float) -> None:
 
 def check_session(clients: int, colluders: Colluders, lost: float, roster: int) -> None:
     """Refuse a session that is too small for the colluders that a malicious server may gather in it, with advice."""
-    most = withstood(clients, lost)
+    most = most_colluders(clients, lost)
     if colluders.number <= most:
         return
     helps: list[ErrorText] = []

@@ -30,7 +30,7 @@ from coterie.cohorts.policies import POLICIES, Mode, MultiRound, PolicySettings,
 from coterie.cohorts.theory import KEPT_SHARE, LEAST_HONEST, USEFUL_SHARE, TradeOff, trade_off
 from coterie.errors import ConfigError
 from coterie.graphs.table import topology_name
-from coterie.planning.collusion import check_lost, check_session, circle_colluders, count_colluders, withstood
+from coterie.planning.collusion import check_lost, check_session, circle_colluders, count_colluders, most_colluders
 from coterie.planning.convergence import Slowdown, slowdown
 from coterie.planning.overview import Shown, plan_overview
 from coterie.planning.session import Plan, recommend
@@ -108,14 +108,14 @@ class PopulationPlan(Shown):
     session: Plan | None
     """Against an active server, the plan of a session of the recommended T."""
 
-    def composed(self, composition: Composition) -> list[Choice]:
-        """The choices of one composition, ascending in T."""
+    def choices_of(self, composition: Composition) -> list[Choice]:
+        """Return the choices of one composition, ascending in T."""
         return [choice for choice in self.choices if choice.composition == composition]
 
     @property
     def main(self) -> list[Choice]:
         """The choices with circles that are composed independently of availability."""
-        return self.composed("any") or self.composed("random")
+        return self.choices_of("any") or self.choices_of("random")
 
     @property
     def recommended(self) -> TradeOff | None:
@@ -280,7 +280,7 @@ def plan_population(
             lost=lost,
             over_select=over_select,
             colluders=partial(circle_colluders, population, colluders.of_roster, active=worst, bits=privacy_bits),
-            playable=lambda clients: not active or withstood(clients, lost) >= colluders.number,
+            playable=lambda clients: not active or most_colluders(clients, lost) >= colluders.number,
             needs=active_needs(LEAST_HONEST, colluders.number) if active else None,
             levels=sorted({1, *levels}),  # the cost of other T is relative to T = 1, which is never recommended
             compose=None if composition == "any" else compose,
@@ -372,7 +372,7 @@ def draw_trade_off(plan: PopulationPlan, path: Path) -> None:
         room = [row.chosen * plan.population / row.circles for row in rows]
         axes.bar(places, room, color=HAIRLINE, alpha=0.45, width=0.7, label="room in whole circles")
         axes.axhline(plan.cohort, color=SLATE, linewidth=0.8)
-        if similar := plan.composed("similar"):
+        if similar := plan.choices_of("similar"):
             ys = [choice.expected.aggregated for choice in similar]
             axes.plot(places, ys, "o-", color=SKY, label="aggregated, circles of similar availability", **_LINE)
         label = "aggregated, circles composed at random" if similar else "aggregated"

@@ -24,11 +24,11 @@ from coterie.secagg.terms import MOST_CLIENTS
 
 #: With fewer clients the complete graph is so cheap that no other is considered.
 FEW_CLIENTS = 20
-#: Against a server that lies, the complete graph is planned up to so many clients unless another is chosen: T holds
-#: on no other graph there. A client of 1,000 sends and receives 0.62 MB beside its own vector, agrees on 1,998 keys and
-#: checks 2,999 signatures (:func:`~coterie.planning.costs.session_costs`), which is under a second of one core at 0.05
-#: and 0.25 ms each, and expands as many masks as it has neighbours. All of that grows in proportion to the clients of a
-#: session, and the server's part with their square.
+#: Against a malicious server, the complete graph is planned up to this number of clients unless another is chosen,
+#: because T holds on no other graph there. In a session of 1,000, a client sends and receives 0.62 MB beside its own
+#: vector, agrees on 1,998 keys and checks 2,999 signatures (:func:`~coterie.planning.costs.session_costs`). At 0.05 and
+#: 0.25 ms each, this takes under a second of one core. It also expands as many masks as it has neighbours. All of this
+#: grows in proportion to the clients of a session, and the server's part with their square.
 COMPLETE_CLIENTS = 1_000
 
 

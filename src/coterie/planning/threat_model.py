@@ -35,7 +35,7 @@ def threat_model_page(plan: DeploymentPlan) -> str:
 WORDS = (
     ("Client", "A participant with data of its own: a phone, a hospital, a company. Its data does not leave it."),
     ("Server", "The machine that organises the training. It relays messages and computes the common model."),
-    ("Update", "What a client computes from its data in a round. It is sent masked: it looks like random numbers."),
+    ("Update", "The numbers that a client computes from its data in a round. It sends them masked: they look random."),
     ("Circle", "A fixed group of clients. All of its members are in a sum, or none is."),
     ("T", "The size of the smallest circle: the number of clients that are summed together or not at all."),
     ("Colluder", "A client that tells the server everything it knows."),
@@ -68,23 +68,23 @@ def attackers(plan: DeploymentPlan) -> Iterator[str]:
     """Yield the attackers that the plan considers."""
     if plan.population.active:
         yield (
-            "The server. It may send whatever it likes to whomever it likes, choose who takes part, and claim that "
+            "The server. It may send any message to any client, choose which clients take part, and claim that "
             "clients have dropped out."
         )
     else:
         yield (
-            "The server. It follows the rules, keeps everything it sees, and tries to learn what it can from it. A "
-            "server that breaks the rules is not covered by this plan."
+            "The server. It follows the rules, stores everything that it sees, and tries to learn from it. This plan "
+            "does not cover a server that breaks the rules."
         )
     if plan.session.colluders:
-        deeds = "sign and send whatever it asks for" if plan.population.active else "follow the rules otherwise"
+        deeds = "sign and send all that it asks for" if plan.population.active else "follow the rules otherwise"
         yield (
             f"Clients that help the server, up to {100 * plan.population.collusion:.3g}% of all "
             f"{plan.population.population:,}. They tell it all they know and {deeds}. The plan counts "
             f"{plan.session.colluders:,} in a round and {plan.choice.colluders:,} in a circle."
         )
     else:
-        yield "No client is assumed to help the server. One that does is not covered by this plan."
+        yield "The plan assumes that no client helps the server. It does not cover a client that does."
 
 
 def promises(plan: DeploymentPlan) -> Iterator[str]:
@@ -130,8 +130,8 @@ def limits(plan: DeploymentPlan) -> Iterator[str]:
         yield "Nothing is promised over several rounds: sums over different clients can be subtracted from each other."
     elif not choice.protects:
         yield (
-            f"A circle of {choice.privacy:,} may have {choice.colluders:,} colluders. An honest client may then stand "
-            "alone in it, and its updates are known."
+            f"A circle of {choice.privacy:,} may have {choice.colluders:,} colluders. Then it may have only one honest "
+            "client, and the updates of that client are known."
         )
     if plan.epsilon is None:
         yield (
@@ -141,21 +141,22 @@ def limits(plan: DeploymentPlan) -> Iterator[str]:
             "compute the data of both members of a circle of two."
         )
     else:
-        yield "Epsilon does not cover whatever else is published, such as scores measured on the clients' data."
+        yield "Epsilon does not cover other published data, such as scores measured on the clients' data."
+    bounded = "; only the noise bounds that" if plan.epsilon is not None else ""
     yield (
-        "Circles hide whose a contribution is, not what is in the sum. A model that the server crafted can leave "
-        f"examples readable in a sum{'; only the noise bounds that' if plan.epsilon is not None else ''}."
+        "Circles hide which client a contribution is from, but not the content of the sum. With a model that the "
+        f"server crafted, a sum can contain readable examples{bounded}."
     )
     yield (
-        "It is not hidden who takes part, when, how large the model is, how many clients drop out, or the sizes of "
-        "messages."
+        "Some things are not hidden: who takes part and when, how large the model is, how many clients drop out, and "
+        "the sizes of messages."
     )
     yield (
         "A client can send a wrong update and spoil the result. The server can end any round, or leave clients out. "
         "Whoever controls the network can cut clients off."
     )
     yield (
-        "The machines of the clients themselves are not protected: whoever reads a client's memory, its disk or its "
+        "The machines of the clients themselves are not protected: anyone who reads a client's memory, its disk or its "
         "backup can learn its secrets. Nothing was verified to be free of side channels."
     )
     yield "The cryptography does not withstand a quantum computer: sessions recorded today could be opened by one."
@@ -186,16 +187,16 @@ def assumptions(plan: DeploymentPlan) -> Iterator[str]:
     if plan.protocols.protocol is SessionProtocol.TWO_TRIPS and plan.population.active:
         yield "Keys that clients leave at the server in advance, and stored states of sessions, have not leaked."
     yield (
-        "X25519, Ed25519, AES, HKDF and SHA-256 are as strong as they are taken to be, and the operating systems of "
+        "X25519, Ed25519, AES, HKDF and SHA-256 have their assumed strength, and the operating systems of "
         "honest clients give unpredictable random numbers."
     )
-    yield "Honest clients run the software unchanged, keep their memory of past rounds, and erase what they should."
-    yield "Messages travel over TLS. Without it, whoever can alter them is as strong as a server that lies."
-    yield "How an update is made from the data, its weight included, is fixed for good and not chosen by the server."
+    yield "Honest clients run the software unchanged, keep their memory of past rounds, and erase secrets in time."
+    yield "Messages are sent over TLS. Without it, anyone who can alter them is as strong as a server that lies."
+    yield "The way to make an update and its weight from the data never changes, and the server does not choose it."
     if plan.epsilon is not None:
         yield (
-            "Honest clients clip their updates and add their noise. What is chosen before training, and who takes "
-            "part, does not depend on private data."
+            "Honest clients clip their updates and add their noise. Settings that are chosen before training, and the "
+            "selection of clients, do not depend on private data."
         )
 
 

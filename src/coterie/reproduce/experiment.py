@@ -78,6 +78,8 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
     elsewhere: dict[str, str] = {}
     """Tables whose claims of the paper are not judged here: the report that judges them, at the paper's size."""
 
+    parts: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """The parts of the experiment, and for each the field whose entries are its cases."""
     kept: ClassVar[str] = ""
     """The key of the outcomes in ``results.json``; empty if it does not keep them."""
     outcomes: ClassVar[Any] = None
@@ -85,7 +87,7 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
 
     def cases(self) -> list[tuple[str, str]]:
         """List the cases of all parts; each is a job in every trial."""
-        raise NotImplementedError
+        return [(part, case.name) for part, field in self.parts for case in getattr(self, field)]
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
         """Do one job; None if it was stopped before the end. The result depends only on job and seed."""

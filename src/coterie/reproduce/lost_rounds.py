@@ -110,12 +110,9 @@ class LostRounds(Experiment[list[Line]], frozen=True, kw_only=True):
     schemes: tuple[GraphScheme, ...]
     """The first is the baseline."""
 
+    parts = (("training", "tables"),)
     kept = "lines"
     outcomes = list[Line]
-
-    def cases(self) -> list[tuple[str, str]]:
-        """One for each table."""
-        return [("training", table.name) for table in self.tables]
 
     def check(self) -> None:
         """Refuse thresholds that no client can reach."""

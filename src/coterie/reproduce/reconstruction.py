@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -26,16 +26,16 @@ from coterie.cohorts.circles import Reals
 from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table
 from coterie.reports.intervals import mean_interval
 from coterie.reports.plots import HAIRLINE, QUIET, SLATE, foot_legend, page, share_height
-from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
+from coterie.reproduce.experiment import Clients, Count, Experiment, Job, JobContext, Record
 from coterie.reproduce.palette import METHODS
 from coterie.reproduce.verdicts import RULE, Scale, Verdict, correct, judge_mean, settle
 from coterie.settings import read_table
 
 SMALL, ORDINARY, LOSSY = "small steps", "ordinary steps", "small steps, losses inside rounds"
 FAR = 0.25
-_RANDOM, _CIRCLES = "random", "multi-round"
+RANDOM, CIRCLES = "random", "multi-round"
 _LEAST = 1e-4  # smaller errors are drawn as this
-_EXPLANATION = (
+EXPLANATION = (
     "The error of a client is ||d - d^||² / ||d||², where d is the mean of the updates it sent in the window and d^ "
     "its least-squares reconstruction from the sums and the participation matrix. *Recovered*: the share of clients "
     "with an error below 0.05. *Guessing*: the median error if the mean of all updates is guessed for every client. "
@@ -53,10 +53,10 @@ class ReconstructionTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     name: str
     data: str
     model: str
-    before: int
+    before: Count
     """Rounds of training before the window."""
     learning_rate: float
-    batch_size: int
+    batch_size: Count
     examples: int = 0
     """Examples of a client; 0 deals out all of them."""
 
@@ -98,15 +98,6 @@ class WindowErrors(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         return WindowTrial(np.array(self.errors), guesses, self.told_apart, self.bound, self.exposed, self.rounds)
 
 
-class TrialAccuracy(Protocol):
-    """A trial of a task."""
-
-    @property
-    def accuracy(self) -> float:
-        """The accuracy when the windows begin."""
-        ...
-
-
 class TaskTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The results of one trial of a task, by window, then by selection."""
 
@@ -118,29 +109,98 @@ class TaskTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 Results: TypeAlias = Mapping[str, Mapping[str, SelectionResult]]
 """The results of a task, by window, then by selection."""
 
+T = TypeVar("T", bound=TaskTrial)
 
-class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
-    """The experiment: a case is a task."""
 
-    clients: int
-    cohort: int
+class WindowExperiment(Experiment[list[T]], Generic[T], frozen=True, kw_only=True):
+    """The base of experiments on windows of rounds: a case is a task, and an outcome a trial of a task."""
+
+    clients: Clients
+    cohort: Clients
     privacy: tuple[int, ...]
-    rounds: int
-    losses: float
-    """The probability that a member is lost inside a round, in the window with losses."""
+    """The sizes of the circles, beside T = 1."""
     tasks: tuple[ReconstructionTask, ...]
-    printed: tuple[PrintedError, ...] = ()
     paper_rounds: dict[str, int] = msgspec.field(default_factory=dict)
     """Rounds before the paper's window, by task. What is not in it is no task of the paper."""
     paper_examples: dict[str, int] = msgspec.field(default_factory=dict)
     """The examples of all its clients together, by task."""
 
+    parts = (("windows", "tasks"),)
     kept = "trials"
-    outcomes = list[TaskTrial]
 
-    def cases(self) -> list[tuple[str, str]]:
-        """One for each task."""
-        return [("windows", task.name) for task in self.tasks]
+    def collect(self, records: Mapping[Job, Record]) -> list[T]:
+        """Return the trials of all tasks."""
+        trials: list[T] = msgspec.convert(
+            [{"task": job.case, **record} for job, record in records.items()], self.outcomes
+        )
+        return trials
+
+    def by_task(self, trials: Sequence[T]) -> dict[str, list[T]]:
+        """Return the trials of each task that has any."""
+        found = {task.name: [trial for trial in trials if trial.task == task.name] for task in self.tasks}
+        return {task: own for task, own in found.items() if own}
+
+    def missing(self, name: str) -> list[str]:
+        """List how a task falls short of the paper's."""
+        task = next(task for task in self.tasks if task.name == name)
+        paper = Scale(self.paper_rounds.get(name, 0), self.paper_examples.get(name, 0))
+        return Scale(task.before, task.examples * self.clients).shortfalls(paper)
+
+    def settle(self, task: str, says: str, statistic: str, verdict: Verdict) -> Claim:
+        """Return a claim about a task, of the paper if the task is."""
+        ours = task not in self.paper_rounds
+        return settle(says, statistic, verdict, self.missing(task), ours=ours, effort=self.effort(task))
+
+    def judge_circles(self, task: str, lead: str, found: Mapping[str, SelectionResult]) -> Iterator[Claim]:
+        """Judge what is said of random selection, and of circles beside it; ``lead`` names task and window."""
+        random, circles = found[RANDOM].medians, found[CIRCLES].medians
+        yield self.settle(
+            task,
+            f"{lead}: random selection gives updates away, with a median error below 0.05",
+            *judge_recovered(random),
+        )
+        powers = np.log10(circles / random)
+        yield self.settle(
+            task,
+            f"{lead}: circles of {self.privacy[0]} raise the median error more than tenfold",
+            f"by a factor of {show_range(powers, power=True)}",
+            judge_mean(powers, 1.0, inf),
+        )
+
+    def judge_distance(self, task: str, lead: str, circles: SelectionResult) -> Claim:
+        """Judge whether circles keep every client's error above :data:`FAR`."""
+        near = circles.errors[circles.errors < FAR]
+        return self.settle(
+            task,
+            f"{lead}: with circles of {self.privacy[0]} the error is above {FAR:g} for all clients",
+            f"{near.size} of {circles.errors.size} clients are below"
+            + (f", the nearest at {near.min():.2g}" if near.size else ""),
+            Verdict(Judgement.FAILS) if near.size else Verdict(Judgement.OPEN, None, "no number of clients proves it"),
+        )
+
+
+def results_of(trials: Sequence[TaskTrial], selections: Mapping[str, Sequence[Selection]]) -> Results:
+    """Return the results of a task, as the attack has them; ``selections`` are those of each window."""
+    return {
+        window: {
+            selection.name: SelectionResult(
+                selection, [trial.windows[window][selection.name].trial() for trial in trials]
+            )
+            for selection in chosen
+        }
+        for window, chosen in selections.items()
+    }
+
+
+class Reconstruction(WindowExperiment[TaskTrial], frozen=True, kw_only=True):
+    """The experiment: a case is a task."""
+
+    rounds: int
+    losses: float
+    """The probability that a member is lost inside a round, in the window with losses."""
+    printed: tuple[PrintedError, ...] = ()
+
+    outcomes = list[TaskTrial]
 
     def check(self) -> None:
         """Refuse settings that the attack refuses in any window."""
@@ -177,27 +237,15 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
             LOSSY: replace(attack, dropouts=self.losses, policies=("multi-round",), privacy=self.privacy[:1]),
         }
 
-    def collect(self, records: Mapping[Job, Record]) -> list[TaskTrial]:
-        """Return the trials of all tasks."""
-        return [msgspec.convert({"task": job.case, **record}, TaskTrial) for job, record in records.items()]
-
     def results(self, task: str, trials: Sequence[TaskTrial]) -> Results:
         """Return the results of a task by window and selection, as the attack has them."""
         attack = self.make_attack(next(one for one in self.tasks if one.name == task), 0, None)
-        return {
-            window: {
-                selection.name: SelectionResult(
-                    selection, [trial.windows[window][selection.name].trial() for trial in trials]
-                )
-                for selection in observed.selections(0)
-            }
-            for window, observed in self.windows(attack).items()
-        }
+        windows = self.windows(attack)
+        return results_of(trials, {window: observed.selections(0) for window, observed in windows.items()})
 
     def report(self, trials: list[TaskTrial]) -> Findings:
         """Report the errors in each window, and judge what the paper says of them."""
-        tasks = {task.name: [trial for trial in trials if trial.task == task.name] for task in self.tasks}
-        tasks = {task: own for task, own in tasks.items() if own}
+        tasks = self.by_task(trials)
         results = {task: self.results(task, own) for task, own in tasks.items()}
         claims = correct(claim for task, found in results.items() for claim in self._claims(task, found))
         printed = [(one.source, one.random, one.circles) for one in self.printed]
@@ -207,7 +255,7 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
                 *(_headline(task, found) for task, found in results.items()),
                 *(claim.headline for claim in claims),
             ],
-            about=_EXPLANATION,
+            about=EXPLANATION,
             tables=[
                 *(errors_table(task, own, results[task]) for task, own in tasks.items()),
                 Table("What is published", ("mean error", "random selection", "T = 2"), printed),
@@ -222,29 +270,10 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
 
     def _claims(self, task: str, results: Results) -> Iterator[Claim]:
         small, (smallest, *larger) = results[SMALL], self.privacy
-        random, circles = small[_RANDOM].medians, small[_CIRCLES].medians
-        effort = self.effort(task)
-        claim = partial(settle, shortfalls=self._missing(task), ours=task not in self.paper_rounds, effort=effort)
-        yield claim(
-            f"{task}, small steps: random selection gives updates away, with a median error below 0.05",
-            *judge_recovered(random),
-        )
-        powers = np.log10(circles / random)
-        yield claim(
-            f"{task}, small steps: circles of {smallest} raise the median error more than tenfold",
-            f"by a factor of {show_range(powers, power=True)}",
-            judge_mean(powers, 1.0, inf),
-        )
-        errors = small[_CIRCLES].errors
-        near = errors[errors < FAR]
-        yield claim(
-            f"{task}, small steps: with circles of {smallest} the error is above {FAR:g} for all clients",
-            f"{near.size} of {errors.size} clients are below"
-            + (f", the nearest at {near.min():.2g}" if near.size else ""),
-            Verdict(Judgement.FAILS) if near.size else Verdict(Judgement.OPEN, None, "no number of clients proves it"),
-        )
+        yield from self.judge_circles(task, f"{task}, small steps", small)
+        yield self.judge_distance(task, f"{task}, small steps", small[CIRCLES])
         if larger:
-            growth = small[f"{_CIRCLES} T={larger[0]}"].means - small[_CIRCLES].means
+            growth = small[f"{CIRCLES} T={larger[0]}"].means - small[CIRCLES].means
             yield settle(
                 f"{task}, small steps: circles of {larger[0]} protect better than circles of {smallest}, by their mean "
                 "error",
@@ -252,20 +281,14 @@ class Reconstruction(Experiment[list[TaskTrial]], frozen=True, kw_only=True):
                 judge_mean(growth, 0.0, inf),
                 ours=True,
             )
-        ordinary = results[ORDINARY][_RANDOM].medians
+        ordinary = results[ORDINARY][RANDOM].medians
         says = f"{task}, ordinary steps: the same attack works in ordinary training"
         yield settle(says, *judge_recovered(ordinary), ours=True)
-
-    def _missing(self, name: str) -> list[str]:
-        """List how a task falls short of the paper's."""
-        task = next(task for task in self.tasks if task.name == name)
-        paper = Scale(self.paper_rounds.get(name, 0), self.paper_examples.get(name, 0))
-        return Scale(task.before, task.examples * self.clients).shortfalls(paper)
 
 
 def _own_means(task: str, results: Results) -> Iterator[tuple[str, str, str]]:
     for window in SMALL, ORDINARY:
-        random, circles = (f"{results[window][name].means.mean():.3g}" for name in (_RANDOM, _CIRCLES))
+        random, circles = (f"{results[window][name].means.mean():.3g}" for name in (RANDOM, CIRCLES))
         yield f"ours, {task}, {window}", random, circles
 
 
@@ -279,16 +302,16 @@ def _headline(task: str, results: Results) -> str:
     def median(window: str, name: str) -> str:
         return f"{_middle(results[window][name].medians):.2g}"
 
-    broken, excluded = (results[LOSSY][name].exposed for name in (f"{_CIRCLES} naive", _CIRCLES))
+    broken, excluded = (results[LOSSY][name].exposed for name in (f"{CIRCLES} naive", CIRCLES))
     return (
-        f"{task}: the median error is {median(SMALL, _RANDOM)} with random selection and {median(SMALL, _CIRCLES)} "
-        f"with circles while steps are small, {median(ORDINARY, _RANDOM)} and {median(ORDINARY, _CIRCLES)} in ordinary "
+        f"{task}: the median error is {median(SMALL, RANDOM)} with random selection and {median(SMALL, CIRCLES)} "
+        f"with circles while steps are small, {median(ORDINARY, RANDOM)} and {median(ORDINARY, CIRCLES)} in ordinary "
         f"training. If members are lost, sums over the survivors of broken circles determine {broken:.3g} clients, and "
         f"sums that exclude broken circles {excluded:.3g}."
     )
 
 
-def errors_table(task: str, trials: Sequence[TrialAccuracy], results: Results) -> Table:
+def errors_table(task: str, trials: Sequence[TaskTrial], results: Results) -> Table:
     """Return the errors in each window, by selection."""
     headings = ("window", "selection", "median", "in trials", "mean", "least", "recovered", "guessing", "bound")
     rows = [

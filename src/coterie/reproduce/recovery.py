@@ -40,23 +40,27 @@ from coterie.attacks.reconstructions import Reading, Readings, Trial, readings_t
 from coterie.attacks.similarity import Pictures, PixelScale, matched
 from coterie.cohorts.availability import Availability, heterogeneous
 from coterie.cohorts.circles import Indices, Reals
-from coterie.reports.findings import Claim, Drawing, Findings, Judgement
+from coterie.reports.findings import Claim, Drawing, Findings
 from coterie.reports.pictures import draw_strip
 from coterie.reports.words import count
 from coterie.reproduce import checkpoints
-from coterie.reproduce.experiment import Clients, Count, Experiment, Job, JobContext, Record
+from coterie.reproduce.experiment import Count, Job, JobContext, Record
 from coterie.reproduce.pictures import RowClaim, from_hex, judge_rows, to_hex
 from coterie.reproduce.reconstruction import (
-    FAR,
-    Results,
+    CIRCLES,
+    EXPLANATION,
+    RANDOM,
+    ReconstructionTask,
+    TaskTrial,
     WindowErrors,
+    WindowExperiment,
     draw_errors,
     errors_table,
-    judge_recovered,
+    results_of,
     show_range,
     slug,
 )
-from coterie.reproduce.verdicts import RULE, Scale, Verdict, correct, judge_mean, settle
+from coterie.reproduce.verdicts import RULE, correct, judge_mean, settle
 from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalSGD
 from coterie.training.streams import stream, torch_seed
@@ -65,18 +69,7 @@ WHOLE, ONE = "all examples", "one picture"
 OWN = "the update itself"
 NEAR = 0.005
 """The error below which the slides count an update as recovered."""
-_RANDOM, _CIRCLES = "random", "multi-round"
 _MODEL = "model"
-_EXPLANATION = (
-    "The error of a client is ||d - d^||² / ||d||², where d is the mean of the updates it sent in the window and d^ "
-    "its least-squares reconstruction from the sums and the participation matrix. *Recovered*: the share of clients "
-    "with an error below 0.05. *Guessing*: the median error if the mean of all updates is guessed for every client. "
-    "*Bound*: the least mean error of any estimate from sums over whole circles. *Distinguished*: how often two "
-    "members of a circle, or of a group drawn like one, are matched with their updates; 50% is guessing. "
-    "*Determined*: clients whose update the sums determine, by exact arithmetic. The median error is the geometric "
-    "mean of the trials' medians, which is also what claims are judged by; mean, least and recovered are over all "
-    "clients and trials."
-)
 _DRAWN = {
     WHOLE: "A picture with the client's most frequent label is drawn from the update of all its examples, and laid "
     "beside the one of these that is nearest, as is every guess; *recognised* if no picture of another client, among "
@@ -89,21 +82,12 @@ _DRAWN = {
 }
 
 
-class RecoveryTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RecoveryTask(ReconstructionTask, frozen=True, kw_only=True):
     """What is trained, and what the server then watches."""
 
-    name: str
-    data: str
-    model: str
-    before: Count
-    """Rounds of training before the window."""
     rounds: Count
     """Rounds of the window."""
-    learning_rate: float
-    batch_size: Count
     weight_decay: float = 0.0
-    examples: int = 0
-    """Examples of a client; 0 deals out all of them."""
     availability: Literal["everybody", "heterogeneous"] = "everybody"
     targets: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Clients whose updates are inverted."""
@@ -123,13 +107,10 @@ class DrawnClaim(RowClaim, frozen=True, kw_only=True):
     """A difference that counts as none."""
 
 
-class RecoveryTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RecoveryTrial(TaskTrial, frozen=True, kw_only=True):
     """One trial of a task, as ``results.json`` keeps it: errors by window and selection, and what was drawn."""
 
-    task: str
-    accuracy: float
-    windows: dict[str, dict[str, WindowErrors]]
-    drawn: dict[str, Record] = {}
+    drawn: dict[str, Record] = msgspec.field(default_factory=dict)
     """By window: the readings of each row, and the pictures of the first clients."""
 
 
@@ -167,13 +148,9 @@ class Drawer:
         return {MEAN: self.scale.pictures(public.mean(0)[None]), PICTURE: self.scale.pictures(drawn[None])}
 
 
-class Recovery(Experiment[list[RecoveryTrial]], frozen=True, kw_only=True):
+class Recovery(WindowExperiment[RecoveryTrial], frozen=True, kw_only=True):
     """The experiment: a case is a task."""
 
-    clients: Clients
-    cohort: Clients
-    privacy: tuple[int, ...]
-    """The sizes of the circles, beside T = 1."""
     tasks: tuple[RecoveryTask, ...]
     steps: Count = Budget.steps
     step_size: float = Budget.step_size
@@ -181,19 +158,10 @@ class Recovery(Experiment[list[RecoveryTrial]], frozen=True, kw_only=True):
     shown: Count = 6
     """The clients in the figure of pictures, of the first trial."""
     claims: tuple[DrawnClaim, ...] = ()
-    paper_rounds: dict[str, int] = msgspec.field(default_factory=dict)
-    """Rounds before the paper's window, by task. What is not in it is no task of the paper."""
-    paper_examples: dict[str, int] = msgspec.field(default_factory=dict)
-    """The examples of all its clients together, by task."""
     slides: tuple[str, ...] = ()
     """The tasks of which the slides say more."""
 
-    kept = "trials"
     outcomes = list[RecoveryTrial]
-
-    def cases(self) -> list[tuple[str, str]]:
-        """One for each task."""
-        return [("windows", task.name) for task in self.tasks]
 
     def check(self) -> None:
         """Refuse settings of which the attacks can make nothing."""
@@ -207,7 +175,7 @@ class Recovery(Experiment[list[RecoveryTrial]], frozen=True, kw_only=True):
 
     def selections(self, seed: int) -> list[Selection]:
         """Return the ways to choose cohorts that are watched."""
-        return make_selections((_RANDOM, _CIRCLES), self.privacy, self.clients, self.cohort, seed, naive=False)
+        return make_selections((RANDOM, CIRCLES), self.privacy, self.clients, self.cohort, seed, naive=False)
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
         """Train, or go on with it; watch both windows under every selection; reconstruct, and invert."""
@@ -243,7 +211,7 @@ class Recovery(Experiment[list[RecoveryTrial]], frozen=True, kw_only=True):
                     WindowErrors.of(compare(seen, estimate, selection, whole=selection.circles))
                 )
                 estimates[selection] = estimate
-                truth = seen.truth if selection.name == _RANDOM else truth
+                truth = seen.truth if selection.name == RANDOM else truth
             record["windows"][window] = errors
             if task.targets:
                 drawer = Drawer(watched, state, self.budget, PixelScale.of(federation.dataset.train_x))
@@ -268,7 +236,7 @@ class Recovery(Experiment[list[RecoveryTrial]], frozen=True, kw_only=True):
         file = checkpoints.path_of(context.folder, job)
         done, saved = checkpoints.load(file)
         work = LocalSGD(task.learning_rate, batch_size=task.batch_size, weight_decay=task.weight_decay, shuffle=False)
-        (selection,) = make_selections((_RANDOM,), (1,), self.clients, self.cohort, federation.seed, naive=False)
+        (selection,) = make_selections((RANDOM,), (1,), self.clients, self.cohort, federation.seed, naive=False)
         state = saved.get(_MODEL, federation.start)
         rounds = range(done + 1, task.before + 1)
         available = self._availability(task, federation.seed)
@@ -343,15 +311,10 @@ class Recovery(Experiment[list[RecoveryTrial]], frozen=True, kw_only=True):
             "shape": list(pictures["original"].shape),
         }
 
-    def collect(self, records: Mapping[Job, Record]) -> list[RecoveryTrial]:
-        """Return the trials of all tasks."""
-        return [msgspec.convert({"task": job.case, **record}, RecoveryTrial) for job, record in records.items()]
-
     def report(self, trials: list[RecoveryTrial]) -> Findings:
         """Report the errors and the pictures in each window, and judge what is said of them."""
-        by_task = {task.name: [trial for trial in trials if trial.task == task.name] for task in self.tasks}
-        by_task = {task: own for task, own in by_task.items() if own}
-        results = {task: self._results(own) for task, own in by_task.items()}
+        by_task, selections = self.by_task(trials), self.selections(0)
+        results = {task: results_of(own, dict.fromkeys(own[0].windows, selections)) for task, own in by_task.items()}
         drawn = {
             (task, window): _readings([trial.drawn[window] for trial in own])
             for task, own in by_task.items()
@@ -378,7 +341,7 @@ class Recovery(Experiment[list[RecoveryTrial]], frozen=True, kw_only=True):
                 *(self._headline(task, found[WHOLE]) for task, found in results.items()),
                 *(claim.headline for claim in claims),
             ],
-            about=_EXPLANATION,
+            about=EXPLANATION,
             tables=[
                 *(errors_table(task, own, results[task]) for task, own in by_task.items()),
                 *(
@@ -392,71 +355,34 @@ class Recovery(Experiment[list[RecoveryTrial]], frozen=True, kw_only=True):
             drawings=drawings,
         )
 
-    def _results(self, trials: Sequence[RecoveryTrial]) -> Results:
-        return {
-            window: {
-                selection.name: SelectionResult(
-                    selection, [trial.windows[window][selection.name].trial() for trial in trials]
-                )
-                for selection in self.selections(0)
-            }
-            for window in trials[0].windows
-        }
-
     def _headline(self, task: str, found: Mapping[str, SelectionResult]) -> str:
-        random, circles = (float(found[name].means.mean()) for name in (_RANDOM, _CIRCLES))
+        random, circles = (float(found[name].means.mean()) for name in (RANDOM, CIRCLES))
         return (
             f"{task}: the mean error is {random:.2g} with random selection and {circles:.2g} with circles of "
-            f"{self.privacy[0]}, over {count(len(found[_RANDOM].trials), 'trial')}."
+            f"{self.privacy[0]}, over {count(len(found[RANDOM].trials), 'trial')}."
         )
 
     def _claims(self, task: str, found: Mapping[str, SelectionResult]) -> Iterator[Claim]:
         """Judge what is said of reconstructed updates."""
-        random, circles = found[_RANDOM], found[_CIRCLES]
-        claim = partial(
-            settle, shortfalls=self._missing(task), ours=task not in self.paper_rounds, effort=self.effort(task)
-        )
-        yield claim(
-            f"{task}: random selection gives updates away, with a median error below 0.05",
-            *judge_recovered(random.medians),
-        )
-        powers = np.log10(circles.medians / random.medians)
-        yield claim(
-            f"{task}: circles of {self.privacy[0]} raise the median error more than tenfold",
-            f"by a factor of {show_range(powers, power=True)}",
-            judge_mean(powers, 1.0, inf),
-        )
+        yield from self.judge_circles(task, task, found)
         if task in self.slides:
-            shares = np.array([np.mean(trial.errors < NEAR) for trial in random.trials])
-            yield claim(
+            shares = np.array([np.mean(trial.errors < NEAR) for trial in found[RANDOM].trials])
+            yield self.settle(
+                task,
                 f"{task}: with random selection the error is below {NEAR:g} for many clients, a quarter at least",
                 f"for a share {show_range(shares)}",
                 judge_mean(shares, 0.25, inf),
             )
-            near = circles.errors[circles.errors < FAR]
-            yield claim(
-                f"{task}: with circles of {self.privacy[0]} the error is above {FAR:g} for all clients",
-                f"{near.size} of {circles.errors.size} clients are below"
-                + (f", the nearest at {near.min():.2g}" if near.size else ""),
-                Verdict(Judgement.FAILS)
-                if near.size
-                else Verdict(Judgement.OPEN, None, "no number of clients proves it"),
-            )
+            yield self.judge_distance(task, task, found[CIRCLES])
 
     def _drawn_claim(self, claim: DrawnClaim, found: Mapping[str, Readings]) -> Claim:
         return settle(
             f"{claim.task}, {claim.window}: {claim.says}",
             *judge_rows(claim, found, claim.margin),
-            self._missing(claim.task),
+            self.missing(claim.task),
             ours=claim.ours,
             effort=self.effort(claim.task),
         )
-
-    def _missing(self, name: str) -> list[str]:
-        """List how a task falls short of the paper's."""
-        task = next(task for task in self.tasks if task.name == name)
-        paper = Scale(self.paper_rounds.get(name, 0), self.paper_examples.get(name, 0))
-        return Scale(task.before, task.examples * self.clients).shortfalls(paper)
 
 
 def _readings(trials: Sequence[Record]) -> dict[str, Readings]:

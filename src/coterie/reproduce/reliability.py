@@ -99,12 +99,9 @@ class Reliability(Experiment[list[Counts]], frozen=True, kw_only=True):
     settings: tuple[GraphSetting, ...]
     claims: tuple[GraphClaim, ...] = ()
 
+    parts = (("graphs", "settings"),)
     kept = "settings"
     outcomes = list[Counts]
-
-    def cases(self) -> list[tuple[str, str]]:
-        """One graph for each setting."""
-        return [("graphs", setting.name) for setting in self.settings]
 
     def check(self) -> None:
         """Refuse thresholds that no client can reach, and claims about settings that do not exist."""

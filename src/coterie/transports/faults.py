@@ -39,7 +39,7 @@ class Fault:
 
     kind: FaultKind
     step: Step
-    """The step; for a cut connection it is ignored, because that affects all steps."""
+    """The step. It is ignored for a cut connection, which affects all steps."""
     clients: tuple[str, ...] | None = None
     probability: float = 1.0
     direction: Direction = Direction.UP
@@ -48,7 +48,7 @@ class Fault:
         if not 0 <= self.probability <= 1:
             raise ConfigError(f"a fault's probability lies between 0 and 1, not {self.probability}")
         if self.direction is Direction.DOWN and self.kind not in (FaultKind.DROP, FaultKind.TAMPER):
-            raise ConfigError(f"messages from the server can be dropped or tampered with, not {self.kind}ed")
+            raise ConfigError(f"a fault of messages from the server is a drop or tampering, not {self.kind!s}")
 
 
 #: For steps of the two-trip protocol, the steps whose faults apply to them.
@@ -71,7 +71,7 @@ class Faults:
         """
         return any(self._strikes(kind, like, client, direction) for like in _STANDS_FOR.get(step, (step,)))
 
-    def lost_in(self, steps: Collection[Step], client: str) -> bool:
+    def is_lost(self, steps: Collection[Step], client: str) -> bool:
         """Return whether a client is lost in one of these steps, in either direction of messages."""
         return any(
             self._strikes(kind, step, client, direction)

@@ -27,7 +27,7 @@ from coterie.secagg.terms import Terms
 from coterie.transports.faults import Direction, FaultKind, Faults
 
 
-class Serving(Protocol):
+class ServerSide(Protocol):
     """The server side of a session, such as :class:`~coterie.secagg.Server` or a :class:`~coterie.rounds.Round`."""
 
     @property
@@ -48,7 +48,7 @@ class Serving(Protocol):
         ...
 
 
-class Answering(Protocol):
+class ClientSide(Protocol):
     """The client side of a session, such as a :class:`~coterie.rounds.Member`."""
 
     def answer(self, message: bytes, /) -> bytes:
@@ -59,10 +59,10 @@ class Answering(Protocol):
 class Watch:
     """An observer of a session. Override the methods that you need."""
 
-    def answered(self, step: Step, done: int, asked: int) -> None:
+    def on_answer(self, step: Step, done: int, asked: int) -> None:
         """``done`` of the ``asked`` clients have answered in this step."""
 
-    def arrived(self, step: Step, client: str, message: bytes) -> None:
+    def on_message(self, step: Step, client: str, message: bytes) -> None:
         """A client's message reached the server in time."""
 
 
@@ -76,7 +76,7 @@ class AnswerCount(Watch):
     def __init__(self, tell: OnAnswer) -> None:
         self._tell = tell
 
-    def answered(self, step: Step, done: int, asked: int) -> None:
+    def on_answer(self, step: Step, done: int, asked: int) -> None:
         """Call the function."""
         self._tell(step, done, asked)
 
@@ -161,7 +161,7 @@ class Carrier:
         """Run a function over slices on all workers during a session. A server uses it to unmask."""
         return (self._pool.map if self._pool else map)(function, parts)
 
-    def play(self, server: Serving, clients: Mapping[str, Answering]) -> SessionReport:
+    def play(self, server: ServerSide, clients: Mapping[str, ClientSide]) -> SessionReport:
         """Run a session to its end."""
         self.report, self._late = SessionReport(), []
         started = time.perf_counter()
@@ -173,7 +173,7 @@ class Carrier:
             self.report.seconds = time.perf_counter() - started
         return self.report
 
-    def _play(self, server: Serving, clients: Mapping[str, Answering], pool: ThreadPoolExecutor) -> None:
+    def _play(self, server: ServerSide, clients: Mapping[str, ClientSide], pool: ThreadPoolExecutor) -> None:
         inbox = server.invite()
         self.report.invitation_bytes = max(map(len, inbox.values()), default=0)
         while inbox:
@@ -182,33 +182,33 @@ class Carrier:
             self._deliver_late(server, costs)
             for count, (name, reply) in enumerate(self._replies(step, inbox, clients, costs, pool), 1):
                 for message in self._upload(step, name, reply):
-                    self._watch.arrived(step, name, message)
-                    with _timed(costs):
+                    self._watch.on_message(step, name, message)
+                    with _add_time(costs):
                         server.receive(name, message)
-                self._watch.answered(step, count, len(inbox))
-            with _timed(costs):
+                self._watch.on_answer(step, count, len(inbox))
+            with _add_time(costs):
                 inbox = server.close()
 
-    def _deliver_late(self, server: Serving, costs: StepReport) -> None:
+    def _deliver_late(self, server: ServerSide, costs: StepReport) -> None:
         late, self._late = self._late, []
         for name, message in late:
-            with _timed(costs):
+            with _add_time(costs):
                 server.receive(name, message)
 
     def _replies(
         self,
         step: Step,
         inbox: Mapping[str, bytes],
-        clients: Mapping[str, Answering],
+        clients: Mapping[str, ClientSide],
         costs: StepReport,
         pool: ThreadPoolExecutor,
     ) -> Iterator[tuple[str, bytes]]:
         """Yield the answers of the clients that received a message; clients that drop out or refuse give none."""
-        skipped = _skipped(step, self.report.steps)
+        skipped = _skipped_steps(step, self.report.steps)
 
         def answer(name: str) -> tuple[str, bytes | None]:
             message = inbox[name]
-            if self.faults.lost_in(skipped, name) or self.faults.strikes(FaultKind.DROP, step, name, Direction.DOWN):
+            if self.faults.is_lost(skipped, name) or self.faults.strikes(FaultKind.DROP, step, name, Direction.DOWN):
                 return name, None
             if self.faults.strikes(FaultKind.TAMPER, step, name, Direction.DOWN):
                 message = self.faults.flip(message, step, name)
@@ -253,7 +253,7 @@ class Session:
     def __init__(
         self,
         terms: Terms,
-        clients: Mapping[str, Answering],
+        clients: Mapping[str, ClientSide],
         carrier: Carrier | None = None,
         book: PrekeyBook | None = None,
     ) -> None:
@@ -310,7 +310,7 @@ class OfferedPrekeys(PrekeyStore):
 
 
 @contextmanager
-def _timed(costs: StepReport) -> Iterator[None]:
+def _add_time(costs: StepReport) -> Iterator[None]:
     """Add the time spent in the block to the server's time."""
     began, spent = time.perf_counter(), time.process_time()
     try:
@@ -327,7 +327,7 @@ def _windows(names: Sequence[str], size: int) -> Iterator[list[str]]:
         yield window
 
 
-def _skipped(step: Step, played: Collection[Step]) -> tuple[Step, ...]:
+def _skipped_steps(step: Step, played: Collection[Step]) -> tuple[Step, ...]:
     """Return the steps of the papers' protocol that are skipped before this one; dropouts in them count here."""
     if step is Step.CONTRIBUTE:
         return Step.ADVERTISE, Step.SHARE

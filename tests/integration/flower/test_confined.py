@@ -13,7 +13,7 @@ import pytest
 from tests.support.loopback import NODES, HookedFederation, hooked_app
 
 from coterie.deployment.array_bytes import unpack_arrays
-from coterie.deployment.confined import own_model, own_place
+from coterie.deployment.confined import own_model, own_state
 
 pytestmark = pytest.mark.slow
 
@@ -27,14 +27,14 @@ def folder(federation: HookedFederation, number: int) -> Path:
 
 def start(federation: HookedFederation, number: int) -> np.ndarray:
     """What sets a node's own model apart from the last public model that it has judged."""
-    seen = unpack_arrays(own_place(folder(federation, number)).seen)
+    seen = unpack_arrays(own_state(folder(federation, number)).seen)
     return np.asarray(own_model(folder(federation, number))["w"] - seen["w"])
 
 
 def check_descent(federation: HookedFederation, judged: int) -> None:
     """Each round moved the public model by the mean over exactly its nodes, and all have judged so many models."""
     federation.check_moves()
-    assert [own_place(folder(federation, number)).judged for number in range(NODES)] == [judged] * NODES
+    assert [own_state(folder(federation, number)).judged for number in range(NODES)] == [judged] * NODES
     starts = [start(federation, number) for number in range(NODES)]
     assert all(0 < np.abs(one).max() < 1 for one in starts), "a start is within a few tenths of the anchor"
     assert len({one.round(9).tobytes() for one in starts}) == NODES

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.loopback import ROOT, HookedFederation, hooked_app
 
-from coterie.deployment.confined import own_model, own_place
+from coterie.deployment.confined import own_model, own_state
 
 EXAMPLES = ROOT / "examples" / "flower"
 MOST_CHANGED_LINES = 15
@@ -78,7 +78,7 @@ def test_confined_nodes_in_simulation(tmp_path: Path) -> None:
         folders = sorted((federation.folder / "coterie" / "nodes").iterdir())
         models = [own_model(folder) for folder in folders]
         assert len({model["0.weight"].tobytes() for model in models}) == 6, "nodes have the same model"
-        assert {own_place(folder).judged for folder in folders} == {11}
+        assert {own_state(folder).judged for folder in folders} == {11}
 
 
 @pytest.mark.slow

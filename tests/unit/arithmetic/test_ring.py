@@ -16,10 +16,9 @@ lengths = st.integers(0, 200)
 
 
 @st.composite
-def ring_vectors(draw: st.DrawFn, max_length: int = 200) -> tuple[Ring, RingVector]:
+def ring_vectors(draw: st.DrawFn) -> tuple[Ring, RingVector]:
     ring = draw(rings)
-    length = draw(st.integers(0, max_length))
-    return ring, draw(hnp.arrays(ring.dtype, length, elements=st.integers(0, ring.modulus - 1)))
+    return ring, draw(hnp.arrays(ring.dtype, draw(lengths), elements=st.integers(0, ring.modulus - 1)))
 
 
 def equal(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.records import record_of
+from tests.support.records import record_of, words_of
 from typer.testing import CliRunner
 
 from coterie.attacks.active_membership.measure import ActiveMembership
@@ -198,9 +198,7 @@ class TestRegression:
 
     def test_the_command_reports_forecasts(self) -> None:
         small = ["--data", "energy", "--participants", "3", "--examples", "12", "--rounds", "8", "--trials", "1"]
-        result = CliRunner().invoke(app, ["attack", "active-membership", *small, "--strength", "0.5"])
-        assert result.exit_code == 0, result.output
-        said = " ".join(result.stdout.split())
+        said = words_of("attack", "active-membership", *small, "--strength", "0.5")
         assert "explain 90% of the variance" in said
         assert "below the median of all targets" in said
         assert "Explained variance on examples" in said

@@ -1,6 +1,5 @@
 """Every lie of a malicious server: it obtains the victim's input without the rule against it, and not with the rule."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from tests.support.records import record_of, words_of
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
-from typer.testing import CliRunner
 
 from coterie.arithmetic.ring import Ring
 from coterie.attacks.attack import make_record, run_attack
@@ -23,7 +22,6 @@ from coterie.attacks.malicious_server.measure import LIES, MaliciousServer
 from coterie.attacks.malicious_server.scenario import SIGNIFICANT, Attempt, Lie, LieResult, Scenario, chance_of
 from coterie.attacks.malicious_server.server import announce, deliver, show_book
 from coterie.attacks.malicious_server.variants import VaryingServer
-from coterie.cli import app
 from coterie.crypto.signing import each_signature_once
 from coterie.errors import ConfigError, PeerProtocolError, RoundAborted
 from coterie.graphs.topology import Complete, Harary
@@ -399,9 +397,7 @@ def test_all_lies_are_tried_unless_some_are_named() -> None:
 def test_the_command(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     arguments = ["attack", "malicious-server", "--lie", "equivocation", "--trials", "1", "--tries", "1"]
-    shown = CliRunner().invoke(app, [*arguments, "--html", str(page), "--json"])
-    assert shown.exit_code == 0
-    found = json.loads(shown.stdout)
+    found = record_of(*arguments, "--html", page)
     assert found["threat_model"]["who"].startswith("the server")
     assert found["lies"]["equivocation"]["with_rule"]["exact"] == 0
     assert found["lies"]["equivocation"]["varied"]["broken_with_rule"] == 0
@@ -413,7 +409,6 @@ def test_the_command(tmp_path: Path) -> None:
 
 def test_the_command_in_words() -> None:
     arguments = ["attack", "malicious-server", "--lie", "key-substitution", "--mode", "honest", "--trials", "1"]
-    shown = CliRunner().invoke(app, [*arguments, "--tries", "0"])
-    assert shown.exit_code == 0
-    assert shown.stdout.index("who") < shown.stdout.index("✗ 1 of 1 lie obtained")
-    assert "Privacy card" in shown.stdout
+    shown = words_of(*arguments, "--tries", "0")
+    assert shown.index("who") < shown.index("✗ 1 of 1 lie obtained")
+    assert "Privacy card" in shown

@@ -1,13 +1,12 @@
 """The benchmarks of audits and ledgers at small sizes: they measure what they state."""
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from tests.support.records import narrow_output, record_of, words_of
 
 from coterie.bench import audit
 from coterie.bench import ledger as ledger_bench
@@ -24,7 +23,6 @@ from coterie.bench.audit import (
 )
 from coterie.bench.ledger import measure_ledger
 from coterie.bench.settings import LedgerSettings
-from coterie.cli import app
 from coterie.cohorts import ledger_state
 from coterie.cohorts.ledger import Ledger
 from coterie.errors import ConfigError
@@ -80,13 +78,10 @@ def test_80_columns_are_enough_for_every_number(monkeypatch: pytest.MonkeyPatch)
         return AuditCost(case, 10**8, 11.2, 1.34, 13.4, 504_000_000, 10, 1_000)
 
     monkeypatch.setattr(audit, "measure_case", measure)
-    result = CliRunner().invoke(app, ["bench", "audit"], env={"COLUMNS": "80"})
-    assert result.exit_code == 0, result.output
-    assert max(map(len, result.output.splitlines())) <= 80
-    assert "…" not in result.output
+    shown = narrow_output("bench", "audit")
     for cell in ("1,000,000 x 2,000 x 1,000", "whole circles", "1,000", "12.5 s", "1.12x", "504 MB", "13.4 s", "40.00"):
-        assert f" {cell} " in f"{result.output} ".replace("\n", " ")
-    targets = " ".join(result.output.split())
+        assert f" {cell} " in f"{shown} ".replace("\n", " ")
+    targets = " ".join(shown.split())
     assert "memory of 1,000,000 x 2,000 x 1,000, in GB │ 0.50 │ 3.00 │ 0.17x" in targets
 
 
@@ -102,15 +97,11 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("in_process")
-@pytest.mark.parametrize("as_json", [False, True])
-def test_the_command_for_audits(as_json: bool) -> None:
-    result = CliRunner().invoke(app, ["bench", "audit", "--quick", *(["--json"] if as_json else [])])
-    assert result.exit_code == 0, result.output
-    if not as_json:
-        assert "How it grows" in result.output
-        assert "/ reading" in result.output
-        return
-    found = json.loads(result.stdout)
+def test_the_command_for_audits() -> None:
+    shown = words_of("bench", "audit", "--quick")
+    assert "How it grows" in shown
+    assert "/ reading" in shown
+    found = record_of("bench", "audit", "--quick")
     assert [row["case"]["kind"] for row in found["targets"]] == [
         *["random"] * 2,
         *["whole circles"] * 2,
@@ -142,17 +133,12 @@ def test_a_cohort_that_does_not_fit_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("in_process")
-@pytest.mark.parametrize("as_json", [False, True])
-def test_the_command_for_ledgers(as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_for_ledgers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    options = ["--clients", "100", "--rounds", "5", "--cohort", "20", *(["--json"] if as_json else [])]
-    result = CliRunner().invoke(app, ["bench", "ledger", *options])
-    assert result.exit_code == 0, result.output
+    command = ["bench", "ledger", "--clients", "100", "--rounds", "5", "--cohort", "20"]
+    assert record_of(*command)["entries"] == 10
+    assert "open the ledger again" in words_of(*command)
     assert list(tmp_path.iterdir()) == [], "the ledger was temporary"
-    if as_json:
-        assert json.loads(result.stdout)["entries"] == 10
-    else:
-        assert "open the ledger again" in result.output
 
 
 @pytest.mark.usefixtures("in_process")

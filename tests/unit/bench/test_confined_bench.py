@@ -1,11 +1,10 @@
 """The costs of confined descent on small grids: how they are reported, and that wrong results are refused."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from tests.support.records import record_of, words_of
 
 from coterie.arithmetic import FloatArray
 from coterie.bench import confined, confined_grid
@@ -17,11 +16,10 @@ from coterie.bench.confined import (
     SharingCosts,
     measure_iterations,
     measure_sharing,
-    mnist_shaped,
+    mnist_like_examples,
 )
 from coterie.bench.confined_grid import GridCosts, measure_grid
-from coterie.cli import app
-from coterie.confined.cached import CachedGroups
+from coterie.confined.cached_groups import CachedGroups
 from coterie.confined.grid import Grid
 from coterie.confined.vertical import VerticalSum
 from coterie.errors import ConfigError, RoundAborted
@@ -36,10 +34,10 @@ def few(name: str = "random") -> tuple[str, FloatArray, np.ndarray]:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confined, "mnist_shaped", lambda _seed: few())
+    monkeypatch.setattr(confined, "mnist_like_examples", lambda _seed: few())
     costs = SharingCosts(3, 4, 20, 1.0, 1.5, 2.0, 3.0, 4.0)
     monkeypatch.setattr(confined, "measure_sharing", lambda: costs)
-    monkeypatch.setattr(confined_grid, "mnist_shaped", lambda _seed: few())
+    monkeypatch.setattr(confined_grid, "mnist_like_examples", lambda _seed: few())
 
 
 def test_the_model_has_the_papers_size() -> None:
@@ -64,7 +62,7 @@ def test_turns_are_real_iterations() -> None:
 
 
 def test_a_wrong_loss_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CachedGroups, "_judged", lambda self, z, w2, b2, part: (np.zeros((1, 1, 10)), np.zeros(len(z))))
+    monkeypatch.setattr(CachedGroups, "_judge", lambda self, z, w2, b2, part: (np.zeros((1, 1, 10)), np.zeros(len(z))))
     with pytest.raises(RoundAborted, match="cached loss"):
         measure_iterations(GRID, 1, examples=few())
 
@@ -85,7 +83,7 @@ def test_a_wrong_sum_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_mnist_examples_are_random_and_said_to_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     monkeypatch.setattr(confined, "EXAMPLES", 30)
-    name, x, labels = mnist_shaped(0)
+    name, x, labels = mnist_like_examples(0)
     assert (name, x.shape, x.dtype.name, labels.shape) == ("random", (30, FEATURES), "float32", (30,))
     assert EXAMPLES == 60_000
 
@@ -113,10 +111,10 @@ def test_a_split_that_learns_something_else_is_no_result(monkeypatch: pytest.Mon
 @pytest.mark.usefixtures("small")
 def test_the_result_is_shown_as_text_and_as_json() -> None:
     command = ["bench", "confined", "--groups", "5", "--members", "7", "--repeats", "1"]
-    shown = " ".join(CliRunner().invoke(app, command, catch_exceptions=False).stdout.split())
+    shown = words_of(*command)
     for words in ("5 x 7 = 35 participants", "random examples (MNIST was not found)", "over 1 turn)", "1.50x"):
         assert words in shown
-    record = json.loads(CliRunner().invoke(app, [*command, "--json"], catch_exceptions=False).stdout)
+    record = record_of(*command)
     assert "In a run, groups of 4 members take" in shown
     assert record["run"]["secure_ratio"] == pytest.approx(
         record["run"]["secure_seconds"][0] / record["run"]["unsplit_seconds"][0]

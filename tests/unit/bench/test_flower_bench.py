@@ -2,12 +2,11 @@ import json
 from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner
+from tests.support.records import words_of
 
 from coterie.bench import flower as bench
 from coterie.bench.flower import FlowerCosts, SecureCosts
 from coterie.bench.flower_limit import Operations
-from coterie.cli import app
 from coterie.secagg.protocols import SessionProtocol
 
 PAPERS = SecureCosts(
@@ -36,9 +35,7 @@ COSTS = FlowerCosts(
 
 def shown(costs: FlowerCosts, monkeypatch: pytest.MonkeyPatch, *options: str) -> str:
     monkeypatch.setattr(bench, "measure_federation", lambda *_, **__: costs)
-    result = CliRunner().invoke(app, ["bench", "flower", "--simulation", *options], catch_exceptions=False)
-    assert result.exit_code == 0
-    return " ".join(result.stdout.split())
+    return words_of("bench", "flower", "--simulation", *options)
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,13 @@
-import json
 from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner
+from tests.support.records import narrow_output, record_of, words_of
 
 from coterie.bench import scale
 from coterie.bench.scale import ScaleRow, find_targets, measure_row, workloads
 from coterie.bench.settings import ScaleSettings
-from coterie.cli import app
 from coterie.graphs.topology import Harary
 
-NARROW = {"COLUMNS": "80"}
 TINY = ScaleSettings(clients=(30, 60), planned=(), degree=4, length=20)
 
 
@@ -59,28 +56,21 @@ def test_80_columns_are_enough_for_every_number(monkeypatch: pytest.MonkeyPatch)
     first = ScaleRow(500, False, 24, 13, 33, steps, 1.8, 76_100_000)
     rows = [first, replace(first, clients=8_000, session_s=32.1, peak_rss_bytes=270_000_000)]
     monkeypatch.setattr(scale, "measure_scale", lambda _sessions: iter(rows))
-    result = CliRunner().invoke(app, ["bench", "scale", "--clients", "30"], env=NARROW)
-    assert result.exit_code == 0, result.output
-    assert max(map(len, result.output.splitlines())) <= 80
-    assert "…" not in result.output
+    shown = narrow_output("bench", "scale", "--clients", "30")
     for number in ("8,000", "122 µs, 1.00x", "12.5 ms, 1.00x", "41.5 µs, 1.00x", "32.1 s, 1.11x", "270 MB", "33"):
-        assert f" {number} " in result.output
+        assert f" {number} " in shown
 
 
-@pytest.mark.parametrize("as_json", [False, True])
-def test_the_command_prints_both_tables(as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_prints_both_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     played = measure_row(workloads(TINY)[0][0], planned=False)
     rows = [played, replace(played, clients=60), replace(played, planned=True)]
     monkeypatch.setattr(scale, "measure_scale", lambda _sessions: iter(rows))
     options = ["--clients", "30", "--clients", "60", "--planned", "1000", "--degree", "4", "--length", "20"]
-    result = CliRunner().invoke(app, ["bench", "scale", *options, *(["--json"] if as_json else [])], env=NARROW)
-    assert result.exit_code == 0, result.output
-    if not as_json:
-        assert "same number of neighbours" in result.output
-        assert "planned for their size" in result.output
-        assert "a client's reveal step" in " ".join(result.output.split())
-        return
-    found = json.loads(result.stdout)
+    shown = words_of("bench", "scale", *options)
+    assert "same number of neighbours" in shown
+    assert "planned for their size" in shown
+    assert "a client's reveal step" in shown
+    found = record_of("bench", "scale", *options)
     assert [row["clients"] for row in found["same_degree"]] == [30, 60]
     assert found["same_degree"][1]["growth"]["session"] == pytest.approx(0.5)
     assert len(found["planned"]) == 1

@@ -1,4 +1,3 @@
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from tests.support.records import record_of, words_of
 
 from coterie.bench import training
 from coterie.bench.training import (
@@ -18,7 +17,7 @@ from coterie.bench.training import (
     rounds_per_minute,
     typical,
 )
-from coterie.cli import app, main
+from coterie.cli import main
 from coterie.cohorts.ledger import Ledger
 from coterie.errors import ConfigError, RoundAborted
 from coterie.runs.engine import build as assembly
@@ -118,8 +117,7 @@ def test_impossible_numbers_are_refused(rounds: int, workers: int, tmp_path: Pat
 
 @pytest.mark.usefixtures("tiny")
 def test_the_json_says_what_was_run_and_what_it_cost(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, [*COMMAND, "--json"], catch_exceptions=False)
-    record = json.loads(result.stdout)
+    record = record_of(*COMMAND)
     parameters = record["parameters"]
     assert (parameters["model"], parameters["cohort"], parameters["rounds"]) == ("lenet", 4, 2)
     assert (parameters["workers"], parameters["examples"]) == (0, "random")
@@ -138,8 +136,7 @@ def test_the_json_says_what_was_run_and_what_it_cost(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("tiny")
 def test_the_command_prints_a_table() -> None:
-    result = CliRunner().invoke(app, COMMAND, catch_exceptions=False)
-    shown = " ".join(result.stdout.split())
+    shown = words_of(*COMMAND)
     for words in (
         "4 of 6 clients",
         "random examples",
@@ -162,9 +159,8 @@ def test_there_is_a_worker_for_each_core_by_default(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(training, "measure_training", measured)
     monkeypatch.setattr("coterie.cli.bench_training.cores", lambda: 3)
-    result = CliRunner().invoke(app, ["bench", "training", "--rounds", "1"], catch_exceptions=False)
+    shown = words_of("bench", "training", "--rounds", "1")
     assert asked == [3]
-    shown = " ".join(result.stdout.split())
     assert "3 worker processes" in shown
     assert "median over 1 pair of" in shown
 

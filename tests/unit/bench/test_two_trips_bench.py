@@ -1,13 +1,10 @@
 """The bench of two trips: its numbers have the shape they should have, and its rounds fail as often as planned."""
 
-import json
-
 import pytest
-from typer.testing import CliRunner
+from tests.support.records import record_of, words_of
 
 from coterie.bench import two_trips
 from coterie.bench.two_trips import measure_costs, measure_failures
-from coterie.cli import app
 from coterie.errors import RoundAborted
 
 
@@ -48,15 +45,11 @@ def test_a_session_in_two_trips_saves_trips_but_uploads_more() -> None:
     assert papers.client_ms > 0 < two_trips.client_ms
 
 
-@pytest.mark.parametrize("as_json", [False, True])
-def test_the_command(as_json: bool) -> None:
+def test_the_command() -> None:
     options = ["--clients", "6", "--lost", "0.1", "--rounds", "3", "--cost-clients", "6", "--length", "10"]
-    result = CliRunner().invoke(app, ["bench", "two-trips", *options, *(["--json"] if as_json else [])])
-    assert result.exit_code == 0, result.output
-    if not as_json:
-        assert "Rounds that fail" in result.output
-        assert "two-trips" in result.output
-        return
-    found = json.loads(result.stdout)
+    shown = words_of("bench", "two-trips", *options)
+    assert "Rounds that fail" in shown
+    assert "two-trips" in shown
+    found = record_of("bench", "two-trips", *options)
     assert [row["clients"] for row in found["failures"]] == [6]
     assert [row["protocol"] for row in found["costs"]] == ["papers", "two-trips"]

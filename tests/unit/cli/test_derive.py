@@ -2,11 +2,9 @@
 
 import json
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import click
 import numpy as np
@@ -19,14 +17,10 @@ from hypothesis import strategies as st
 from tests.support.interpreter import printed_by
 from typer.testing import CliRunner
 
-from coterie.attacks.attack import Adversary, OnProgress
-from coterie.attacks.table import ATTACKS, AttackRow
-from coterie.cli.attack import make_app
+from coterie.attacks.table import ATTACKS
 from coterie.cli.common import AsJson
 from coterie.cli.derive import ListingCommand, with_options
 from coterie.errors import ConfigError
-from coterie.reports.findings import Findings
-from coterie.reports.words import Level
 from coterie.settings import Option, Settings, declared, read_table
 
 RUNNER = CliRunner()
@@ -179,38 +173,6 @@ def test_a_toml_table_has_the_same_names_types_and_bounds() -> None:
     ):
         with pytest.raises(ConfigError, match=said):
             read_table(MadeUpSettings, wrong, "the farm")
-
-
-class MadeUpAttack(MadeUpSettings):
-    """An attack that finds nothing."""
-
-    title: ClassVar[str] = "Sheep"
-
-    @property
-    def threat(self) -> Adversary:
-        return Adversary("a wolf", "sheep", "nothing", "wait")
-
-    def measure(self, watch: OnProgress) -> int:
-        return self.sheep
-
-    def report(self, safe: int) -> Findings:
-        headlines = [f"{safe} sheep are safe."]
-        return Findings(level=Level.SAFE, headlines=headlines, about="A field.", numbers={"sheep": safe})
-
-
-def test_a_new_attack_is_one_row_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    package = ModuleType("made_up")
-    package.__path__ = []
-    settings, measure = ModuleType("made_up.settings"), ModuleType("made_up.measure")
-    vars(settings)["MadeUpSettings"], vars(measure)["MadeUpAttack"] = MadeUpSettings, MadeUpAttack
-    for module in package, settings, measure:
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-    attacks = make_app({**ATTACKS, "sheep": AttackRow("made_up", "MadeUpSettings", "measure:MadeUpAttack")})
-    assert "Count sheep." in RUNNER.invoke(attacks, ["--help"]).stdout
-    result = RUNNER.invoke(attacks, ["sheep", "--sheep", "42", "--json"])
-    printed = json.loads(result.stdout)
-    assert printed["verdict"] == "42 sheep are safe."
-    assert printed["settings"]["dogs"] == 4
 
 
 def test_the_documents_have_a_page_for_every_attack_and_for_no_other() -> None:

@@ -2,7 +2,6 @@
 
 import hashlib
 import sqlite3
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, event
+from tests.support.homes import folder_in_memory
 from tests.support.ledgers import CIRCLES, race, run_in_threads
 
 from coterie.cohorts.ledger import EntryKind, Head, Ledger, Outcome
@@ -109,7 +109,7 @@ def test_every_announced_round_counts_whatever_its_end(example: Ledger) -> None:
 @given(st.lists(st.tuples(st.integers(0, 9), st.sets(members, min_size=1)), max_size=9), st.integers(0, 10))
 def test_frequencies_count_the_rounds_before_another(reveals: list[tuple[int, set[str]]], before: int) -> None:
     """Whatever the order of recording, and whoever recorded it; asked after every round, as a server does."""
-    with tempfile.TemporaryDirectory() as directory:
+    with folder_in_memory() as directory:
         path = Path(directory) / "ledger.db"
         recorded: dict[int, set[str]] = {}
         with Ledger.open(path) as own, Ledger.open(path) as other:
@@ -212,7 +212,7 @@ steps = st.tuples(
 def test_any_use_by_two_servers_leaves_a_valid_ledger_that_keeps_the_promise(
     script: list[tuple[tuple[EntryKind, int, set[str]], bool]],
 ) -> None:
-    with tempfile.TemporaryDirectory() as directory:
+    with folder_in_memory() as directory:
         path = Path(directory) / "ledger.db"
         accepted: list[tuple[EntryKind, int, tuple[str, ...]]] = []
         with Ledger.open(path) as one, Ledger.open(path) as two:

@@ -2,7 +2,6 @@
 
 import hashlib
 import sqlite3
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, event
+from tests.support.homes import folder_in_memory
 from tests.support.ledgers import (
     CIRCLES,
     body_at,
@@ -67,7 +67,7 @@ def known(state: LedgerState) -> tuple[object, ...]:
 def test_a_restored_state_is_the_replayed_one(script: list[tuple[str, int, set[str]]]) -> None:
     """At every checkpoint and after every entry since, whatever was recorded and in whatever order."""
     with (
-        tempfile.TemporaryDirectory() as folder,
+        folder_in_memory() as folder,
         patch.object(ledger_state, "_LEAST_COST", 100),
         Ledger.open(Path(folder, "ledger.db")) as ledger,
     ):

@@ -4,8 +4,6 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +11,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.homes import folder_in_memory
+from tests.support.ledgers import run_in_threads
 
 from coterie.cohorts import memory as memory_module
 from coterie.cohorts.memory import Answer, ClientMemory, MemoryFile, clients_digest
@@ -51,7 +51,7 @@ def again(path: Path) -> ClientMemory:
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=1), st.sets(st.sampled_from(CIRCLE + OTHERS))), max_size=8))
 def test_it_agrees_to_whole_circles_once_per_session(requests: list[tuple[bytes, set[str]]]) -> None:
-    with tempfile.TemporaryDirectory() as directory:
+    with folder_in_memory() as directory:
         path = Path(directory) / "ann.db"
         again(path).trust(ROSTER)
         expected: list[Answer] = []
@@ -118,7 +118,7 @@ def test_of_many_concurrent_requests_one_is_answered(memory: ClientMemory, path:
     memory.enter(b"\x01")
     outcomes: list[bool] = []
 
-    def answer() -> None:
+    def answer(_number: int) -> None:
         try:
             again(path).agree(b"\x01", 1, CIRCLE)
         except PeerProtocolError:
@@ -126,11 +126,7 @@ def test_of_many_concurrent_requests_one_is_answered(memory: ClientMemory, path:
         else:
             outcomes.append(True)
 
-    threads = [threading.Thread(target=answer) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(answer, 4)
     assert sorted(outcomes) == [False, False, False, True]
 
 
@@ -341,14 +337,10 @@ def test_the_first_fixed_value_is_permanent(path: Path, memory: ClientMemory) ->
 def test_two_processes_fix_one_value(path: Path, memory: ClientMemory) -> None:
     found: list[bytes] = []
 
-    def fix(value: bytes) -> None:
-        found.append(again(path).fix({"weight": value})["weight"])
+    def fix(number: int) -> None:
+        found.append(again(path).fix({"weight": bytes([number])})["weight"])
 
-    threads = [threading.Thread(target=fix, args=(bytes([number]),)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(fix, 8)
     assert set(found) == {memory.fixed("weight")}
 
 

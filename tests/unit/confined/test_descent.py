@@ -307,9 +307,9 @@ def test_impossible_settings_are_refused() -> None:
     with pytest.raises(InputError, match="NaN"):
         descent.propose([np.full(shape, np.nan) for shape in SHAPES])
     problem = Quadratics(names(2), 0)
-    with pytest.raises(LocalProtocolError, match="nobody was selected"):
+    with pytest.raises(LocalProtocolError, match="no selected participant can be summed"):
         iterate(descent, [], problem.gradient, problem.loss, mean, np.random.default_rng(0))
-    with pytest.raises(LocalProtocolError, match="takes a step up or refuses"):
+    with pytest.raises(LocalProtocolError, match="one verdict from every participant"):
         descent.take([np.zeros(shape) for shape in SHAPES], {"p0": True})
     for participants in ([], ["a", "a"]):
         with pytest.raises(ConfigError):

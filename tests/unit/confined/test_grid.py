@@ -21,7 +21,7 @@ from coterie.confined import (
     Spread,
 )
 from coterie.confined import iterate as play
-from coterie.confined.cached import CachedGroups, _row_squares
+from coterie.confined.cached_groups import CachedGroups, _row_squares
 from coterie.confined.grid import ColumnOffsets, Grid, GridOffsets
 from coterie.confined.network import loss_and_gradient, zero_anchor
 from coterie.confined.offsets import Offsets
@@ -351,7 +351,7 @@ def test_many_parts_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = np.arange(10) % 3 > 0
     make = partial(CachedGroups, x, labels, grid)
     whole = make(make_descent(grid)).gradient(chosen, Contribution(0.1), np.random.default_rng(0))
-    monkeypatch.setattr("coterie.confined.cached.ROWS", 12)
+    monkeypatch.setattr("coterie.confined.cached_groups.ROWS", 12)
     parts = make(make_descent(grid)).gradient(chosen, Contribution(0.1), np.random.default_rng(0))
     assert np.abs(flat(whole) - flat(parts)).max() < 1e-12
 

@@ -76,7 +76,7 @@ def test_gradients_of_older_iterates_are_summed_as_in_equation_12(
         for name in names(SIZE):
             assert np.abs(flat(descent.confined(name)) - history[name][k + 1]).max() < 1e-12
             seen = history[name][cut_since.get(name, k + 1)]  # who is cut off has not received the step
-            assert np.abs(flat(descent.reached(name)) - seen).max() < 1e-12
+            assert np.abs(flat(descent.current_model(name)) - seen).max() < 1e-12
     assert (descent.late.summed, descent.late.oldest, descent.late.refused) == (summed, oldest, refused)
     assert bound is None or descent.late.oldest <= bound
 
@@ -122,7 +122,7 @@ def test_an_old_gradient_is_refused_beyond_the_bound_and_a_new_one_computed() ->
         iterate(descent, names(SIZE), problem.gradient, problem.loss, mean, RNG, late=["p0"])
         for _ in range(2):
             iterate(descent, names(SIZE)[1:], problem.gradient, problem.loss, mean, RNG)
-        found = descent.contributing("p0")
+        found = descent.contributing_model("p0")
         assert (flat(found) == flat(start)).all() == (bound is None or bound >= 3)
         return found
 
@@ -137,5 +137,5 @@ def test_impossible_late_settings_are_refused() -> None:
         LateGradients(-1)
     descent = ConfinedDescent(make_offsets(), names(2), ConstantStep(1.0), late=1)
     problem = Quadratics(names(2), 0)
-    with pytest.raises(LocalProtocolError, match="answered in time"):
+    with pytest.raises(LocalProtocolError, match="no selected participant can be summed"):
         iterate(descent, names(2), problem.gradient, problem.loss, mean, RNG, late=["p0"], cut_off=["p1"])

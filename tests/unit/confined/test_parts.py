@@ -152,16 +152,16 @@ def test_ages_count_iterations_without_a_step(taken: list[bool], bound: int) -> 
         assert freshness.age("a", iteration) == since
         assert freshness.excluded(iteration) == (("a",) if since > bound else ())
         if took:
-            freshness.took("a", iteration)
+            freshness.record_step("a", iteration)
 
 
 def test_freshness_refuses_impossible_ages() -> None:
     freshness = Freshness(["a"])
-    freshness.took("a", 3)
+    freshness.record_step("a", 3)
     with pytest.raises(LocalProtocolError):
-        freshness.took("a", 2)
+        freshness.record_step("a", 2)
     with pytest.raises(LocalProtocolError):
-        freshness.took("b", 4)
+        freshness.record_step("b", 4)
     assert freshness.excluded(1_000) == ()  # no bound
     with pytest.raises(ConfigError):
         Freshness(["a"], -1)

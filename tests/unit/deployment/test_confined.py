@@ -392,7 +392,7 @@ def test_an_app_with_two_answers_to_one_model_is_warned_of(
 
     with caplog.at_level("WARNING"):
         node_in(tmp_path).reply(shown([np.zeros(2, np.float32)], 0), "train", answer)
-    assert ("different answers to one model" in caplog.text) == bool(noisy)
+    assert ("different results for the same model" in caplog.text) == bool(noisy)
     assert app.calls == 2
 
 

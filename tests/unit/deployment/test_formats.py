@@ -7,7 +7,7 @@ import msgspec
 from coterie.cohorts.roster import Client
 from coterie.deployment import credentials
 from coterie.deployment.engine import Task
-from coterie.deployment.first_use import configured
+from coterie.deployment.first_use import encode_configuration
 from coterie.deployment.form import Form, content_digest
 from coterie.deployment.node import run_config_digest
 from coterie.deployment.recipe import Metric, RosterRecipe
@@ -65,5 +65,5 @@ def test_what_a_node_fixed_at_first_use() -> None:
         ("'epochs' of 'config'", b"(0, 2)"),
         ("array 'w' of 'arrays'", b"(0, (2,), True)"),
     ]
-    stored = hashlib.sha256(configured(entries)).hexdigest()
+    stored = hashlib.sha256(encode_configuration(entries)).hexdigest()
     assert stored == "2c97d0bd9f0bef24254498c6a3afd2b556ff602b698f3e52a47b76dba62ee031"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.deployment.recipe import STATISTICS, VARYING, Metric, RosterRecipe, declared
+from coterie.deployment.recipe import STATISTICS, VARYING, Metric, RosterRecipe, to_metrics
 from coterie.errors import ConfigError
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -76,4 +76,4 @@ def test_a_setting_that_is_not_as_founded_is_named_with_both_values(name: str) -
 
 
 def test_metrics_are_in_the_order_of_their_names() -> None:
-    assert declared({"b": (0, 1), "a": (-1, 1)}) == (Metric("a", -1, 1), Metric("b", 0, 1))
+    assert to_metrics({"b": (0, 1), "a": (-1, 1)}) == (Metric("a", -1, 1), Metric("b", 0, 1))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coterie.deployment.node import Node, NodeSettings
-from coterie.deployment.sessions import LEEWAY, STALE, Parked, SessionFile, forget_given_up, hold_place
+from coterie.deployment.sessions import LEEWAY, STALE, Parked, SessionFile, delete_expired, hold_place
 from coterie.deployment.sessions import useful_until as until
 
 SECRET = Parked(b"request", b"reply", b"secret")
@@ -72,12 +72,12 @@ def test_a_session_that_was_given_up_is_deleted_with_its_secrets(folder: Path, m
     began = time.time()
     file = park(folder, 7, 60)
     monkeypatch.setattr(time, "time", lambda: began + 50)
-    forget_given_up(folder)
+    delete_expired(folder)
     assert file.exists()
     monkeypatch.setattr(time, "time", lambda: began + 70)
-    forget_given_up(folder)
+    delete_expired(folder)
     assert not list(folder.iterdir())
-    forget_given_up(folder / "not there")
+    delete_expired(folder / "not there")
 
 
 def test_drafts_of_a_killed_process_are_deleted(folder: Path) -> None:
@@ -85,7 +85,7 @@ def test_drafts_of_a_killed_process_are_deleted(folder: Path) -> None:
     scratch = folder / ".7.0123456789abcdef.draft"
     scratch.write_bytes(b"secret")
     os.utime(scratch, (1, 1))
-    forget_given_up(folder)
+    delete_expired(folder)
     assert [path.name for path in folder.iterdir()] == [file.name]
 
 
@@ -121,11 +121,11 @@ def test_cleaning_up_deletes_nothing_of_a_run_that_is_being_answered(
     def meanwhile(descriptor: int) -> None:
         sync(descriptor)
         os.utime(descriptor, (1, 1))
-        forget_given_up(folder)
+        delete_expired(folder)
         os.utime(descriptor, (time.time() + 60,) * 2)
 
     with hold_place(folder, 7) as place:
-        forget_given_up(folder)
+        delete_expired(folder)
         assert place.read() == SECRET
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", meanwhile)
@@ -146,7 +146,7 @@ def test_a_state_rewritten_during_cleaning_is_kept(folder: Path, monkeypatch: py
         return seen
 
     monkeypatch.setattr(Path, "stat", written_after_the_first_look)
-    forget_given_up(folder)
+    delete_expired(folder)
     assert looks
     assert file.exists()
 
@@ -161,7 +161,7 @@ def test_different_runs_do_not_wait_for_each_other_and_the_same_one_does(folder:
     second = threading.Thread(target=answer)
     with hold_place(folder, 7):
         with hold_place(folder, 8):
-            forget_given_up(folder)
+            delete_expired(folder)
         second.start()
         second.join(0.2)
         order.append("first")
@@ -192,7 +192,7 @@ def test_a_process_waiting_for_a_deleted_lock_takes_the_next_one(folder: Path) -
 def _write_often(folder: Path, run: int, lost: "multiprocessing.Queue[int]") -> None:
     missing = 0
     for number in range(100):
-        forget_given_up(folder)
+        delete_expired(folder)
         parked = Parked(b"%d" % number, bytes(50_000), b"secret")
         for step in _write(parked), _compare(parked):
             with hold_place(folder, run) as place:

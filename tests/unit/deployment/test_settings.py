@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from coterie.deployment.settings import PrivateSettings, checked_metrics, read_settings
+from coterie.deployment.settings import PrivateSettings, read_metrics, read_settings
 from coterie.errors import ConfigError
 from coterie.secagg.terms import ThreatMode
 
@@ -23,7 +23,7 @@ def test_settings_from_json_are_those_from_python() -> None:
         privacy=3,
         mode=ThreatMode.HONEST_BUT_CURIOUS,
         clips=(("*.running_var", 10.0),),
-        train_metrics=checked_metrics("train_metrics", {"loss": (0, 5)}, "steps"),
+        train_metrics=read_metrics("train_metrics", {"loss": (0, 5)}, "steps"),
         varying=("rate",),
         weight="steps",
     )

@@ -20,8 +20,8 @@ EXAMPLES = 12  # each plays a story of twenty rounds or more
 PEOPLE = len(NAMES)
 
 
-def matrix_of(leak: dict[str, Any], rounds: int | None = None) -> list[list[int]]:
-    return [[int(person in one["summed"]) for person in range(PEOPLE)] for one in leak["rounds"][:rounds]]
+def matrix_of(leak: dict[str, Any]) -> list[list[int]]:
+    return [[int(person in one["summed"]) for person in range(PEOPLE)] for one in leak["rounds"]]
 
 
 def full(triangle: list[int]) -> Any:  # noqa: ANN401 - an array

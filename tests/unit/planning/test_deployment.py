@@ -126,19 +126,19 @@ def test_the_statement_promises_no_more_than_the_plan() -> None:
     assert any("no epsilon is promised" in text for text in limits(safe))
     assert "together is not bounded" in verdict(safe)
     assert any("compute the data of both members" in text for text in limits(safe))
-    assert any("A server that breaks the rules is not covered" in text for text in attackers(safe))
+    assert any("does not cover a server that breaks the rules" in text for text in attackers(safe))
 
     noisy = planned(epsilon=8.0, active=True)
     assert any("epsilon = 8 and delta = 1e-05" in text for text in promises(noisy))
     assert "bounded by the noise alone" in verdict(noisy)
-    assert any("whatever it likes" in text for text in attackers(noisy))
+    assert any("It may send any message to any client" in text for text in attackers(noisy))
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"privacy": 1}, "Nothing is promised over several rounds"),
-        ({"privacy": 2, "collusion": 0.05}, "may then stand alone"),
+        ({"privacy": 2, "collusion": 0.05}, "it may have only one honest"),
         (
             {"active": True, "population": 4_000, "cohort": 1_600, "collusion": 0.0, "lost": 0.001, "privacy": 4},
             "T does not hold",
@@ -158,7 +158,7 @@ def test_the_page_is_complete_in_itself_and_has_no_script() -> None:
     assert "script-src 'none'" in page
     assert "<script" not in page
     assert "http://" not in page
-    for heading in ("Who may attack", "What holds", "What does not hold", "What it assumes", "The numbers it is for"):
+    for heading in ("Who may attack", "What holds", "What does not hold", "What it assumes", "The numbers of the plan"):
         assert f"<h2>{heading}</h2>" in page
     assert "not been audited by a third party" in page
 

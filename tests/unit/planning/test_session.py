@@ -14,7 +14,7 @@ from coterie.graphs import ThreatModel, assess, search_harary
 from coterie.graphs.failures import part_of
 from coterie.graphs.table import is_complete
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary
-from coterie.planning.collusion import least_session, share_of, withstood
+from coterie.planning.collusion import least_session, most_colluders, share_of
 from coterie.planning.costs import failed_rounds, session_costs
 from coterie.planning.session import (
     COMPLETE_CLIENTS,
@@ -287,7 +287,7 @@ def test_every_session_withstands_all_colluders_of_the_roster(
     """A server that lies can gather them all in one session, so they must not outnumber what it withstands."""
     roster = clients + others
     everybody = part_of(collusion, roster)
-    if everybody > withstood(clients, lost):
+    if everybody > most_colluders(clients, lost):
         with pytest.raises(ConfigError):
             recommend(clients, lost, collusion=collusion, roster=roster, active=True)
         return
@@ -334,9 +334,9 @@ def test_the_least_session_withstands_its_colluders(colluders: int, lost: float,
     if least is None:
         assert lost >= 0.5
         return
-    assert withstood(least + more, lost) >= colluders
+    assert most_colluders(least + more, lost) >= colluders
     if lost == 0:
-        assert withstood(least - 1, lost) < colluders or least == 3
+        assert most_colluders(least - 1, lost) < colluders or least == 3
 
 
 def test_a_server_that_selects_at_random_is_held_to_the_hypergeometric_tail() -> None:

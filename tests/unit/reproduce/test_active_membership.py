@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from tests.support.reports import check_report_again
+from tests.support.reports import checked_report
 
 from coterie.attacks.active_membership.methods import COMMON, OWN, PUBLIC
 from coterie.attacks.active_membership.tasks import Inferred
@@ -17,7 +17,7 @@ from coterie.reports.findings import Judgement
 from coterie.reproduce.active_membership import AttackClaim, AttackExperiment
 from coterie.reproduce.declarations import FULL, QUICK, declared, read_declaration
 from coterie.reproduce.experiment import Job
-from coterie.reproduce.runner import REPORT, Run
+from coterie.reproduce.runner import Run
 
 NAMES = ("cgd-active", "cgd-active-energy", "cgd-active-scale")
 UTILITY = HonestUtility(0.8, 0.02, 0.7)
@@ -131,11 +131,8 @@ def test_a_small_experiment_is_reported_and_can_be_rewritten(tmp_path: Path) -> 
         sizes={FULL: msgspec.structs.replace(shipped.sizes[QUICK], settings={})},
     )
     run = Run("small", declaration, tmp_path, trials=2)
-    run.work()
-    report = run.write_report()
-    text = (tmp_path / REPORT).read_text()
+    report, text = checked_report(run)
     assert {row["method"] for row in report.numbers["outcomes"]} == {"fedavg", "ditto", "confined", "confined-checked"}
     assert all(np.shape(row["trials"]) == (2,) for row in report.numbers["outcomes"])
     assert "public displacement" in text
     assert (tmp_path / "inference.png").stat().st_size > 0
-    check_report_again(run)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
-from tests.support.reports import check_report_again
+from tests.support.reports import checked_report
 
 from coterie.confined.claims import sound_epsilon
 from coterie.errors import ConfigError
@@ -31,7 +31,7 @@ from coterie.reproduce.confined_table.report import DISPLACEMENT, learner_claims
 from coterie.reproduce.confined_table.settings import LearnerClaim, LearnerRow
 from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
 from coterie.reproduce.experiment import Job, JobContext
-from coterie.reproduce.runner import REPORT, Run
+from coterie.reproduce.runner import Run
 
 SHIPPED = (
     *("cgd-accuracy", "cgd-fairness", "cgd-lambda", "cgd-mu", "cgd-scale", "cgd-scale-cifar10"),
@@ -357,9 +357,7 @@ def test_shipped_tables_can_be_run_and_are_about_their_own_rows(name: str) -> No
 
 def test_tables_are_written_and_can_be_rewritten(tmp_path: Path) -> None:
     run = Run("small", msgspec.toml.decode(SMALL, type=Declaration), tmp_path)
-    run.work()
-    report = run.write_report()
-    text = (tmp_path / REPORT).read_text()
+    report, text = checked_report(run)
     assert "12.34" in text
     assert [claim["judgement"] for claim in report.numbers["claims"]] == [Judgement.OPEN]  # by two trials
     assert "80 participants" in report.headlines[-1]
@@ -367,7 +365,6 @@ def test_tables_are_written_and_can_be_rewritten(tmp_path: Path) -> None:
     told = {(one["table"], one["row"]): one for one in report.numbers["outcomes"]}
     assert set(told) == {("few", "CGD"), ("few", "local"), ("few", "FedAvg"), ("many", "CGD"), ("many", "local")}
     assert told["few", "FedAvg"]["findings"][0]["curve"][-1]["displacement"] is not None
-    check_report_again(run)
 
 
 def outcome(row: str, *values: float, iterations: int = 100, displacement: float | None = None) -> Learnt:

@@ -1,13 +1,13 @@
 """Ridge regression with each policy: the bound of Theorem 2 holds, and similar clients in circles scatter more."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.jobs import CONTEXT
 
 from coterie.cohorts.circles import Circles, circle_sizes
 from coterie.cohorts.policies import MultiRound, Random
@@ -20,9 +20,8 @@ from coterie.reproduce.convergence.outcomes import Participation
 from coterie.reproduce.convergence.ridge import Ridge, RidgeSettings, descend
 from coterie.reproduce.convergence.settings import Scheme
 from coterie.reproduce.declarations import FULL, QUICK, declared, read_declaration
-from coterie.reproduce.experiment import Job, JobContext
+from coterie.reproduce.experiment import Job
 
-CONTEXT = JobContext(Path("unused"), None, lambda: False)
 SMALL = RidgeSettings(
     clients=24,
     features=3,

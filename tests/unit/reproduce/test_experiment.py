@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.jobs import CONTEXT
 from typer.testing import CliRunner
 
 from coterie.cli import app
@@ -20,7 +21,6 @@ from coterie.reproduce import declarations
 from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, paired_differences
 from coterie.reproduce.verdicts import decided
 
-CONTEXT = JobContext(Path("unused"), None, lambda: False)
 DECLARED = """
 title = "Dice"
 paper = "Nobody et al."

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.support.reports import check_report_again
+from tests.support.jobs import CONTEXT
+from tests.support.reports import checked_report
 
 from coterie.crypto import shamir
 from coterie.errors import ConfigError, RoundAborted
@@ -17,7 +18,7 @@ from coterie.graphs.guarantees import majority_threshold, paper_parameters
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
 from coterie.reports.findings import Claim, Judgement
 from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
-from coterie.reproduce.experiment import Job, JobContext
+from coterie.reproduce.experiment import Job
 from coterie.reproduce.graph_costs import sessions
 from coterie.reproduce.graph_costs.experiment import GraphCosts
 from coterie.reproduce.graph_costs.operations import Operations, count_operations
@@ -26,14 +27,13 @@ from coterie.reproduce.graph_costs.report import report
 from coterie.reproduce.graph_costs.sessions import play_in_turns, play_session
 from coterie.reproduce.graph_costs.settings import BELL, CCESA, SA, STEPS, Counted, Outcomes
 from coterie.reproduce.reliability import present
-from coterie.reproduce.runner import REPORT, Run
+from coterie.reproduce.runner import Run
 from coterie.secagg import masking
 from coterie.secagg.server import Aggregate, Server, Step
 from coterie.secagg.terms import Terms
 from coterie.transports.faults import Faults, dropouts
 from coterie.transports.memory import AnswerCount, Carrier, OnAnswer, Session
 
-CONTEXT = JobContext(Path("unused"), None, lambda: False)
 NOBODY = Faults()
 GRAPHS: tuple[Topology, ...] = (Complete(), ErdosRenyi(0.7), Harary(6))
 
@@ -317,9 +317,7 @@ def small() -> Declaration:
 
 def test_a_report_has_all_tables_and_can_be_rewritten(tmp_path: Path) -> None:
     run = Run("ccesa-costs", small(), tmp_path, trials=3)
-    run.work()
-    found = run.write_report()
-    text = (tmp_path / REPORT).read_text()
+    found, text = checked_report(run)
     for words in ("Table 5.1: milliseconds", "CCESA's share of SA's time", "Table 1: operations", "0.280 **wrong**"):
         assert words in text
     for file in ("rule.png", "ratios.png", "growth.png"):
@@ -328,7 +326,6 @@ def test_a_report_has_all_tables_and_can_be_rewritten(tmp_path: Path) -> None:
     ours = [claim for claim in found.claims if claim.ours]
     assert [claim.says.split(":")[0] for claim in ours] == [f"Table 5.1, n = {n}, q_total = 0" for n in (30, 40)]
     assert abstract(found.claims).judgement is Judgement.OPEN  # 30 or 40 clients in place of 500
-    check_report_again(run)
 
 
 def abstract(claims: Sequence[Claim]) -> Claim:

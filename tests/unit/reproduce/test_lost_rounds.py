@@ -6,14 +6,15 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from tests.support.reports import check_report_again
+from tests.support.jobs import context
+from tests.support.reports import checked_report
 
 from coterie.attacks.federation import Federation, Matrix
 from coterie.errors import ConfigError
 from coterie.reports.findings import Judgement
 from coterie.reproduce import checkpoints
 from coterie.reproduce.declarations import FULL, declared, read_declaration
-from coterie.reproduce.experiment import Job, JobContext, Record
+from coterie.reproduce.experiment import Job, Record
 from coterie.reproduce.lost_rounds import Deal, GraphScheme, LostRounds
 from coterie.reproduce.runner import Run
 from coterie.training.flatten import ModelArrays
@@ -41,15 +42,15 @@ EXPERIMENT = LostRounds(
 IID, NON_IID = EXPERIMENT.jobs(1)
 
 
-def context(folder: Path, most: int = 10**6) -> JobContext:
-    """A job that is stopped when it has asked ``most`` times."""
-    asked = iter(range(most))
-    return JobContext(folder, None, lambda: next(asked, None) is None)
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> dict[Job, Record]:
+    """What both jobs measure without an interruption."""
+    found = {job: EXPERIMENT.measure(job, 0, context(tmp_path_factory.mktemp("whole"))) for job in (IID, NON_IID)}
+    return {job: record for job, record in found.items() if record is not None}
 
 
-def test_a_scheme_that_loses_no_round_has_the_model_of_the_complete_graph(tmp_path: Path) -> None:
-    record = EXPERIMENT.measure(IID, 0, context(tmp_path))
-    assert record is not None
+def test_a_scheme_that_loses_no_round_has_the_model_of_the_complete_graph(records: dict[Job, Record]) -> None:
+    record = records[IID]
     assert record["SA"]["lost"] == record["dense"]["lost"] == []
     assert record["dense"]["accuracy"] == record["SA"]["accuracy"]
     assert 0 < len(record["sparse"]["lost"]) < 8
@@ -86,12 +87,11 @@ def test_models_are_trained_once_and_are_those_of_each_scheme_alone(
     assert len(trained) == 8 + successes - (first - 1)  # until it loses a round, it shares the model of SA
 
 
-def test_an_interrupted_job_continues_and_gives_the_same_result(tmp_path: Path) -> None:
-    whole = EXPERIMENT.measure(NON_IID, 0, context(tmp_path / "whole"))
+def test_an_interrupted_job_continues_and_gives_the_same_result(tmp_path: Path, records: dict[Job, Record]) -> None:
     assert EXPERIMENT.measure(NON_IID, 0, context(tmp_path, 3)) is None
     assert checkpoints.rounds_played(checkpoints.path_of(tmp_path, NON_IID)) == 4
     assert EXPERIMENT.progress(NON_IID, tmp_path) == 0.5
-    assert EXPERIMENT.measure(NON_IID, 0, context(tmp_path)) == whole
+    assert EXPERIMENT.measure(NON_IID, 0, context(tmp_path)) == records[NON_IID]
 
 
 def test_clients_whose_models_overflow_do_not_spoil_the_sum(tmp_path: Path) -> None:
@@ -102,11 +102,8 @@ def test_clients_whose_models_overflow_do_not_spoil_the_sum(tmp_path: Path) -> N
     assert all(np.isfinite(array).all() for array in models["all"])
 
 
-def test_tables_have_graphs_of_their_own(tmp_path: Path) -> None:
-    one, other = (EXPERIMENT.measure(job, 0, context(tmp_path)) for job in (IID, NON_IID))
-    assert one is not None
-    assert other is not None
-    assert one["sparse"]["lost"] != other["sparse"]["lost"]
+def test_tables_have_graphs_of_their_own(records: dict[Job, Record]) -> None:
+    assert records[IID]["sparse"]["lost"] != records[NON_IID]["sparse"]["lost"]
 
 
 def line(accuracy: float, lost: int = 0) -> Record:
@@ -145,10 +142,8 @@ def test_a_report_can_be_rewritten(tmp_path: Path) -> None:
     size = msgspec.structs.replace(shipped.sizes[FULL], settings={})
     declaration = msgspec.structs.replace(shipped, settings=settings, sizes={FULL: size})
     run = Run("small", declaration, tmp_path, trials=2)
-    run.work()
-    run.write_report()
+    checked_report(run)
     assert (tmp_path / "accuracy.png").stat().st_size > 0
-    check_report_again(run)
 
 
 def test_the_declaration_has_the_papers_clients_and_graphs() -> None:

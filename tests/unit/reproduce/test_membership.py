@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from tests.support.reports import check_report_again
+from tests.support.reports import checked_report
 
 from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, Measured, PassiveTrial
 from coterie.errors import ConfigError
@@ -14,7 +14,7 @@ from coterie.reports.findings import Judgement
 from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
 from coterie.reproduce.experiment import Job
 from coterie.reproduce.membership import MembershipTable, PrintedRates
-from coterie.reproduce.runner import REPORT, Run
+from coterie.reproduce.runner import Run
 
 
 def shipped() -> Declaration:
@@ -103,12 +103,9 @@ def test_reports_judge_draw_and_can_be_rewritten(tmp_path: Path) -> None:
         sizes={FULL: shipped().sizes[QUICK]},
     )
     run = Run("small", declaration, tmp_path, trials=2)
-    run.work()
-    report = run.write_report()
-    text = (tmp_path / REPORT).read_text()
+    report, text = checked_report(run)
     assert len(report.numbers["claims"]) == 4
     assert len(report.numbers["trials"]["40"]) == 2
     assert 0.2 < report.numbers["summaries"]["40"][SECURE]["rmia"]["auc"] < 0.8
     assert "5,000, paper | 72.49" in text
     assert (tmp_path / "membership.png").stat().st_size > 0
-    check_report_again(run)

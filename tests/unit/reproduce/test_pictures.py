@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.support.reports import check_report_again
+from tests.support.reports import checked_report
 
 from coterie.errors import ConfigError
 from coterie.reports.findings import Judgement
@@ -38,15 +38,13 @@ def test_pictures_are_reported_and_can_be_rewritten(tmp_path: Path) -> None:
         sizes={FULL: msgspec.structs.replace(inversion.sizes[FULL], settings={})},
     )
     run = Run("small", declaration, tmp_path, trials=3)
-    run.work()
-    findings = run.write_report()
+    findings, _ = checked_report(run)
     first, *_, last = findings.numbers["claims"]
     assert (first["source"], first["judgement"]) == ("paper", Judgement.OPEN)  # not the paper's updates
     assert first["statistic"].endswith(inversion.remarks["fewer"])
     assert last["source"] == "ours"
     assert len(findings.numbers["claims"]) == len(inversion.remarks["claims"])
     assert (tmp_path / "pictures.png").stat().st_size > 0
-    check_report_again(run)
 
 
 def test_settings_that_the_attack_does_not_have_are_refused() -> None:

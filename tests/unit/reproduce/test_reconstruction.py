@@ -5,12 +5,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.support.jobs import CONTEXT, context
 
 from coterie.errors import ConfigError
 from coterie.reports.findings import Judgement
 from coterie.reports.markdown import write_findings
 from coterie.reproduce.declarations import FULL, QUICK, declared, read_declaration
-from coterie.reproduce.experiment import Job, JobContext, Record
+from coterie.reproduce.experiment import Job, Record
 from coterie.reproduce.reconstruction import (
     LOSSY,
     ORDINARY,
@@ -20,7 +21,6 @@ from coterie.reproduce.reconstruction import (
     WindowErrors,
 )
 
-CONTEXT = JobContext(Path("unused"), None, lambda: False)
 TASK = ReconstructionTask(name="digits", data="digits", model="mlp", before=10, learning_rate=0.1, batch_size=40)
 EXPERIMENT = Reconstruction(clients=12, cohort=4, privacy=(2, 4), rounds=30, losses=0.1, tasks=(TASK,))
 
@@ -35,7 +35,7 @@ def test_a_small_run() -> None:
     assert list(windows[LOSSY]) == ["multi-round", "multi-round naive"]
     assert windows[SMALL]["random"]["exposed"] == 12
     assert windows[LOSSY]["multi-round"]["exposed"] == 0 < windows[LOSSY]["multi-round naive"]["exposed"]
-    assert EXPERIMENT.measure(job, 0, JobContext(Path("unused"), None, lambda: True)) is None
+    assert EXPERIMENT.measure(job, 0, context(Path("unused"), 0)) is None
 
 
 def made_up(random: float, circles: float, ordinary: float = 2.0) -> Record:

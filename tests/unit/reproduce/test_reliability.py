@@ -7,16 +7,16 @@ import networkx as nx
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.reports import check_report_again
+from tests.support.jobs import CONTEXT
+from tests.support.reports import checked_report
 
 from coterie.graphs.topology import ErdosRenyi, build
 from coterie.reports.findings import Judgement
 from coterie.reproduce.declarations import FULL, declared, read_declaration
-from coterie.reproduce.experiment import Job, JobContext
+from coterie.reproduce.experiment import Job
 from coterie.reproduce.reliability import GraphSetting, Reliability, reliable
-from coterie.reproduce.runner import REPORT, Run
+from coterie.reproduce.runner import Run
 
-CONTEXT = JobContext(Path("unused"), None, lambda: False)
 SPARSE = GraphSetting(name="sparse", clients=12, connection=0.6, threshold=6, dropout=0.2, played=True)
 
 
@@ -71,17 +71,14 @@ def test_reports_count_judge_and_can_be_rewritten(tmp_path: Path) -> None:
         remarks={"claims": [{"says": "It is enough", "setting": "sparse"}], "notes": ["A note."]},
     )
     run = Run("sparse", declaration, tmp_path, trials=30)
-    run.work()
-    report = run.write_report()
+    report, text = checked_report(run)
     counts = report.numbers["settings"][0]
     assert counts["graphs"] == 30
     assert counts["unreliable"] > 0
     assert len(counts["saved"]) == counts["unreliable"] - counts["aborted"] + counts["refused"]
     assert report.numbers["claims"][0]["judgement"] == Judgement.FAILS
-    text = (tmp_path / REPORT).read_text()
     assert f"{counts['unreliable']} of 30" in text
     assert "## Figures" not in text
-    check_report_again(run)
 
 
 def test_every_claim_is_about_a_setting() -> None:

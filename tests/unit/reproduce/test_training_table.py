@@ -1,6 +1,7 @@
 """Tables of trained models, at sizes that take a moment: every run in them is a real one."""
 
 import json
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -51,9 +52,18 @@ TRAINING = (
 )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def declaration() -> Declaration:
     return msgspec.toml.decode(SMALL, type=Declaration)
+
+
+@pytest.fixture(scope="module")
+def whole(declaration: Declaration, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """All jobs, done by two workers, and their report."""
+    run = Run("small", declaration, tmp_path_factory.mktemp("whole"))
+    assert not _work(run, workers=2)
+    run.write_report()
+    return run
 
 
 def table(declaration: Declaration, size: str = FULL) -> TrainingTable:
@@ -118,11 +128,9 @@ def test_a_job_is_the_run_with_its_settings(declaration: Declaration, tmp_path: 
     assert experiment.progress(job, tmp_path) == 1
 
 
-def test_interrupted_jobs_go_on_and_workers_change_nothing(declaration: Declaration, tmp_path: Path) -> None:
-    whole = Run("small", declaration, tmp_path / "whole")
-    assert not _work(whole, workers=2)
-    whole.write_report()
-
+def test_interrupted_jobs_go_on_and_workers_change_nothing(
+    declaration: Declaration, whole: Run, tmp_path: Path
+) -> None:
     parts = Run("small", declaration, tmp_path / "parts")
     experiment, job = parts.experiment, parts.jobs[0]
     asked: list[bool] = []
@@ -231,11 +239,10 @@ def test_rounds_without_a_sum_have_no_cardinality_and_expose_no_client(declarati
 
 
 def test_a_report_is_written_again_from_its_results_with_other_remarks(
-    declaration: Declaration, tmp_path: Path
+    declaration: Declaration, whole: Run, tmp_path: Path
 ) -> None:
+    shutil.copytree(whole.folder, tmp_path, dirs_exist_ok=True)
     run = Run("small", declaration, tmp_path)
-    run.work()
-    run.write_report()
     text, results = ((tmp_path / name).read_text() for name in (REPORT, RESULTS))
     (tmp_path / JOURNAL).unlink()
     run.rewrite_report()

@@ -13,7 +13,7 @@ from torch import nn
 
 from coterie.arithmetic import FloatArray
 from coterie.confined import ConfinedDescent, ConstantStep, Contribution, Offsets, Parameters, Spread
-from coterie.confined.cached import CachedGroups
+from coterie.confined.cached_groups import CachedGroups
 from coterie.confined.grid import Grid, GridOffsets
 from coterie.confined.network import zero_anchor
 from coterie.confined.vertical import VerticalSum

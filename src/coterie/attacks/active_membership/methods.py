@@ -25,9 +25,9 @@ every round, but not that of non-members.
 
 *Why numpy.* Other attacks train with :mod:`coterie.training.strategies`. Here, one table needs tens of thousands of
 rounds of up to hundreds of participants with a small network, and every loss check needs every participant's loss. This
-takes a few matrix products with :class:`~coterie.confined.cached.CachedGroups`, the library's code for such grids. With
-torch, most of the time would be overhead of starting operations, and a round would cost several times as much. The
-tests compare every method with its strategy in :mod:`coterie.training.strategies`.
+takes a few matrix products with :class:`~coterie.confined.cached_groups.CachedGroups`, the library's code for such
+grids. With torch, most of the time would be overhead of starting operations, and a round would cost several times as
+much. The tests compare every method with its strategy in :mod:`coterie.training.strategies`.
 
 Sums are computed in the clear, because the attack uses nothing else; ``ActiveMembership.secure_error`` plays one round
 as a real session.
@@ -55,7 +55,7 @@ from coterie.confined import (
     Parameters,
     Spread,
 )
-from coterie.confined.cached import CachedGroups
+from coterie.confined.cached_groups import CachedGroups
 from coterie.confined.grid import Grid
 from coterie.confined.network import loss_and_gradient, zero_anchor
 from coterie.errors import ConfigError, InputError

@@ -2,4 +2,5 @@
 
 All of the attack is in :mod:`~coterie.attacks.faces.measure`: it trains a softmax regression over clients that are one
 person each, and inverts what a client sends, what the server sees under secure aggregation, and the global model.
+:mod:`~coterie.attacks.faces.report` counts the people who are recognised from each of them.
 """

@@ -19,7 +19,7 @@ from coterie.errors import RoundAborted
 from coterie.rounds import Floor, Member
 from coterie.rounds.member import ANY_TERMS, Contribute
 from coterie.secagg import Terms, ThreatMode
-from coterie.transports.memory import Answering, Carrier, Session
+from coterie.transports.memory import Carrier, ClientSide, Session
 
 
 def regroup(scenario: Scenario, defended: bool) -> Attempt:
@@ -49,7 +49,7 @@ def surround(scenario: Scenario, defended: bool) -> Attempt:
         terms = offer(scenario, "puppets", identities=identities)
     with members(scenario, defended) as everybody:
         zeros = _giving(terms.ring.zeros(terms.length))
-        puppets: dict[str, Answering] = {
+        puppets: dict[str, ClientSide] = {
             name: Member(name, zeros, floor=ANY_TERMS, identity=key) for name, key in keys.items()
         }
         name = terms.clients[VICTIM]
@@ -103,7 +103,7 @@ def roster_of(scenario: Scenario) -> Roster:
     )
 
 
-def play(terms: Terms, clients: Mapping[str, Answering]) -> tuple[RingVector | None, tuple[str, ...]]:
+def play(terms: Terms, clients: Mapping[str, ClientSide]) -> tuple[RingVector | None, tuple[str, ...]]:
     """Play a session with the library's server; return its sum, if there is one, and the refusals."""
     session = Session(terms, clients, Carrier(workers=1))
     try:

@@ -42,7 +42,7 @@ class System:
 
     def require(self) -> None:
         """Check what is installed, without importing it."""
-        found = {package: _installed(package) for package in self.packages}
+        found = {package: _installed_version(package) for package in self.packages}
         wrong = [f"{package} is not installed" for package, there in found.items() if there is None]
         package = self.packages[0]
         if found[package] not in (None, self.release):
@@ -96,11 +96,11 @@ def measure_rivals(
     """Play our pairs of rounds (:func:`~coterie.bench.training.measure_training`), and after each every rival's round.
 
     Args:
-        scenario: who trains what.
-        rounds: how many count; one more is played before them.
+        scenario: the training.
+        rounds: the number of rounds that count; one more is played before them.
         workers: processes that train, on each side; the rivals need at least one.
-        folder: where both runs keep their files, and the rivals what they print.
-        names: of the systems to compare with, from :data:`SYSTEMS`.
+        folder: for the files of both runs, and for what the rivals print.
+        names: the systems to compare with, from :data:`SYSTEMS`.
         watch: called with the number of rounds that all systems have played.
 
     """
@@ -161,7 +161,7 @@ def _our_model(scenario: Scenario, order: Order) -> ModelArrays:
     return place.model
 
 
-def _installed(package: str) -> str | None:
+def _installed_version(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:

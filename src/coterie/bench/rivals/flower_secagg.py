@@ -1,11 +1,11 @@
-"""Flower's own SecAgg+, timed in this process, as the yardstick for ours.
+"""Flower's own SecAgg+, timed in this process, for comparison with ours.
 
-What runs is the code users of flwr 1.41.0 get: ``SecAggPlusWorkflow`` on the server and
-``secaggplus_mod`` in every client. Only what is not secure aggregation is stood in for: the network
-(each request crosses Flower's protobuf encoding and nothing else) and local training (a random vector,
-its time excluded). Encoding and delivery are not counted, which favours Flower.
+This runs the code that users of flwr 1.41.0 get: ``SecAggPlusWorkflow`` on the server and
+``secaggplus_mod`` in every client. Two parts that are not secure aggregation are replaced: the network
+(each request only passes through Flower's protobuf encoding) and local training (a random vector, whose
+time is excluded). Encoding and delivery are not counted, which favours Flower.
 
-A client's time is processor time, as in our own sessions; it is taken from the whole process, because
+A client's time is processor time, as in our own sessions. It is that of the whole process, because
 Flower deals shares in threads of its own, so run nothing beside it. The server's is wall-clock time.
 
 Read its mask times with care: **the masks are cheap because they are not cryptographic.**
@@ -139,7 +139,7 @@ def run_secaggplus(clients: int, length: int, dropout: float, shares: int, thres
 
 
 def check(clients: int, length: int, dropout: float, shares: int, threshold: int) -> None:
-    """Refuse what Flower would misread, or would only stumble over in the middle of a run; or if it is missing."""
+    """Refuse parameters that Flower would misread, or fail on in the middle of a run, and a missing Flower."""
     if clients < 3 or length < 1:
         raise ConfigError(f"need at least 3 clients and 1 number, not {clients} and {length}")
     if not 0 <= dropout < 1:
@@ -168,7 +168,7 @@ def _require_flower() -> None:
 
 @contextmanager
 def _borrowed_globals(seed: int) -> Iterator[None]:
-    """Set what Flower reads from the process, and put everything back afterwards.
+    """Set the global state that Flower reads, and restore it afterwards.
 
     Flower builds messages only inside a task, shuffles its ring with ``random`` and rounds with the global
     generator of numpy; its log would print over ours.
@@ -226,7 +226,7 @@ class _OneRound:
 
 
 class _Fleet:
-    """All clients, behind the one method of a Flower grid that the workflow calls; holds the stop-watches."""
+    """All clients, behind the one method of a Flower grid that the workflow calls. It measures their time."""
 
     def __init__(self, nodes: Sequence[int], dropped: set[int], length: int, rng: np.random.Generator) -> None:
         from flwr.app import Context, RecordDict
@@ -249,7 +249,7 @@ class _Fleet:
         return self._weighted_sum / self._total_weight
 
     def send_and_receive(self, messages: Iterable[_Flwr], *, timeout: float | None = None) -> list[_Flwr]:
-        """Let every client answer, one after the other; those that vanished stay silent."""
+        """Let every client answer, one after the other; clients that dropped out do not answer."""
         start = perf_counter()
         replies = [reply for message in messages if (reply := self._answer(message)) is not None]
         self.away_s += perf_counter() - start
@@ -278,7 +278,7 @@ class _Fleet:
         return reply
 
     def _train(self, message: _Flwr, context: _Flwr) -> _Flwr:
-        """Stand in for local training. Inputs are made here and added up at once: none is kept."""
+        """Replace local training. Inputs are made here and added at once, and none is stored."""
         from flwr.app import Message
         from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
         from flwr.compat.common.recorddict_compat import fitres_to_recorddict

@@ -1,9 +1,9 @@
 """Flower's simulation, as a rival: FedAvg on its Ray backend, with one actor for each core.
 
-What runs is what users of flwr 1.41.0 get from ``run_simulation``: a ServerApp with Flower's own FedAvg, whose round
-is timed from choosing the clients to the new model, and a ClientApp. Evaluation is off. An actor has the priority of
-our own workers, keeps one thread and makes the examples once, so that no message carries any. Clients train by our own
-code, so that all that differs is Flower's: how work is handed out, how models travel, and how they are averaged.
+It runs as users of flwr 1.41.0 run it with ``run_simulation``: a ServerApp with Flower's own FedAvg, and a ClientApp. A
+round is timed from choosing the clients to the new model. Evaluation is off. An actor has the priority of our own
+workers, uses one thread and makes the examples once, so that no message carries any. Clients train by our own code. So
+only Flower's parts differ: how work is distributed, how models are sent, and how they are averaged.
 """
 
 import logging
@@ -53,7 +53,7 @@ def serve(scenario: Scenario, rounds: int, workers: int, orders: Orders) -> None
     server, client = ServerApp(), ClientApp()
     server.main()(main)
     client.train()(train)
-    with _short_lived() as scratch:
+    with _temporary_folder() as scratch:
         ray: dict[str, Any] = {
             "num_cpus": max(1, workers),
             "_temp_dir": scratch,
@@ -92,7 +92,7 @@ def _strategy(orders: Orders) -> _Flwr:
 
 
 def _train(scenario: Scenario, rounds: int, message: _Flwr) -> _Flwr:
-    """Be a client, in one of Ray's processes."""
+    """Train as a client, in one of Ray's processes."""
     from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 
     place, job = _tasks(scenario, rounds), message.content["config"]
@@ -111,7 +111,7 @@ def _tasks(scenario: Scenario, rounds: int) -> RivalTasks:
     return RivalTasks(scenario, rounds)
 
 
-def _short_lived() -> tempfile.TemporaryDirectory[str]:
-    """Make a place for Ray's files, which it would leave behind, with a name short enough for its sockets."""
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """Make a folder for Ray's files, which it would leave behind, with a name short enough for its sockets."""
     usual = Path("/tmp")  # noqa: S108  (other directories for temporary files may have long names)
     return tempfile.TemporaryDirectory(prefix="ray-", dir=usual if usual.is_dir() else None, ignore_cleanup_errors=True)

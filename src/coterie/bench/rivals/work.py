@@ -20,7 +20,7 @@ class RivalTasks:
     """The tasks of clients: model, examples and local training."""
 
     def __init__(self, scenario: Scenario, rounds: int) -> None:
-        """Prepare so many rounds, the first of which does not count."""
+        """Prepare this number of rounds, the first of which does not count."""
         federation = scenario.federation()
         self.problem = federation.problem
         self.strategy = build_run(scenario.config("plain", rounds, 0), federation).strategy

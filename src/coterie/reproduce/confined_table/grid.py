@@ -31,7 +31,7 @@ from coterie.confined import (
     Spread,
     StepSize,
 )
-from coterie.confined.cached import CachedGroups
+from coterie.confined.cached_groups import CachedGroups
 from coterie.confined.claims import Theorem1, sound_epsilon
 from coterie.confined.grid import Grid, GridOffsets
 from coterie.confined.network import ROWS, Labels, loss_and_gradient, softmax_errors, zero_anchor

@@ -52,12 +52,9 @@ class ConvergenceSettings(Experiment[Outcomes], frozen=True, kw_only=True, dict=
     """The scheme that others are compared with."""
     ranks: tuple[Participation, ...] = ()
 
+    parts = ((DESCENT, "schemes"), (RANK, "ranks"))
     kept = "outcomes"
     outcomes = Outcomes
-
-    def cases(self) -> list[tuple[str, str]]:
-        """Each scheme, and each setting of independent participation."""
-        return [(DESCENT, scheme.name) for scheme in self.schemes] + [(RANK, setting.name) for setting in self.ranks]
 
     def check(self) -> None:
         """Refuse schemes that do not fit the clients, and a baseline that does not exist."""

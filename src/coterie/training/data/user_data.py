@@ -106,7 +106,6 @@ def from_huggingface(
 def from_anything(
     given: Any,  # noqa: ANN401 - the result of a user's function
     *,
-    classes: int | None = None,
     name: str = "custom",
     columns: bool = True,
 ) -> Dataset:
@@ -118,8 +117,8 @@ def from_anything(
         return given
     train, test = given if isinstance(given, tuple) and len(given) == 2 and not are_arrays(given) else (given, None)
     if isinstance(train, Mapping):
-        return from_clients(train, test, classes=classes, name=name, columns=columns)
-    return from_torch(train, test, classes=classes, name=name)
+        return from_clients(train, test, name=name, columns=columns)
+    return from_torch(train, test, name=name)
 
 
 def client_names(count: int) -> list[str]:

@@ -70,7 +70,7 @@ class Confined:
 
     def task(self, number: int, client: str) -> LocalTask:
         """Return the task to compute the gradient of the participant's own model, or an older one, on all examples."""
-        state = self.descent.contributing(client)
+        state = self.descent.contributing_model(client)
         return LocalTask(client, number, self._seed, state, self._parts[client], self._computation.work)
 
     def contribution(self, result: LocalResult) -> ModelArrays:
@@ -99,7 +99,7 @@ class Confined:
 
     def models(self) -> Mapping[str, ModelArrays]:
         """Return the model that each participant has now, and the public ``displacement`` from the anchor."""
-        own = {name: self.descent.reached(name) for name in self.clients}
+        own = {name: self.descent.current_model(name) for name in self.clients}
         return {**own, DISPLACEMENT: self.descent.public_model}
 
     def state(self) -> StrategyState:

@@ -9,8 +9,8 @@ from coterie.deployment.engine import HELLO, SHOW, STEP, Trip, TripReply
 from coterie.errors import PeerProtocolError
 from coterie.reports.words import one_line
 from coterie.transports.flower.exchange import Exchange, Reply
-from coterie.transports.flower.link import steadily
-from coterie.transports.flower.records import ALTERED, header_of, packed, payload_of
+from coterie.transports.flower.link import call_with_retries
+from coterie.transports.flower.records import ALTERED, header_of, pack, payload_of
 
 
 class FlowerCarrier:
@@ -20,9 +20,9 @@ class FlowerCarrier:
         """Send over a grid.
 
         Args:
-            grid: Flower's own.
+            grid: Flower's own grid.
             patience: how many seconds a call is retried while the SuperLink fails.
-            grace: seconds for a node that went away to come back.
+            grace: how many seconds to wait for a node that went away.
 
         """
         self._grid, self._patience, self._grace = grid, patience, grace
@@ -34,11 +34,13 @@ class FlowerCarrier:
 
     def connected(self) -> Collection[int]:
         """Return the nodes that are connected now."""
-        return set(steadily(self._grid.get_node_ids, self._patience))
+        return set(call_with_retries(self._grid.get_node_ids, self._patience))
 
     def authentication_keys(self) -> Mapping[int, bytes]:
         """Return the public keys of the SuperNodes; empty keys if they are not authenticated."""
-        return {info.node_id: bytes(info.public_key) for info in steadily(self._grid.get_nodes, self._patience)}
+        return {
+            info.node_id: bytes(info.public_key) for info in call_with_retries(self._grid.get_nodes, self._patience)
+        }
 
     def send(self, trip: Trip) -> Iterator[TripReply]:
         """Send a trip's messages, and yield the replies as they arrive."""
@@ -62,7 +64,7 @@ def _request(trip: Trip, node: int, payload: bytes) -> RecordDict:
         header["rosters"] = list(rosters)
     if trip.vouchers:
         header["vouchers"] = trip.vouchers
-    return packed(payload, header, trip.records if isinstance(trip.records, RecordDict) else None)
+    return pack(payload, header, trip.records if isinstance(trip.records, RecordDict) else None)
 
 
 def _read(reply: Reply) -> TripReply:

@@ -72,7 +72,7 @@ class StrategyCheckpoint:
             }
         )
         for name in _attributes(strategy):
-            records.update(_stored(name, getattr(strategy, name)))
+            records.update(_state_records(name, getattr(strategy, name)))
         for kind in METRICS:
             for number, metrics in getattr(progress.result, kind).items():
                 records[f"{kind}.{number}"] = metrics
@@ -119,7 +119,7 @@ def _attributes(strategy: Strategy) -> tuple[str, ...]:
     return _STATE[kinds[-1]] if kinds else ()
 
 
-def _stored(name: str, value: object) -> dict[str, ArrayRecord]:
+def _state_records(name: str, value: object) -> dict[str, ArrayRecord]:
     """Return a strategy's state as records, none if there is no state yet."""
     if isinstance(value, ArrayRecord):
         return {f"state.{name}.record": value}

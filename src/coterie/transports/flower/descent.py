@@ -1,4 +1,4 @@
-"""A confined descent over the rounds of a strategy: each round sends its model, and earlier ones that nodes missed."""
+"""A confined descent over the rounds of a strategy: each round sends its model, and the models that nodes missed."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -8,7 +8,7 @@ from flwr.app import RecordDict
 
 from coterie.deployment.descent import Descent
 from coterie.deployment.engine import TRAIN, Assignment, kind_of
-from coterie.deployment.first_use import configured, task_name
+from coterie.deployment.first_use import encode_configuration, task_name
 from coterie.deployment.form import Mean
 from coterie.deployment.reasons import BEHIND
 from coterie.deployment.recipe import ConfinedRecipe
@@ -23,7 +23,7 @@ class DescentRounds:
     def __init__(self, descent: Descent, recipe: ConfinedRecipe) -> None:
         self._descent, self._recipe = descent, recipe
 
-    def completed(self, assignment: Assignment, records: RecordDict) -> Assignment:
+    def prepare(self, assignment: Assignment, records: RecordDict) -> Assignment:
         """Return an assignment with these records, to which the models are added once the clients are known."""
         return replace(assignment, complete=partial(self._complete, assignment, records))
 
@@ -31,7 +31,7 @@ class DescentRounds:
         trains = kind_of(assignment.function) == TRAIN
         if trains:
             self._recipe.confinement.check_bound(model_of(records))
-            configuration = configured(configuration_of({}, records, self._recipe.varying))
+            configuration = encode_configuration(configuration_of({}, records, self._recipe.varying))
             self._descent.note_task(task_name(assignment.function), configuration)
         shown = self._descent.show(model_of(records), present) if trains else self._descent.place()
         together = with_displacement(records, shown)

@@ -26,7 +26,7 @@ from coterie.transports.flower.records import REFUSED
 UNAVAILABLE = 5
 NOBODY = -1
 _SHORTEST, _SHORT, _LONGEST = 0.01, 0.05, 0.5  # seconds between two polls
-_SHARE = 20  # polls take at most 1/20 of the time, so fast ones, as in a simulation, follow each other soon
+_SHARE = 20  # polls take at most 1/20 of the time: if they are fast, as in a simulation, pauses are short
 _LOOK_AROUND = 3.0  # seconds between two checks of the connected nodes
 _AGAIN = 1.0  # seconds before a request that was lost is sent again
 _PERHAPS_LOST = 3.0  # seconds to wait for a reply after a failed poll, before its node is asked again
@@ -35,8 +35,8 @@ _BRIEF = 30.0  # seconds; a shorter failure at the end of a step makes replies l
 _ERRORS = {
     0: f"failed for an unknown reason; {LOG}",
     1: f"cannot load its ClientApp: is coterie installed there? {LOG}",
-    3: "its message was lost again and again",
-    4: "its reply was lost again and again",
+    3: "its message was lost repeatedly",
+    4: "its reply was lost repeatedly",
     5: "went away",
     7: f"did not accept the app's bundle; {LOG}",
     8: f"its ClientApp crashed; {LOG}",
@@ -80,16 +80,16 @@ class Exchange:
             try:
                 asking.look()
             except Exception as error:  # a permanent error is raised again
-                pause = outage.failed(error, asking.until)
+                pause = outage.note_failure(error, asking.until)
             else:
-                outage.answered()
+                outage.note_answer()
                 short = min(max(_SHORTEST, _SHARE * (self.clock() - began)), _SHORT)
                 pause = short if asking.found else min(max(short, pause * 1.5), _LONGEST)
             yield from asking.take()
             if asking.open:
                 self.sleep(min(pause, max(0.0, asking.until - self.clock())))
         if asking.open and outage.seconds >= min(seconds, _BRIEF):
-            raise outage.over()
+            raise outage.final_error()
         for node in sorted(asking.open):
             yield Reply(node, None, f"did not answer within {seconds:g} s")
 

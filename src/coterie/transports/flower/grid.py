@@ -1,8 +1,8 @@
 """A grid that wraps Flower's: the training messages of a strategy get one reply, the mean over whole circles.
 
-To a strategy it looks as if a single client had answered, with all examples. The reply comes from a round of
-:mod:`coterie.deployment`. The messages that a strategy makes for its sampled nodes serve as a template; the circles
-decide which nodes take part.
+The strategy sees one reply, as if a single client with all examples had answered. It comes from a round of
+:mod:`coterie.deployment`. The first message that the strategy makes for its sampled nodes is a template for all nodes.
+The circles decide which nodes take part.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,12 +22,12 @@ from coterie.deployment.settings import LONGEST, PrivateSettings
 from coterie.errors import ConfigError, LocalProtocolError
 from coterie.rounds import RoundResult
 from coterie.transports.flower.descent import DescentRounds
-from coterie.transports.flower.link import steadily
+from coterie.transports.flower.link import call_with_retries
 from coterie.transports.flower.records import model_of, name_of
 
 _ENOUGH_LOOKS = 2  # Flower's strategies count the nodes once and sample them once
 _MOST_SHOWN = 1 << 16  # limit for a strategy that waits for ever more nodes; it makes a message for each one it samples
-_SINGLE = "under a PrivateStrategy messages are sent by send_and_receive only: replies of single nodes stay hidden"
+_SINGLE = "under a PrivateStrategy only send_and_receive can send messages, because replies of single nodes stay hidden"
 
 
 class PrivateGrid(Grid):
@@ -43,7 +43,7 @@ class PrivateGrid(Grid):
         number: Callable[[], int],
         descent: DescentRounds | None = None,
     ) -> None:
-        """Stand in front of a grid.
+        """Wrap a grid.
 
         Args:
             grid: Flower's grid.
@@ -98,7 +98,7 @@ class PrivateGrid(Grid):
         A strategy's sample does not decide which nodes take part, so it need not wait. A strategy that asks again
         because there were too few gets twice as many each time, up to 65,536.
         """
-        nodes = list(steadily(self._grid.get_node_ids, self._settings.deadline))
+        nodes = list(call_with_retries(self._grid.get_node_ids, self._settings.deadline))
         self._looks += 1
         least = max(self._shown, len(nodes))
         doubled = least << min(max(0, self._looks - _ENOUGH_LOOKS), _MOST_SHOWN.bit_length())
@@ -107,7 +107,7 @@ class PrivateGrid(Grid):
 
     def get_nodes(self) -> Iterable[NodeInfo]:
         """Return the nodes that are connected."""
-        return steadily(self._grid.get_nodes, self._settings.deadline)
+        return call_with_retries(self._grid.get_nodes, self._settings.deadline)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Raise an error, because replies to single messages would not be protected."""
@@ -142,8 +142,8 @@ class PrivateGrid(Grid):
         if self._settings.evaluate_metrics:
             return self._mean(template, seconds, share)
         self._log_once(
-            "nodes are not asked to evaluate: a reply would show the metrics of one. Declare evaluate_metrics to have "
-            "their mean by a session of its own, or evaluate on the server"
+            "nodes do not evaluate, because a reply would reveal the metrics of one node. Declare evaluate_metrics to "
+            "get their mean from a session of its own, or evaluate on the server"
         )
         return []
 
@@ -155,7 +155,7 @@ class PrivateGrid(Grid):
         key = next(iter(content.array_records))
         records = with_types(RecordDict({**dict(content.items()), key: arrays}), self._types)
         assignment = Assignment(function, b"", {}, round=self._number())
-        self._aggregator.show(self._descent.completed(assignment, records), min(seconds, LONGEST))
+        self._aggregator.show(self._descent.prepare(assignment, records), min(seconds, LONGEST))
 
     def _mean(self, template: Message, seconds: float, share: float) -> list[Message]:
         function, content = template.metadata.message_type, template.content
@@ -172,7 +172,7 @@ class PrivateGrid(Grid):
             records=content,
         )
         if self._descent is not None:
-            assignment = self._descent.completed(assignment, content)
+            assignment = self._descent.prepare(assignment, content)
         mean = self._aggregator.mean(assignment, seconds)
         if self._descent is not None:
             self._descent.note(self.results[-1], self.reasons)

@@ -19,22 +19,22 @@ from coterie.reports.words import one_line
 
 T = TypeVar("T")
 
-_PASSING = (408, 425, 429)  # timeout, too early, too many requests
+_TEMPORARY = (408, 425, 429)  # timeout, too early, too many requests
 _SERVER_FAULTS = range(500, 600)
-_NEVER_PASSING = (501, 505)  # not implemented, wrong version of HTTP
+_PERMANENT = (501, 505)  # not implemented, wrong version of HTTP
 _SHORTEST_PAUSE, _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.25, 10.0  # seconds
 
 
-def passes(error: BaseException | None) -> bool:
+def is_temporary(error: BaseException | None) -> bool:
     """Return whether an error of the link may be temporary."""
     if error is None:
         return False
     status = getattr(getattr(error, "response", None), "status_code", None)
     if isinstance(status, int):
-        return status in _PASSING or (status in _SERVER_FAULTS and status not in _NEVER_PASSING)
+        return status in _TEMPORARY or (status in _SERVER_FAULTS and status not in _PERMANENT)
     if isinstance(error, sqlite3.OperationalError):
         return any(word in str(error) for word in ("locked", "busy"))
-    return isinstance(error, ConnectionError | TimeoutError | ObjectPushError) or passes(error.__cause__)
+    return isinstance(error, ConnectionError | TimeoutError | ObjectPushError) or is_temporary(error.__cause__)
 
 
 class Outage:
@@ -51,36 +51,36 @@ class Outage:
         """The time since the link last worked; 0 if the last call was answered."""
         return 0.0 if self._error is None else self._clock() - self._worked
 
-    def answered(self) -> None:
-        """Record that the link works."""
+    def note_answer(self) -> None:
+        """Record that a call was answered: the link works."""
         if self._error is not None:
             LOGGER.info("the SuperLink answers again after %.1f s", self.seconds)
         self._worked, self._pause, self._error = self._clock(), _FIRST_PAUSE, None
 
-    def failed(self, error: Exception, until: float) -> float:
-        """Return how many seconds to wait; raise the error if it is permanent.
+    def note_failure(self, error: Exception, until: float) -> float:
+        """Record that a call failed, and return how many seconds to wait; raise the error if it is permanent.
 
         Pauses grow, and get shorter again near the end, so that a link that has recovered is noticed in time.
         """
-        if not passes(error):
-            LOGGER.error("Flower's grid failed, and trying again would not help: %s", _named(error))
+        if not is_temporary(error):
+            LOGGER.error("Flower's grid failed, and trying again would not help: %s", _describe(error))
             raise error
         if self._error is None:
-            LOGGER.warning("the SuperLink failed, and is asked again until time is up: %s", _named(error))
+            LOGGER.warning("the SuperLink failed; the call is repeated until its time is over: %s", _describe(error))
         self._error = error
         pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
         jitter = random.uniform(0.5, 1.0)  # noqa: S311 - so that several servers do not ask at the same time
         return min(pause * jitter, max(_SHORTEST_PAUSE, (until - self._clock()) / 2))
 
-    def over(self) -> CarrierError:
+    def final_error(self) -> CarrierError:
         """Return the error that ends the run after the link has failed for too long."""
         return CarrierError(
-            f"the SuperLink has failed for {self.seconds:.0f} s ({_named(self._error)}): look into its log, and start "
-            "the run again; it goes on after the last round that had a result"
+            f"the SuperLink has failed for {self.seconds:.0f} s ({_describe(self._error)}): read its log, and start "
+            "the run again; it continues after the last round that had a result"
         )
 
 
-def steadily(
+def call_with_retries(
     call: Callable[[], T],
     seconds: float,
     clock: Callable[[], float] = time.monotonic,
@@ -92,15 +92,15 @@ def steadily(
         try:
             result = call()
         except Exception as error:
-            pause = outage.failed(error, until)
+            pause = outage.note_failure(error, until)
             if clock() >= until:
-                raise outage.over() from error
+                raise outage.final_error() from error
         else:
-            outage.answered()
+            outage.note_answer()
             return result
         sleep(min(pause, max(0.0, until - clock())))
 
 
-def _named(error: Exception | None) -> str:
+def _describe(error: Exception | None) -> str:
     """Return an error on one line of limited length."""
     return one_line(f"{type(error).__name__}: {error}".partition("\n")[0])[:200]

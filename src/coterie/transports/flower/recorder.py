@@ -1,7 +1,8 @@
 """A recorder of a strategy's rounds: it continues their numbers after an interruption, and stores their results.
 
-A strategy's ``start`` counts from 1. It gets the number of remaining rounds, while its methods get the number of a
-round in the whole run. Their results are recorded and stored in the checkpoint.
+A strategy's ``start`` counts from 1, so it is called with the number of remaining rounds. The recorder calls the
+strategy's methods with the number of the round in the whole run. It records their results and stores them in the
+checkpoint.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +22,7 @@ EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 _METHODS = ("configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
 
 
-def beginning(arrays: ArrayRecord, train: ConfigRecord | None, evaluate: ConfigRecord | None) -> StrategyProgress:
+def new_progress(arrays: ArrayRecord, train: ConfigRecord | None, evaluate: ConfigRecord | None) -> StrategyProgress:
     """Return the progress of a new run."""
     train, evaluate = train or ConfigRecord(), evaluate or ConfigRecord()
     return StrategyProgress(0, arrays, train, evaluate, deepcopy(train), deepcopy(evaluate))
@@ -46,7 +47,7 @@ def reconfigure(kept: StrategyProgress, new: StrategyProgress) -> None:
         setattr(kept, f"{kind}_config", ConfigRecord(merged))
         setattr(kept, f"{kind}_given", now)
     if differences:
-        LOGGER.warning("not configured as the run that was interrupted: %s", "; ".join(differences))
+        LOGGER.warning("the configuration differs from that of the interrupted run: %s", "; ".join(differences))
 
 
 class Recorder:
@@ -110,7 +111,7 @@ class Recorder:
         self._note(self._progress.result.evaluate_metrics_clientapp, number, metrics)
         return metrics
 
-    def counting(self, evaluate_fn: EvaluateFunction | None) -> EvaluateFunction | None:
+    def with_continued_numbers(self, evaluate_fn: EvaluateFunction | None) -> EvaluateFunction | None:
         """Return the server's evaluation function, with continued round numbers."""
         if evaluate_fn is None:
             return None
@@ -133,7 +134,7 @@ class Recorder:
             messages = self.configure_evaluate(0, progress.arrays, progress.evaluate_config, grid)
             self.aggregate_evaluate(0, grid.send_and_receive(messages, timeout=timeout))
 
-    def whole(self, result: Result) -> Result:
+    def complete_result(self, result: Result) -> Result:
         """Return the result of all rounds, those before an interruption included."""
         if isinstance(result, Result):
             result.arrays = result.arrays or self._progress.arrays

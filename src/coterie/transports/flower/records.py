@@ -39,7 +39,7 @@ ALTERED = "altered"
 """In a node's reply to a hello: the request contained records that the server did not send."""
 
 
-def packed(payload: bytes, header: Mapping[str, ConfigRecordValues], app: RecordDict | None = None) -> RecordDict:
+def pack(payload: bytes, header: Mapping[str, ConfigRecordValues], app: RecordDict | None = None) -> RecordDict:
     """Return records with a payload and its header, beside the records of the app."""
     records = RecordDict({HEADER: ConfigRecord(dict(header))})
     if payload:
@@ -56,7 +56,7 @@ def _array_of(payload: bytes) -> Array:
 
 @lru_cache(maxsize=16)
 def _start_of(size: int) -> bytes:
-    """Return what stands before so many bytes in numpy's format."""
+    """Return the header of numpy's format for an array of this many bytes."""
     file = io.BytesIO()
     about = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.uint8)), "fortran_order": False, "shape": (size,)}
     np.lib.format.write_array_header_1_0(file, about)
@@ -86,7 +86,7 @@ def payload_of(records: RecordDict, sender: str) -> bytes:
 
 
 def name_of(records: RecordDict) -> bytes:
-    """Return Flower's name of records: equal names, equal records.
+    """Return Flower's name of records; equal names mean equal records.
 
     Flower keeps a copy of the bytes that it names in each array. In a simulation these copies would travel with every
     message, so they are made in other arrays.
@@ -160,7 +160,7 @@ def view_of(array: Array) -> NDArray[Any]:
 
 @lru_cache(maxsize=256)
 def _read_start(start: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read what stands before an array's entries; cached, because it is read as Python's source."""
+    """Read an array's header; cached, because numpy parses it as a Python expression."""
     file = io.BytesIO(start)
     np.lib.format.read_magic(file)
     return np.lib.format.read_array_header_1_0(file)

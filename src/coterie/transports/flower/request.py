@@ -9,10 +9,10 @@ from flwr.clientapp.typing import ClientAppCallable
 
 from coterie.deployment.displacement import Displacement
 from coterie.deployment.engine import HELLO, TRAIN, AppReply, Arrays, Delivery, Hello, NodeRequest, Task, kind_of
-from coterie.deployment.logs import LOGGER, traced
+from coterie.deployment.logs import LOGGER, format_traceback
 from coterie.deployment.node import run_config_digest
 from coterie.deployment.reasons import Reason
-from coterie.deployment.replies import lacking
+from coterie.deployment.replies import reply_error
 from coterie.errors import ConfigError, PeerProtocolError, TrainingError
 from coterie.secagg.messages import SERVER
 from coterie.transports.flower.confined import displacement_in
@@ -25,7 +25,7 @@ from coterie.transports.flower.records import (
     header_of,
     model_of,
     name_of,
-    packed,
+    pack,
     payload_of,
     without_ours,
 )
@@ -65,7 +65,7 @@ class FlowerRequest(NodeRequest):
         return model_of(self._app)
 
     def configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
-        """Yield what configures the app's function."""
+        """Yield the configuration of the app's function."""
         return configuration_of(self._context.run_config, self._app, varying)
 
     def run_configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
@@ -81,19 +81,19 @@ class FlowerRequest(NodeRequest):
         reply = self._reply(model)
         trains = kind_of(self.task.function) == TRAIN
         if len(reply.metric_records) != 1 or (trains and len(reply.array_records) != 1):
-            raise lacking(Reason.RECORDS, "the reply needs exactly one ArrayRecord and one MetricRecord")
+            raise reply_error(Reason.RECORDS, "the reply needs exactly one ArrayRecord and one MetricRecord")
         arrays = RecordArrays(next(iter(reply.array_records.values()))) if trains else {}
         return AppReply(arrays, next(iter(reply.metric_records.values())))
 
     def _reply(self, model: Arrays | None) -> RecordDict:
         message = self._message
         ours = message.content
-        message.content = _copied(self._app, model)  # an app may change its input, and reply with it
+        message.content = _copy_records(self._app, model)  # an app may change its input, and reply with it
         token = _answering.set(True)
         try:
             reply = self._call_next(message, self._context)
         except Exception as error:  # Flower would send the text of the error to the server, and it may quote data
-            LOGGER.warning("the app's function failed:\n%s", traced(error))
+            LOGGER.warning("the app's function failed:\n%s", format_traceback(error))
             raise TrainingError("the app's function failed") from None
         finally:
             _answering.reset(token)
@@ -122,7 +122,7 @@ class FlowerDelivery(Delivery[Message]):
         return str(self._header.get("about", ""))
 
     def hello(self) -> Hello:
-        """Return the question who the node is."""
+        """Return the request to introduce itself."""
         about, header = self._message.metadata, self._header
         return Hello(
             about.run_id,
@@ -146,7 +146,7 @@ class FlowerDelivery(Delivery[Message]):
         """Return a message with an answer; in the answer to a hello, also whether something changed the request."""
         altered = self._header.get("kind") == HELLO and bool(without_ours(self._message.content))
         said: dict[str, ConfigRecordValues] = {ALTERED: True} if altered else {}
-        return Message(packed(payload, said), reply_to=self._message)
+        return Message(pack(payload, said), reply_to=self._message)
 
     def refuse(self, word: str) -> Message:
         """Return an error with a word."""
@@ -161,7 +161,7 @@ class FlowerDelivery(Delivery[Message]):
         return self._found or ConfigRecord()
 
 
-def _copied(received: RecordDict, model: Arrays | None) -> RecordDict:
+def _copy_records(received: RecordDict, model: Arrays | None) -> RecordDict:
     """Return a copy of records that can be changed without changing the received ones; the arrays' bytes are shared.
 
     A model takes the place of the one that was received.

@@ -34,9 +34,9 @@ from coterie.deployment.reasons import Asked
 from coterie.deployment.recipe import STATISTICS, ConfinedRecipe
 from coterie.deployment.settings import (
     PrivateSettings,
-    checked_clips,
-    checked_metrics,
-    checked_varying,
+    read_clips,
+    read_metrics,
+    read_varying,
     threat_mode,
 )
 from coterie.errors import ConfigError
@@ -44,7 +44,7 @@ from coterie.transports.flower.carrier import FlowerCarrier
 from coterie.transports.flower.checkpoint import StrategyCheckpoint
 from coterie.transports.flower.descent import DescentRounds
 from coterie.transports.flower.grid import PrivateGrid
-from coterie.transports.flower.recorder import EvaluateFunction, Recorder, beginning, reconfigure
+from coterie.transports.flower.recorder import EvaluateFunction, Recorder, new_progress, reconfigure
 from coterie.transports.flower.records import FIRST, RecordArrays
 
 join_log(logging.getLogger("flwr"))
@@ -63,7 +63,7 @@ _REASONS: dict[type[flower.Strategy], str] = {
 }
 
 _FURTHER = (
-    "the run that was interrupted has done %s rounds, and %s are asked for: its model is returned as it is, "
+    "the interrupted run has done %s rounds, which is more than num_rounds = %s: its model is returned unchanged, "
     "and its checkpoint stays"
 )
 
@@ -127,13 +127,13 @@ class PrivateStrategy(flower.Strategy):
             grace=grace,
             empty_rounds=empty_rounds,
             clip=clip,
-            clips=checked_clips(clips),
-            train_metrics=checked_metrics("train_metrics", train_metrics, weight),
-            evaluate_metrics=checked_metrics("evaluate_metrics", evaluate_metrics, weight),
+            clips=read_clips(clips),
+            train_metrics=read_metrics("train_metrics", train_metrics, weight),
+            evaluate_metrics=read_metrics("evaluate_metrics", evaluate_metrics, weight),
             weight=weight,
             most_examples=most_examples,
             precision=precision,
-            varying=checked_varying(varying),
+            varying=read_varying(varying),
             confined=confined,
         )
         self.grid: PrivateGrid | None = None
@@ -157,8 +157,8 @@ class PrivateStrategy(flower.Strategy):
         """
         home, strategy = server_home(), self.strategy
         if num_rounds < 1:
-            return _only_enrolled(self._enrol(self._carrier(grid), home).roster, initial_arrays)
-        begin = beginning(initial_arrays, train_config, evaluate_config)
+            return _report_roster(self._enrol(self._carrier(grid), home).roster, initial_arrays)
+        begin = new_progress(initial_arrays, train_config, evaluate_config)
         with CheckpointFile.hold(home / f"{_slug(grid)}.checkpoint", resume=self._resume) as file:
             checkpoint = StrategyCheckpoint(file)
             progress = (checkpoint.load(strategy, initial_arrays) if self._resume else None) or begin
@@ -183,7 +183,7 @@ class PrivateStrategy(flower.Strategy):
                     grid,
                     aggregator,
                     self._settings,
-                    _wanted(strategy),
+                    _count_wanted_nodes(strategy),
                     initial_arrays,
                     lambda: recorder.number,
                     DescentRounds(descent, recipe) if descent and isinstance(recipe, ConfinedRecipe) else None,
@@ -196,7 +196,7 @@ class PrivateStrategy(flower.Strategy):
                     timeout,
                     progress.train_config,
                     progress.evaluate_config,
-                    recorder.counting(evaluate_fn),
+                    recorder.with_continued_numbers(evaluate_fn),
                     **more,
                 )
                 aggregator.check_trained()
@@ -204,7 +204,7 @@ class PrivateStrategy(flower.Strategy):
             if descent:
                 descent.remove()
             file.remove()
-            return recorder.whole(result)
+            return recorder.complete_result(result)
 
     def _descend(self, file: CheckpointFile, arrays: ArrayRecord, *, resume: bool) -> Descent | None:
         """Continue the confined descent of an interrupted run, or begin one; None if models are not confined."""
@@ -218,7 +218,7 @@ class PrivateStrategy(flower.Strategy):
         return FlowerCarrier(grid, patience=self._settings.deadline, grace=self._settings.grace)
 
     def _enrol(self, carrier: FlowerCarrier, home: Path) -> Enrolment:
-        return enrol(carrier, home, self._settings, Asked(place=FIRST), _wanted(self.strategy))
+        return enrol(carrier, home, self._settings, Asked(place=FIRST), _count_wanted_nodes(self.strategy))
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the wrapped strategy has
         """Return an attribute of the wrapped strategy."""
@@ -263,7 +263,7 @@ class PrivateStrategy(flower.Strategy):
         self.strategy.summary()
 
 
-def _only_enrolled(roster: Roster, arrays: ArrayRecord) -> flower.Result:
+def _report_roster(roster: Roster, arrays: ArrayRecord) -> flower.Result:
     """Log the current roster, and return the model unchanged."""
     LOGGER.info("no round is asked for, so nodes are enrolled and nothing is trained")
     LOGGER.info("nodes can be pinned to roster version %s: digest %s", roster.version, roster.digest.hex())
@@ -303,7 +303,7 @@ def _check_strategy(strategy: object, *, own_aggregation: bool) -> None:
         LOGGER.warning("the metrics function of %s sees one record, the mean over all clients", name)
 
 
-def _wanted(strategy: flower.Strategy) -> int:
+def _count_wanted_nodes(strategy: flower.Strategy) -> int:
     """Return the number of nodes that a strategy wants to see."""
     names = ("min_available_nodes", "min_train_nodes", "min_evaluate_nodes")
     return max(int(getattr(strategy, name, 0)) for name in names)

@@ -16,7 +16,7 @@ from nvflare.apis.shareable import Shareable
 from nvflare.app_common.logging.job_log_streamer import JobLogStreamer
 from nvflare.private.privacy_manager import PrivacyService
 
-from coterie.deployment.logs import LOGGER, located, quoted
+from coterie.deployment.logs import LOGGER, format_frames, quote
 
 STREAMER, ERROR_LOG = "auto_log_streamer", "error_log.txt"
 """The name of the component by which NVFlare itself sends a site's error log, and the name of that log."""
@@ -81,7 +81,7 @@ class Guard(FLComponent):
         try:
             refusal = _reason_to_refuse(self, fl_ctx)
         except Exception as error:
-            LOGGER.warning("could not judge the components of the job:\n%s", located(error))
+            LOGGER.warning("could not judge the components of the job:\n%s", format_frames(error))
             refusal = "the components of the job cannot be judged, so it is refused here"
         if refusal:
             LOGGER.warning("%s", refusal)
@@ -102,7 +102,7 @@ class Guard(FLComponent):
             data.set_header(FedEventHeader.DIRECTION, _IN)
             if event_type not in self._kept:
                 self._kept.add(event_type)
-                LOGGER.info("events %s stay on this site: they would not be protected", quoted(event_type))
+                LOGGER.info("events %s stay on this site: they would not be protected", quote(event_type))
 
 
 def _reason_to_refuse(guard: Guard, ctx: FLContext) -> str:
@@ -152,4 +152,4 @@ def _is_accepted(part: object) -> bool:
 
 def _named(parts: Collection[object]) -> str:
     kinds = dict.fromkeys(f"{type(part).__module__}.{type(part).__qualname__}" for part in parts)
-    return "the job has " + ", ".join(map(quoted, kinds))
+    return "the job has " + ", ".join(map(quote, kinds))

@@ -35,7 +35,7 @@ from coterie.deployment.reasons import Asked
 from coterie.deployment.settings import LONGEST, read_settings
 from coterie.errors import ConfigError, LocalProtocolError
 from coterie.transports.nvflare.carrier import PLACE, NvflareCarrier, Result
-from coterie.transports.nvflare.jobs import keep_installed
+from coterie.transports.nvflare.jobs import leave_out_coterie
 from coterie.transports.nvflare.messages import KEY, TASK, Rounds, Work, name_of
 from coterie.transports.nvflare.names import FUNCTIONS, LOG, WEIGHT
 
@@ -50,10 +50,10 @@ class PrivateRounds(ModelController):
 
     def __init__(
         self,
-        *args: Any,  # noqa: ANN401 - whatever the controller behind takes
+        *args: Any,  # noqa: ANN401 - the arguments of the wrapped controller
         private: Mapping[str, Any] | None = None,
         train_timeout: float = 3600.0,
-        **kwargs: Any,  # noqa: ANN401 - whatever the controller behind takes
+        **kwargs: Any,  # noqa: ANN401 - the arguments of the wrapped controller
     ) -> None:
         """Take the settings of a private deployment in addition to those of the controller.
 
@@ -71,14 +71,14 @@ class PrivateRounds(ModelController):
         self.private, self.train_timeout = dict(private or {}), train_timeout
         self._settings = read_settings(self.private, WEIGHT)
         if getattr(self, "aggregation_weights", None):
-            raise ConfigError("aggregation_weights weighs single clients: set coterie's weight in their node.toml")
+            raise ConfigError("aggregation_weights is for single results: set the weight of a client in its node.toml")
         self._aggregator: Aggregator | None = None
         self._types: dict[str, np.dtype[Any]] = {}
 
     def add_to_fed_job(self, job: Any, ctx: Any, **more: Any) -> None:  # noqa: ANN401 - NVFlare has no types
         """Add the controller to a job."""
         super().add_to_fed_job(job, ctx, **more)
-        keep_installed(job)
+        leave_out_coterie(job)
 
     def run(self) -> None:
         """Let all clients introduce themselves, then run the controller."""
@@ -155,7 +155,7 @@ class PrivateRounds(ModelController):
             raise ConfigError(
                 f"results of {task_name!r} cannot be summed: a private task is one of {', '.join(FUNCTIONS)}"
             )
-        arrays = self._typed(data)
+        arrays = self._to_arrays(data)
         meta = {key: value for key, value in (data.meta or {}).items() if key not in _RESULT_META}
         work = Work.of(arrays, meta, Rounds(data.start_round, data.current_round, data.total_rounds)).to_bytes()
         everybody = len(self.engine.get_clients())
@@ -172,7 +172,7 @@ class PrivateRounds(ModelController):
             aggregator.count(empty=mean is None)
         return self._model(data, arrays, mean)
 
-    def _typed(self, data: FLModel) -> Arrays:
+    def _to_arrays(self, data: FLModel) -> Arrays:
         """Return the arrays of a model in the types of the first model."""
         found = data.params
         if (
@@ -230,6 +230,6 @@ class _ControllerTasks:
 class PrivateFedAvg(PrivateRounds, FedAvg):
     """NVFlare's ``FedAvg`` under secure aggregation with multi-round privacy."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - whatever FedAvg takes
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - the arguments of FedAvg
         """Take the arguments of ``FedAvg`` and of :class:`PrivateRounds`."""
         super().__init__(*args, **kwargs)

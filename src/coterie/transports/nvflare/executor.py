@@ -22,17 +22,17 @@ from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 from coterie.deployment.engine import TRAIN, AppReply, Arrays
-from coterie.deployment.logs import LOGGER, join_log, located
+from coterie.deployment.logs import LOGGER, format_frames, join_log
 from coterie.deployment.node import PREFIX
 from coterie.deployment.reasons import Reason
 from coterie.deployment.reception import Reception
-from coterie.deployment.replies import lacking
+from coterie.deployment.replies import reply_error
 from coterie.errors import ConfigError, TrainingError, regarding
 from coterie.transports.nvflare.components import Guard
 from coterie.transports.nvflare.files import stop_bytecode
 from coterie.transports.nvflare.filters import CODES as _CODES
 from coterie.transports.nvflare.job_config import read_app
-from coterie.transports.nvflare.jobs import keep_installed
+from coterie.transports.nvflare.jobs import leave_out_coterie
 from coterie.transports.nvflare.messages import KEY, Work
 from coterie.transports.nvflare.names import LOG, TASKS, WEIGHT
 from coterie.transports.nvflare.request import SiteApp, TaskDelivery
@@ -87,14 +87,14 @@ class PrivateExecutor(Guard, Executor):
         return reply
 
     def requires_materialized_task_result(self, _task_name: str) -> bool:
-        """Tell an executor with its own process that its result is used here instead of being sent."""
+        """Return True: the result of an executor with its own process is used here and not sent."""
         return True
 
     def add_to_fed_job(self, job: Any, ctx: Any, **more: Any) -> None:  # noqa: ANN401 - NVFlare has no types
         """Add the executor to a job, for all tasks."""
         job.check_kwargs(args_to_check=more, args_expected={"tasks": False})
         job.add_executor(obj=self, tasks=["*"], ctx=ctx)
-        keep_installed(job)
+        leave_out_coterie(job)
 
     def _read_app(self, fl_ctx: FLContext) -> SiteApp:
         """Return the app of this job as this site received it. A job that was refused stays refused."""
@@ -114,8 +114,8 @@ class PrivateExecutor(Guard, Executor):
         try:
             reply = self.executor.execute(task, given, fl_ctx, abort_signal)
             result = FLModelUtils.from_shareable(reply) if reply.get_return_code() == ReturnCode.OK else None
-        except Exception as error:
-            LOGGER.warning("the app's executor failed:\n%s", located(error))
+        except Exception as error:  # the text of the error may quote data
+            LOGGER.warning("the app's executor failed:\n%s", format_frames(error))
             raise TrainingError("the app's executor failed") from None
         if result is None:
             raise TrainingError("the app's executor answered with an error")
@@ -145,11 +145,13 @@ def read_result(result: FLModel, work: Work, *, trains: bool) -> AppReply:
     """Return the model and the metrics of an app's result; a difference is added to the received model."""
     found: Mapping[str, Any] = result.params or {}
     if trains and (not isinstance(found, dict) or not all(isinstance(value, np.ndarray) for value in found.values())):
-        raise lacking(Reason.RECORDS, "the app must return numpy arrays by name: set server_expected_format to numpy")
+        raise reply_error(
+            Reason.RECORDS, "the app must return numpy arrays by name: set server_expected_format to numpy"
+        )
     arrays: Arrays = found if trains else {}
     if trains and result.params_type == ParamsType.DIFF:
         before = work.arrays()
-        arrays = {name: _moved(before.get(name), change) for name, change in found.items()}
+        arrays = {name: _add_change(before.get(name), change) for name, change in found.items()}
     weight = (result.meta or {}).get(WEIGHT, 1)  # as in NVFlare's own average
     measured = {**(result.metrics or {}), WEIGHT: weight}
     return AppReply(
@@ -157,6 +159,6 @@ def read_result(result: FLModel, work: Work, *, trains: bool) -> AppReply:
     )
 
 
-def _moved(before: NDArray[Any] | None, change: NDArray[Any]) -> NDArray[Any]:
+def _add_change(before: NDArray[Any] | None, change: NDArray[Any]) -> NDArray[Any]:
     """Return an array plus a change. A change that does not fit is returned unchanged, and detected later."""
     return change if before is None or before.shape != change.shape else np.asarray(before + change)

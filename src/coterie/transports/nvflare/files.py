@@ -6,7 +6,7 @@ import sys
 from importlib.machinery import BYTECODE_SUFFIXES
 from pathlib import Path
 
-from coterie.deployment.logs import quoted
+from coterie.deployment.logs import quote
 from coterie.errors import ConfigError
 
 _SETTING = "PYTHONDONTWRITEBYTECODE"
@@ -25,7 +25,7 @@ def digest_files(folder: Path, config: Path) -> dict[str, str]:
     for path in paths:
         if path.suffix.lower() in BYTECODE_SUFFIXES:
             raise ConfigError(
-                f"the app of this job has bytecode, {quoted(str(path.relative_to(folder)))}, which Python may run in "
+                f"the app of this job has bytecode, {quote(str(path.relative_to(folder)))}, which Python may run in "
                 f"place of its source: leave it out of the job, and set {_SETTING}=1 in the environment of this client"
             )
     compared = [path for path in paths if path != config]

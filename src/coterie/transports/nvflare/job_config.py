@@ -20,11 +20,11 @@ from nvflare.fuel.utils.config_factory import ConfigFactory
 from nvflare.fuel.utils.json_scanner import JsonScanner
 from nvflare.fuel.utils.wfconf import resolve_var_refs
 
-from coterie.deployment.logs import LOGGER, quoted
+from coterie.deployment.logs import LOGGER, quote
 from coterie.errors import ConfigError
 from coterie.transports.nvflare.components import ERROR_LOG, STREAMER
 from coterie.transports.nvflare.files import digest_files
-from coterie.transports.nvflare.messages import flattened
+from coterie.transports.nvflare.messages import flatten
 from coterie.transports.nvflare.request import SiteApp
 
 _CONFIG = "config_fed_client.json"
@@ -75,12 +75,12 @@ def _leave_out_streamer(described: dict[str, Any]) -> None:
     Only exactly the entry that NVFlare adds is removed, because removed entries are not compared.
     """
     components = described.setdefault("components", [])
-    if isinstance(components, list) and components and _is_added(components[-1]):
+    if isinstance(components, list) and components and _is_log_streamer(components[-1]):
         components.pop()
         LOGGER.warning(_STREAMED)
 
 
-def _is_added(component: object) -> bool:
+def _is_log_streamer(component: object) -> bool:
     """Return whether a component is the sender of the error log that NVFlare adds to jobs."""
     args = component.get("args") if isinstance(component, dict) else None
     if not isinstance(args, dict) or component != {**_STREAMER, "args": args}:
@@ -93,14 +93,14 @@ def _check_references(described: dict[str, Any]) -> None:
     """Refuse a configuration that NVFlare would change before use.
 
     NVFlare replaces references to values of the site, to its environment and to other entries of the configuration,
-    repeatedly. Its own resolver is used to find what it would replace. Whether it replaces a reference into a value,
+    repeatedly. Its own resolver finds the entries that it would replace. Whether it replaces a reference into a value,
     such as ``{SITE_NAME[5]}``, depends on that value, so texts with such references are refused by the name in them.
     """
     known = _SYSTEM | described.keys()
     for _, text in _texts(described):
         named = any(name.startswith("$") or name in known for name in _variables(text))
         if named or _KEPT_ON_SITE in text:
-            raise _replaced(text)
+            raise _replacement_error(text)
     plain = {key: value for key, value in described.items() if not key.startswith("@")}  # templates, used by reference
     resolved = copy.deepcopy(plain)
     try:
@@ -108,12 +108,12 @@ def _check_references(described: dict[str, Any]) -> None:
     except Exception:  # NVFlare raises many kinds of errors, here as in the job itself
         raise ConfigError(f"{_CONFIG} has references that NVFlare cannot resolve") from None
     if resolved != plain:
-        raise _replaced(min(set(flattened(plain)) - set(flattened(resolved)))[1].decode())
+        raise _replacement_error(min(set(flatten(plain)) - set(flatten(resolved)))[1].decode())
 
 
-def _replaced(text: str) -> ConfigError:
+def _replacement_error(text: str) -> ConfigError:
     return ConfigError(
-        f"{_CONFIG} has {quoted(text)}, which NVFlare replaces on each site: the app would differ, and members of a "
+        f"{_CONFIG} has {quote(text)}, which NVFlare replaces on each site: the app would differ, and members of a "
         "session could not see that. Write values instead of references"
     )
 
@@ -136,12 +136,12 @@ def _check_paths(described: dict[str, Any], folder: Path) -> None:
     """
     for key, text in _texts(described):
         if key.endswith("script_path") and (os.path.isabs(text) or ".." in Path(text).parts):
-            raise ConfigError(f"{_CONFIG} has the script {quoted(text)}: its path must be relative to the app's folder")
+            raise ConfigError(f"{_CONFIG} has the script {quote(text)}: its path must be relative to the app's folder")
         pieces = {text, *_NOT_OF_PATHS.split(text)}
         for piece in pieces | {piece[piece.index("/") :] for piece in pieces if "/" in piece}:
             if _leaves(piece, folder):
                 raise ConfigError(
-                    f"{_CONFIG} names {quoted(piece)}, which is in NVFlare's workspace and not in the app's folder: "
+                    f"{_CONFIG} names {quote(piece)}, which is in NVFlare's workspace and not in the app's folder: "
                     "members of a session do not compare it. Add it to the job, or keep it elsewhere"
                 )
 

@@ -5,7 +5,7 @@ from typing import Any
 _PACKAGE = "coterie"
 
 
-def keep_installed(job: Any) -> None:  # noqa: ANN401 - NVFlare has no types
+def leave_out_coterie(job: Any) -> None:  # noqa: ANN401 - NVFlare has no types
     """Leave Coterie out of a job. Every site has it installed, and a copy in the job would replace it."""
     packages = list(job.job.app_packages)
     if _PACKAGE not in packages:

@@ -130,7 +130,7 @@ def node_number(site: str) -> int:
     return int.from_bytes(hashlib.sha256(site.encode()).digest()[:8]) >> 1
 
 
-def flattened(value: object, path: str = "") -> Iterator[tuple[str, bytes]]:
+def flatten(value: object, path: str = "") -> Iterator[tuple[str, bytes]]:
     """Yield the leaves of a JSON document by their paths.
 
     Two documents have the same entries only if they are equal. So a path has its keys in quotes, with a dot before each
@@ -146,4 +146,4 @@ def flattened(value: object, path: str = "") -> Iterator[tuple[str, bytes]]:
     if not children:
         yield path, b"{}" if isinstance(value, dict) else b"[]"
     for step, child in children:
-        yield from flattened(child, path + step)
+        yield from flatten(child, path + step)

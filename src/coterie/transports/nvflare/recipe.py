@@ -13,7 +13,7 @@ from nvflare.app_opt.pt.recipes.fedavg import FedAvgRecipe
 
 from coterie.transports.nvflare.controller import PrivateFedAvg
 from coterie.transports.nvflare.executor import PrivateExecutor
-from coterie.transports.nvflare.jobs import keep_installed
+from coterie.transports.nvflare.jobs import leave_out_coterie
 
 
 class PrivateRunner:
@@ -24,11 +24,11 @@ class PrivateRunner:
         self._runner = runner
 
     def add_to_fed_job(self, job: Any, ctx: Any, **more: Any) -> Any:  # noqa: ANN401 - NVFlare has no types
-        """Add to a job what the runner adds."""
-        return self._runner.add_to_fed_job(_Wrapping(job), ctx, **more)
+        """Add the runner's components to a job."""
+        return self._runner.add_to_fed_job(_WrappingJob(job), ctx, **more)
 
 
-class _Wrapping:
+class _WrappingJob:
     """A job that wraps every executor that is added."""
 
     def __init__(self, job: Any) -> None:  # noqa: ANN401 - NVFlare has no types
@@ -39,7 +39,7 @@ class _Wrapping:
 
     def add_executor(self, executor: Any, tasks: Any = None, ctx: Any = None) -> Any:  # noqa: ANN401 - NVFlare has no types
         """Add an executor for all tasks, so that it can refuse those that are not Coterie's."""
-        keep_installed(self._job)
+        leave_out_coterie(self._job)
         return self._job.add_executor(PrivateExecutor(executor), tasks=["*"], ctx=ctx)
 
 

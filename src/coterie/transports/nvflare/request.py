@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from coterie.deployment.engine import AppReply, Arrays, Delivery, Hello, NodeRequest, Task
-from coterie.deployment.logs import quoted
+from coterie.deployment.logs import quote
 from coterie.deployment.node import run_config_digest
 from coterie.deployment.reasons import Reason
 from coterie.errors import PeerProtocolError, regarding
@@ -21,7 +21,7 @@ from coterie.transports.nvflare.messages import (
     Work,
     decode,
     encode,
-    flattened,
+    flatten,
     name_of,
     node_number,
 )
@@ -43,7 +43,7 @@ class SiteApp:
     @property
     def digest(self) -> bytes:
         """A digest of the whole app."""
-        return run_config_digest({"config": sorted(flattened(dict(self.config))), "files": sorted(self.files.items())})
+        return run_config_digest({"config": sorted(flatten(dict(self.config))), "files": sorted(self.files.items())})
 
 
 class NvflareRequest(NodeRequest):
@@ -57,7 +57,7 @@ class NvflareRequest(NodeRequest):
         """
         if message.function not in TASKS:
             with regarding(Reason.FORM):
-                asked = quoted(message.function)
+                asked = quote(message.function)
                 raise PeerProtocolError(SERVER, f"asked for the function {asked}; there are {', '.join(TASKS)}")
         self._message, self._site_app, self._app = message, site_app, app
         self.task = Task(message.run, message.function, message.group)
@@ -82,13 +82,13 @@ class NvflareRequest(NodeRequest):
         return self._arrays
 
     def configuration(self, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
-        """Yield what configures the app's function.
+        """Yield the configuration of the app's function.
 
         It consists of the app's configuration; the entries of ``FLModel.meta`` with their order, except keys that may
         vary; the first round's number, unless it is 0; and names, order, shapes and types of the arrays. The number of
         rounds and that of the current one are not part of it, because they change with every job and round.
         """
-        yield from flattened(dict(self._site_app.config), "app")
+        yield from flatten(dict(self._site_app.config), "app")
         if self._work.start:
             yield "start_round of the model", repr(self._work.start).encode()
         fixed = ((key, value) for key, value in self._work.entries().items() if key not in varying)
@@ -131,7 +131,7 @@ class TaskDelivery(Delivery[bytes]):
         """Whether the app should answer the task itself, unprotected."""
 
     def kind(self) -> str | None:
-        """Return what the message says; None if the task is one of the app's own."""
+        """Return the kind that the message states; None if the task is one of the app's own."""
         return self._message.kind if self._task == TASK else None
 
     def about(self) -> str:
@@ -139,7 +139,7 @@ class TaskDelivery(Delivery[bytes]):
         return self._message.about
 
     def hello(self) -> Hello:
-        """Return the question who the node is."""
+        """Return the request to introduce itself."""
         message = self._message
         return Hello(
             message.run,

@@ -59,7 +59,7 @@ class HookedGrid(Grid):
 
 def switch_retries_off() -> None:
     """Let every error of the SuperLink end the run, and send every request once."""
-    mock.patch.object(link, "passes", return_value=False).start()
+    mock.patch.object(link, "is_temporary", return_value=False).start()
     mock.patch.object(carrier, "Exchange", partial(Exchange, tries=1)).start()
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.learning import BatchNormNet, blobs, dealt, same, small_problem
+from tests.support.learning import BatchNormNet, blobs, check_alike, dealt, same, small_problem
 
 from coterie.confined import ConfinedDescent, ConstantStep, HistoryCheck, IncreaseCheck, LossCheck, Offsets, Spread
 from coterie.errors import ConfigError, InputError
@@ -95,10 +95,7 @@ def test_a_restored_state_continues_bit_for_bit(check: LossCheck) -> None:
     resumed.restore({key: np.ascontiguousarray(array) for key, array in begun.state().items()})
     play(problem, resumed, range(5, 9))
     assert whole.refused == resumed.refused > 0
-    assert whole.state().keys() == resumed.state().keys()
-    assert same(list(whole.state().values()), list(resumed.state().values()))
-    for name, model in whole.models().items():
-        assert same(model, resumed.models()[name])
+    check_alike(whole, resumed)
 
 
 def test_a_step_that_all_participants_refuse_still_changes_the_displacement() -> None:

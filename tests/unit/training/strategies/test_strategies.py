@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from tests.support.learning import BatchNormNet, blobs, dealt, same, small_problem, tasks_for
+from tests.support.learning import BatchNormNet, blobs, check_alike, dealt, same, small_problem, tasks_for
 from torch import nn
 
 from coterie.arithmetic import FloatArray
@@ -170,10 +170,7 @@ def test_a_restored_strategy_continues_bit_for_bit(name: str) -> None:
     resumed.restore({key: array.copy() for key, array in begun.state().items()})
     for number in range(3, 5):
         plain_round(resumed, trainer, number, resumed.clients)
-    assert whole.state().keys() == resumed.state().keys()
-    assert same(list(whole.state().values()), list(resumed.state().values()))
-    for client, model in whole.models().items():
-        assert same(model, resumed.models()[client])
+    check_alike(whole, resumed)
     assert not same(list(whole.state().values()), list(begun.state().values()))
 
 

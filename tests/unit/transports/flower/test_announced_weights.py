@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import FedAvg
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.flower import FakeGrid, make_grid
-from tests.support.flower_strategies import QUIET
+from tests.support.flower_strategies import QUIET, last_mean
 
 from coterie.arithmetic.quantize import MARGIN
 from coterie.cohorts.memory import MemoryFile
@@ -68,9 +68,7 @@ def founded() -> RosterRecipe:
 
 def outcome(kept: PrivateStrategy, weights: list[int]) -> tuple[int, float]:
     """Return the sum of weights, and the largest error of the mean."""
-    assert kept.grid is not None
-    mean = kept.grid.results[-1].value
-    assert mean is not None
+    mean = last_mean(kept)
     exact = sum(0.1 * (number + 1) * weight for number, weight in enumerate(weights)) / sum(weights)
     return int(mean.metrics["num-examples"]), float(np.abs(mean.arrays["w"] - exact).max())
 
@@ -102,9 +100,7 @@ def test_large_nodes_weigh_more() -> None:
 
 def test_a_given_limit_overrides_announced_weights_and_clamps_them(log: pytest.LogCaptureFixture) -> None:
     kept = start(announcing([50, 200]), most_examples=100)
-    assert kept.grid is not None
-    mean = kept.grid.results[-1].value
-    assert mean is not None
+    mean = last_mean(kept)
     assert mean.metrics["num-examples"] == 150
     assert "coterie-weight is more than a node counts for at most (most_examples)" in log.text
     assert "from the weights" not in log.text

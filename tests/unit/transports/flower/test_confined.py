@@ -17,7 +17,7 @@ from tests.support.flower import FakeGrid, initial_arrays
 from tests.support.flower_strategies import private_grid
 
 from coterie.cohorts.ledger import Ledger
-from coterie.deployment.confined import own_place
+from coterie.deployment.confined import own_state
 from coterie.deployment.confinement import Confinement
 from coterie.deployment.displacement import Displacement
 from coterie.deployment.engine import SHOW, Arrays, Trip, TripReply
@@ -26,7 +26,7 @@ from coterie.errors import CarrierError, ConfigError, InputError, NothingTrained
 from coterie.transports.flower import PrivateStrategy
 from coterie.transports.flower.carrier import FlowerCarrier
 from coterie.transports.flower.confined import with_displacement
-from coterie.transports.flower.records import DESCENT, MISSED, packed
+from coterie.transports.flower.records import DESCENT, MISSED, pack
 
 NODES = len(CENTRES)
 
@@ -328,7 +328,7 @@ def test_a_damaged_model_is_refused_and_named(home: Path) -> None:
 
 def show(grid: FakeGrid, records: RecordDict) -> Message:
     """Show a model to node 0 alone, outside a session."""
-    about = packed(b"", {"kind": SHOW}, records)
+    about = pack(b"", {"kind": SHOW}, records)
     return grid.nodes[100].answer(Message(about, 100, "train", group_id="show"))
 
 
@@ -341,7 +341,7 @@ def shown_records(world: World, descent: bytes, models: list[NDArray[Any]]) -> R
 def test_a_model_that_is_only_shown_is_judged_and_answered_with_nothing(home: Path) -> None:
     world = World()
     world.run(1)
-    grid, before, place = world.grid(), own(home, 0), own_place(home / "nodes" / "partition-0")
+    grid, before, place = world.grid(), own(home, 0), own_state(home / "nodes" / "partition-0")
     calls = len(world.calls)
     for step in (0.01 * (CENTRES[0] - before), -100.0 * np.ones(3)):
         models = [*world.models, np.asarray(world.models[-1] + step, np.float32)]
@@ -349,7 +349,7 @@ def test_a_model_that_is_only_shown_is_judged_and_answered_with_nothing(home: Pa
         assert dict(reply.content.config_records) == {"coterie": {}}
         assert not reply.content.array_records
         world.models = models
-    assert [len(world.calls) - calls, own_place(home / "nodes" / "partition-0").judged] == [4, 4]
+    assert [len(world.calls) - calls, own_state(home / "nodes" / "partition-0").judged] == [4, 4]
     moved = own(home, 0)
     assert 0 < np.linalg.norm(moved - before) < 0.1, "the first was taken, and the second refused"
 
@@ -357,13 +357,13 @@ def test_a_model_that_is_only_shown_is_judged_and_answered_with_nothing(home: Pa
 def test_a_model_that_is_only_shown_needs_the_usual_configuration(home: Path) -> None:
     world = World()
     world.run(1)
-    place = own_place(home / "nodes" / "partition-0")
+    place = own_state(home / "nodes" / "partition-0")
     records = shown_records(world, place.descent, [*world.models, world.models[-1] + 1])
     records.config_records["config"]["lr"] = 0.5
     calls = len(world.calls)
     assert show(world.grid(), records).error.reason == "configuration"
     assert len(world.calls) == calls
-    assert own_place(home / "nodes" / "partition-0") == place
+    assert own_state(home / "nodes" / "partition-0") == place
 
 
 def test_nodes_of_an_unconfined_roster_refuse_shown_models(home: Path) -> None:
@@ -387,7 +387,7 @@ def test_a_result_is_not_lost_if_nodes_cannot_be_shown_the_last_model(
     world = World()
     assert summed(world.run(2)) == [4, 4]
     assert "nodes were not shown the last model" in caplog.text
-    assert own_place(home / "nodes" / "partition-0").judged == 2
+    assert own_state(home / "nodes" / "partition-0").judged == 2
 
 
 BROKEN: dict[str, Callable[[RecordDict], object]] = {
@@ -403,7 +403,7 @@ BROKEN: dict[str, Callable[[RecordDict], object]] = {
 def test_a_displacement_that_cannot_be_read_is_refused(home: Path, broken: str) -> None:
     world = World()
     world.run(1)
-    records = shown_records(world, own_place(home / "nodes" / "partition-0").descent, world.models)
+    records = shown_records(world, own_state(home / "nodes" / "partition-0").descent, world.models)
     BROKEN[broken](records)
     before, calls = own(home, 0), len(world.calls)
     reply = show(world.grid(), records)

@@ -73,11 +73,11 @@ def test_the_first_reported_weight_is_kept_and_later_ones_are_logged_and_ignored
     sizes: list[float] = [3, 4]
     grid = make_grid(reporting(sizes), 2)
     assert total_of(play(grid)) == 7
-    assert "as much as at first" not in log.text
+    assert "keeps its first weight" not in log.text
     sizes[:] = [5, 4]
     assert total_of(play(grid)) == 7
-    lines = [line for line in log.messages if "as much as at first" in line]
-    assert lines == ["Coterie: num-examples has changed, and this node counts for as much as at first"]
+    lines = [line for line in log.messages if "keeps its first weight" in line]
+    assert lines == ["Coterie: num-examples has changed; this node keeps its first weight"]
     assert kept_by(0, "weight train") == b"3"
 
 
@@ -87,7 +87,8 @@ def test_a_scale_far_too_wide_for_the_weights_is_logged_once_with_its_cost(
     PrivateStrategy(FedAvg(**QUIET), deadline=1).start(make_grid(reporting([3, 4]), 2), initial_arrays(), 3, timeout=1)
     lines = [line for line in log.messages if "is rounded to about" in line]
     assert len(lines) == 1
-    assert "about 4e-04 of its range (clip): nodes count for 3.5 on average, and most_examples is 10,000" in lines[0]
+    assert "about 4e-04 of its range (clip), because most_examples is 10,000 and the mean weight" in lines[0]
+    assert "of a node is 3.5." in lines[0]
 
 
 def test_a_scale_that_fits_the_weights_is_not_mentioned(log: pytest.LogCaptureFixture) -> None:
@@ -128,12 +129,12 @@ def test_an_operator_sets_the_weight_and_the_apps_number_is_not_looked_at(log: p
     grid.nodes[100].node_config["coterie-weight"] = 50
     grid.nodes[101].node_config["coterie-weight"] = 10**6
     assert total_of(play(grid, most_examples=100)) == 50 + 100
-    assert "as much as at first" not in log.text
+    assert "keeps its first weight" not in log.text
     grid.nodes[100].node_config.pop("coterie-weight")
     assert total_of(play(grid, most_examples=100)) == 50 + 100
     grid.nodes[100].node_config["coterie-weight"] = 51
     assert total_of(play(grid, most_examples=100)) is None
-    assert "coterie-weight is not what this node has counted for before" in log.text
+    assert "coterie-weight is not the weight that this node had before" in log.text
 
 
 def test_an_app_without_the_metric_fails_also_if_the_operator_sets_the_weight() -> None:
@@ -166,7 +167,7 @@ def test_a_configuration_stays_as_it_was_and_the_log_names_what_changed(
     assert session(lr=0.2, epochs=2) is None
     named = "'epochs' of the run" if where == "run" else "'epochs' of 'config'"
     assert f"differently than the first time: {named}. The configuration is fixed" in log.text
-    assert "varying=... naming what has to change" in log.text
+    assert "varying=... names the keys that have to change" in log.text
     assert session(lr=0.2) is None
     assert session(lr=0.2, epochs=1, momentum=0.9) is None
     assert session(epochs=1) == 7

@@ -30,9 +30,9 @@ LOSS = {"train_loss": (0.0, 8.0)}
 ALL = {f"partition-{number}" for number in range(4)}
 
 
-def replying(reply: Reply, mods: list[Mod] | None = None) -> FakeGrid:
+def replying(reply: Reply) -> FakeGrid:
     """Return a grid whose nodes answer to training with what a function makes of the model."""
-    app = ClientApp(mods=mods or [private_mod])
+    app = ClientApp(mods=[private_mod])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
@@ -167,7 +167,7 @@ def test_a_mod_that_changes_messages_is_reported_before_the_first_round(caplog: 
         kept.start(make_grid(make_app([Adding(), private_mod]), 4), initial_arrays(), 1)  # type: ignore[list-item]
     assert AROUND in str(caught.value)
     lines = [record.getMessage() for record in caplog.records]
-    warned = next(number for number, line in enumerate(lines) if "changes what this node is asked" in line)
+    warned = next(number for number, line in enumerate(lines) if "changes the requests to this node" in line)
     assert "partition-0, partition-1, partition-2, partition-3" in lines[warned]
     assert not any("[ROUND 1/1]" in line for line in lines[:warned])
 

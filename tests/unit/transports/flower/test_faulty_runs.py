@@ -2,7 +2,6 @@
 
 import os
 import random
-import tempfile
 from collections.abc import Iterable
 from itertools import count, repeat
 
@@ -12,9 +11,10 @@ from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import FedAvg
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.flower import MEMORY, FakeNode, initial_arrays, make_app
+from tests.support.flower import FakeNode, initial_arrays, make_app
 from tests.support.flower_faults import Fault, FaultyGrid, schedules
 from tests.support.flower_strategies import QUIET
+from tests.support.homes import folder_in_memory
 
 from coterie.cohorts.ledger import Ledger
 from coterie.deployment.home import server_home
@@ -56,7 +56,7 @@ def content(arrays: ArrayRecord) -> dict[str, bytes]:
 def test_a_run_with_faults_has_the_result_of_one_without(
     schedule: list[Fault | None], by_content: bool, forgets: bool
 ) -> None:
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+    with folder_in_memory() as folder:
         os.environ["COTERIE_HOME"] = f"{folder}/quiet"  # the fixture of all tests here puts it back
         whole, _ = run([])
         os.environ["COTERIE_HOME"] = f"{folder}/faulty"

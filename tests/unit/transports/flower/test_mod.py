@@ -33,7 +33,7 @@ from coterie.secagg.invitation import is_invitation, read_invitation
 from coterie.secagg.prekeys.book import is_book_message
 from coterie.transports.flower import PrivateStrategy, private_mod
 from coterie.transports.flower.mod import PrivateMod
-from coterie.transports.flower.records import header_of, model_of, packed, payload_of, without_ours
+from coterie.transports.flower.records import header_of, model_of, pack, payload_of, without_ours
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["papers", "two-trips"])
 
@@ -181,6 +181,16 @@ def test_an_operator_may_allow_evaluation_of_the_node_alone() -> None:
     assert grid.nodes[100].answer(Message(RecordDict({"arrays": initial_arrays()}), 100, "train")).has_error()
 
 
+def keeping(replies: list[Message]) -> Callable[[Message, Answer], Message]:
+    """Deliver every message, and keep the replies."""
+
+    def listen(message: Message, answer: Answer) -> Message:
+        replies.append(answer(message))
+        return replies[-1]
+
+    return listen
+
+
 @pytest.mark.parametrize("failure", [ValueError("patient 17 has diabetes"), MemoryError("patient 17")])
 def test_errors_of_training_stay_on_the_node(failure: Exception) -> None:
     app = ClientApp(mods=[private_mod])
@@ -190,12 +200,7 @@ def test_errors_of_training_stay_on_the_node(failure: Exception) -> None:
         raise failure
 
     replies: list[Message] = []
-
-    def listen(message: Message, answer: Answer) -> Message:
-        replies.append(answer(message))
-        return replies[-1]
-
-    kept = play(make_grid(app, 4, listen))
+    kept = play(make_grid(app, 4, keeping(replies)))
     assert kept.grid is not None
     assert kept.grid.results[-1].value is None
     errors = [reply.error for reply in replies if reply.has_error()]
@@ -216,12 +221,7 @@ def test_a_full_disk_is_reported_as_a_problem_of_the_nodes_folder(
     monkeypatch.setattr("coterie.deployment.sessions.write_secret", full_folder)
     monkeypatch.setattr("coterie.cohorts.prekey_tables.contribute", full_database)
     replies: list[Message] = []
-
-    def listen(message: Message, answer: Answer) -> Message:
-        replies.append(answer(message))
-        return replies[-1]
-
-    play(make_grid(make_app([private_mod]), 4, listen), protocol=protocol)
+    play(make_grid(make_app([private_mod]), 4, keeping(replies)), protocol=protocol)
     assert {reply.error.reason for reply in replies if reply.has_error()} == {Reason.SETTINGS}
     assert "No space left on device" in caplog.text
 
@@ -232,7 +232,7 @@ def test_damaged_messages_of_a_server_get_one_of_the_known_reasons(home: Path) -
     for message in [sent for sent in grid.sent if payload_of(sent.content, "server")]:
         for cut in (0, 1, 7, 40):
             payload = payload_of(message.content, "server")
-            broken = packed(payload[:cut] + b"\x00" + payload[cut + 1 :], dict(header_of(message.content) or {}))
+            broken = pack(payload[:cut] + b"\x00" + payload[cut + 1 :], dict(header_of(message.content) or {}))
             reply = grid.nodes[message.metadata.dst_node_id].answer(
                 Message(broken, message.metadata.dst_node_id, "train")
             )
@@ -296,9 +296,9 @@ def test_concurrent_runs_do_not_touch_each_others_sessions() -> None:
 @pytest.mark.parametrize(
     ("content", "kind"),
     [
-        (packed(b"", {"kind": HELLO}), "train"),
-        (packed(b"x", {"kind": STEP}), "train"),
-        (packed(b"x", {"kind": "what"}), "train"),
+        (pack(b"", {"kind": HELLO}), "train"),
+        (pack(b"x", {"kind": STEP}), "train"),
+        (pack(b"x", {"kind": "what"}), "train"),
         (RecordDict({"arrays": initial_arrays()}), "train"),
         (RecordDict({"arrays": initial_arrays()}), "evaluate"),
     ],

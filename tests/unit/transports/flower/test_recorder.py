@@ -225,7 +225,7 @@ def test_fewer_rounds_than_were_done_give_the_model_and_leave_the_checkpoint(hom
     assert not grid.sent
     assert file.read_bytes() == kept
     (line,) = warnings()
-    assert "has done 3 rounds, and 1 are asked for" in line
+    assert "has done 3 rounds, which is more than num_rounds = 1" in line
 
 
 class Sending(FedAvg):

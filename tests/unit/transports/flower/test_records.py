@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from coterie.errors import InputError, PeerProtocolError
 from coterie.transports.flower.grid import array_types, with_types
-from coterie.transports.flower.records import HEADER, RecordArrays, model_of, name_of, packed, payload_of, view_of
+from coterie.transports.flower.records import HEADER, RecordArrays, model_of, name_of, pack, payload_of, view_of
 
 
 def record(**arrays: np.ndarray) -> ArrayRecord:
@@ -88,7 +88,7 @@ def test_an_array_that_is_shorter_than_its_header_says_is_refused() -> None:
 
 @given(st.binary(min_size=1, max_size=300))
 def test_a_payload_is_packed_as_flower_packs_an_array(payload: bytes) -> None:
-    records = packed(payload, {"kind": "step"})
+    records = pack(payload, {"kind": "step"})
     (array,) = records.array_records["coterie-payload"].values()
     theirs = Array(np.frombuffer(payload, np.uint8))
     assert (array.dtype, array.shape, array.stype, array.data) == (

@@ -30,7 +30,7 @@ from coterie.rounds import RoundResult
 from coterie.secagg import messages
 from coterie.secagg.prekeys.messages import PREKEYS, SHARE_BYTES, OpenedShares
 from coterie.transports.flower import PrivateStrategy, private_mod
-from coterie.transports.flower.records import header_of, packed, payload_of
+from coterie.transports.flower.records import header_of, pack, payload_of
 
 CONTRIBUTE, SURVIVORS, PROOF = 10, 12, 14
 """The tags of what a server sends in a session of two trips, and in the third."""
@@ -150,7 +150,7 @@ def lying(
         )
         changed = {entry.dealer: entry for entry in (*opened.dealers, *wrong)}
         payload = messages.encode(msgspec.structs.replace(opened, dealers=tuple(changed.values())))
-        return Message(packed(payload, header_of(reply.content) or {}), reply_to=message)
+        return Message(pack(payload, header_of(reply.content) or {}), reply_to=message)
 
     return lie
 

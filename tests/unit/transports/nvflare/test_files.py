@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from coterie.errors import ConfigError
 from coterie.transports.nvflare.files import digest_files, stop_bytecode
-from coterie.transports.nvflare.messages import flattened
+from coterie.transports.nvflare.messages import flatten
 
 KEYS = st.text(".'\"[]{}\\0a\n", max_size=4)
 DOCUMENTS: st.SearchStrategy[Any] = st.recursive(
@@ -36,12 +36,12 @@ STEP = re.compile(r"""\.('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|\[(\d+)\]""")
 @example({"a": 1}, {"a": True})
 def test_different_documents_have_different_entries(one: object, other: object) -> None:
     assume(json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True))
-    assert sorted(flattened(one)) != sorted(flattened(other))
+    assert sorted(flatten(one)) != sorted(flatten(other))
 
 
 @given(DOCUMENTS)
 def test_a_document_can_be_built_again_from_its_entries(document: object) -> None:
-    entries = sorted(flattened(document))
+    entries = sorted(flatten(document))
     assert len({path for path, _ in entries}) == len(entries)
     steps = {path: [match.groups() for match in STEP.finditer(path)] for path, _ in entries}
     assert all("".join(match.group() for match in STEP.finditer(path)) == path for path in steps)

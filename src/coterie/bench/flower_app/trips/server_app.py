@@ -17,7 +17,7 @@ from coterie.secagg.protocols import SessionProtocol
 from coterie.secagg.server import Step
 from coterie.transports.flower import PrivateStrategy
 from coterie.transports.flower.exchange import Exchange
-from coterie.transports.flower.records import packed
+from coterie.transports.flower.records import pack
 
 app = ServerApp()
 RESULTS = "trips.json"
@@ -43,7 +43,7 @@ def main(grid: Grid, context: Context) -> None:
     nothing = {node: RecordDict() for node in everybody}
     _trip(grid, "query", nothing, patience)  # in the first, simulations start their workers
     trips = [_trip(grid, "query", nothing, patience) for _ in range(rounds)]
-    plain = _timed(_all(PlainFedAvg, nodes), grid, model, rounds)
+    plain = _time_rounds(_all(PlainFedAvg, nodes), grid, model, rounds)
     secure = {}
     for protocol in (SessionProtocol.TWO_TRIPS, SessionProtocol.PAPERS):
 
@@ -58,9 +58,10 @@ def main(grid: Grid, context: Context) -> None:
             )
 
         if protocol is SessionProtocol.TWO_TRIPS:
-            _timed(private(), grid, model, 1)  # before the first, nodes are shown the roster and leave their prekeys
+            # Before the first round, nodes are shown the roster and leave their prekeys.
+            _time_rounds(private(), grid, model, 1)
         strategy = private()
-        seconds = _timed(strategy, grid, model, rounds)
+        seconds = _time_rounds(strategy, grid, model, rounds)
         traffic = strategy.grid.traffic if strategy.grid else []
         secure[protocol] = {
             "seconds": seconds,
@@ -89,7 +90,7 @@ def _carry(grid: Grid, nodes: list[int], traffic: Traffic, model: ArrayRecord, p
     for step, sent in traffic.sent.items():
         header = {"answer": traffic.received[step] // len(nodes)}
         app = RecordDict({"arrays": model}) if step in (Step.MASK, Step.CONTRIBUTE) else None
-        requests = {node: packed(os.urandom(sent // len(nodes)), header, app) for node in nodes}
+        requests = {node: pack(os.urandom(sent // len(nodes)), header, app) for node in nodes}
         seconds[step] = _trip(grid, "query.carry", requests, patience)
     return seconds
 
@@ -99,7 +100,7 @@ def _all(kind: type[FedAvg], nodes: int) -> FedAvg:
     return kind(fraction_evaluate=0.0, min_available_nodes=nodes, min_train_nodes=nodes)
 
 
-def _timed(strategy: FedAvg | PrivateStrategy, grid: Grid, model: ArrayRecord, rounds: int) -> list[float]:
+def _time_rounds(strategy: FedAvg | PrivateStrategy, grid: Grid, model: ArrayRecord, rounds: int) -> list[float]:
     """Return the seconds of each round: what lies between two evaluations on the server."""
     times: list[float] = []
     strategy.start(grid, model, num_rounds=rounds, evaluate_fn=lambda _number, _arrays: times.append(time.monotonic()))

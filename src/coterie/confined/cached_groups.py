@@ -1,4 +1,4 @@
-"""Cached activations for confined descent over a grid, which compute many groups of one network by few matrix products.
+"""Cached activations for confined descent over a grid: many groups of one network are computed by few matrix products.
 
 A group's hidden inputs are Z_i = X_i (A_i + u - refused_i) + b1_i. Its offset A_i is as long as the model and never
 changes. So Z_i is computed once and then updated, Z_i += X_i step, by one product over the rows of all groups together.
@@ -28,9 +28,10 @@ from coterie.errors import ConfigError, LocalProtocolError
 class CachedGroups:
     """The groups of a grid with their data. They compute gradients and losses for a descent, all at once.
 
-    An iteration is ``mean = groups.gradient(chosen, contribution, rng)``, which computes in the clear what a secure sum
-    over the groups would open, and then ``groups.advance(descent.propose(mean), rng)``. Rounding errors that accumulate
-    in the activations disappear when the groups are created again from their descent.
+    An iteration is ``mean = groups.gradient(chosen, contribution, rng)`` and then
+    ``groups.advance(descent.propose(mean), rng)``. The mean is computed in the clear; a secure sum over the groups
+    would give the same. Rounding errors that accumulate in the activations disappear when the groups are created again
+    from their descent.
     """
 
     def __init__(self, x: FloatArray, targets: TrueAnswers, grid: Grid, descent: ConfinedDescent) -> None:
@@ -102,7 +103,7 @@ class CachedGroups:
 
     def _judge_all(self) -> None:
         for part in self._parts():
-            self._errors[part], self.losses[part] = self._judged(self._z[part], self._w2[part], self._b2[part], part)
+            self._errors[part], self.losses[part] = self._judge(self._z[part], self._w2[part], self._b2[part], part)
 
     def gradient(self, chosen: Mask, contribution: Contribution, rng: np.random.Generator) -> Parameters:
         """Return the mean of the chosen groups' contributions.
@@ -133,7 +134,7 @@ class CachedGroups:
             z += b1
             z += self._z[part]
             top = self._w2[part] + w2, self._b2[part] + b2
-            errors, losses = self._judged(z, *top, part)
+            errors, losses = self._judge(z, *top, part)
             for number, before, after in zip(range(part.start, part.stop), self.losses[part], losses, strict=True):
                 verdicts[names[number]] = self.descent.judge(names[number], float(before), float(after), rng)
             taken = np.array([verdicts[name] for name in names[part]])
@@ -168,7 +169,7 @@ class CachedGroups:
         for sums, part in zip(total[1:], (b1, w2, b2), strict=True):
             sums += part.sum(axis=0)
 
-    def _judged(
+    def _judge(
         self, z: FloatArray, w2: FloatArray, b2: FloatArray, part: slice
     ) -> tuple[FloatArray, npt.NDArray[np.float64]]:
         """Return the errors at the output and every group's mean loss, given its hidden inputs."""

@@ -1,12 +1,11 @@
-"""A server names a function in the client's part of a job, and the function returns what a site refuses by its class.
+"""A job has a component that sends what it finds on a site around Coterie; its configuration may hide which one.
 
-Promise, in docs/nvflare.md: a job that lists ``JobLogStreamer`` is refused ("a site refuses jobs that do"). Jobs with a
-sender of files or a receiver of metrics are, too (``job_config._check_components``). NVFlare builds a component by
-calling whatever its path names; Coterie looks for classes only.
+NVFlare builds whatever a path names, so a function may return the component. It gives all components all events.
 """
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,33 +13,56 @@ pytest.importorskip("nvflare", reason="needs coterie[nvflare]")
 
 from nvflare.app_common.logging.job_log_streamer import JobLogStreamer
 from nvflare.app_common.streamers.object_retriever import ObjectRetriever
-from tests.support.nvflare_jobs import STREAMER, configured, deploy, job, read
+from nvflare.widgets.fed_event import ClientFedEventRunner
+from tests.support.homes import home as home
+from tests.support.nvflare_jobs import STREAMER, TRAINER, deploy, job, refusal, started
 from tests.support.nvflare_jobs import site_environment as site_environment
 
-from coterie.errors import ConfigError
+from coterie.transports.nvflare import components
+from coterie.transports.nvflare.job_config import read_app
 
-REFUSED = (JobLogStreamer, ObjectRetriever)
+SENDERS = (JobLogStreamer, ObjectRetriever, ClientFedEventRunner)
+RETRIEVER = "nvflare.app_common.streamers.file_retriever.FileRetriever"
 
 
+def check(app: Path, monkeypatch: pytest.MonkeyPatch, *, defended: bool) -> None:
+    """Start a job with a sender, which is refused and gets no events; or gets them while sessions go on."""
+    if not defended:
+        monkeypatch.setattr(components, "_is_accepted", lambda _part: True)
+    engine = started(app)
+    of_job = [part for part in engine.handlers if part not in engine.widgets.values()]
+    assert sum(isinstance(part, SENDERS) for part in of_job) == (0 if defended else 1)
+    assert refusal(engine) == ("settings" if defended else None)
+
+
+@pytest.mark.parametrize("defended", [False, True])
 @pytest.mark.parametrize(
-    "made",
+    "component",
     [
-        f"!!python/object/apply:{STREAMER} []",
-        "!!python/object/apply:nvflare.app_common.streamers.file_retriever.FileRetriever [/etc]",
+        {"path": "yaml.unsafe_load", "args": {"stream": f"!!python/object/apply:{STREAMER} []"}},
+        {"path": "yaml.unsafe_load", "args": {"stream": f"!!python/object/apply:{RETRIEVER} [/etc]"}},
+        {"path": STREAMER},
+        {"path": TRAINER, "args": {"model_name": {"path": STREAMER}}},
     ],
-    ids=["sender of logs", "sender of files"],
+    ids=["a sender of logs", "a sender of files", "by its path", "within another one"],
 )
-def test_a_component_that_a_function_makes(made: str, tmp_path: Path, site_environment: None) -> None:
+def test_a_component_that_sends(
+    component: dict[str, Any],
+    defended: bool,
+    home: Path,
+    tmp_path: Path,
+    site_environment: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """``yaml`` is a dependency of NVFlare; the job needs no code of its own."""
-    app = deploy(tmp_path / "site-1", job("x", {"id": "s", "path": "yaml.unsafe_load", "args": {"stream": made}}))
-    built = [one for one in configured(app, "site-1").runner_config.handlers if isinstance(one, REFUSED)]
-    assert len(built) == 1  # NVFlare has it, and gives it all events of the job
-    with pytest.raises(ConfigError):
-        read(app)
+    app = deploy(tmp_path / "site-1", job("x", {"id": "sender", **component}))
+    read_app(app, app / "config")  # nothing speaks against its text
+    check(app, monkeypatch, defended=defended)
 
 
-def test_a_class_that_a_jobs_own_function_returns(
-    tmp_path: Path, site_environment: None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("defended", [False, True])
+def test_a_component_that_the_jobs_own_function_returns(
+    defended: bool, home: Path, tmp_path: Path, site_environment: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = deploy(tmp_path / "site-1", job("x", {"id": "s", "path": "made_by_job.make"}))
     (app / "custom").mkdir()
@@ -50,7 +72,5 @@ def test_a_class_that_a_jobs_own_function_returns(
     )
     monkeypatch.syspath_prepend(str(app / "custom"))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    built = [one for one in configured(app, "site-1").runner_config.handlers if isinstance(one, REFUSED)]
-    assert len(built) == 1
-    with pytest.raises(ConfigError):
-        read(app)
+    monkeypatch.delitem(sys.modules, "made_by_job", raising=False)
+    check(app, monkeypatch, defended=defended)

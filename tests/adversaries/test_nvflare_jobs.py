@@ -6,26 +6,20 @@ arguments of them for one site, the sum of a circle is the update of the other o
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("nvflare", reason="needs coterie[nvflare]")
 
-from nvflare.apis.fl_constant import FLContextKey
-from nvflare.apis.fl_context import FLContextManager
-from nvflare.apis.shareable import Shareable
-from nvflare.apis.signal import Signal
 from nvflare.app_common.executors.task_script_runner import TaskScriptRunner
 from tests.support.homes import home as home
-from tests.support.nvflare_jobs import STREAMER, TRAINER, built, configured, deploy, job, read, script_at
+from tests.support.nvflare_jobs import STREAMER, TRAINER, built, deploy, job, read, refusal, script_at, started
 from tests.support.nvflare_jobs import site_environment as site_environment
 from tests.support.nvflare_sites import Learning, check_update_of_one
 
 from coterie.errors import ConfigError
-from coterie.transports.nvflare import executor, job_config
-from coterie.transports.nvflare.messages import KEY, TASK, Answer, NodeMessage, decode, encode
+from coterie.transports.nvflare import PrivateExecutor, components, job_config
 from coterie.transports.nvflare.request import SiteApp
 
 Deploy = Callable[[Path, str], Path]
@@ -152,18 +146,9 @@ def test_an_executor_beside_the_private_one(
 ) -> None:
     """It has the task "train", so the server gets the model of this site alone, while sessions go on as ever."""
     if not defended:
-        monkeypatch.setattr(executor, "check_executors", lambda _app, _private: None)
+        monkeypatch.setattr(components, "_reason_to_refuse", lambda _guard, _ctx: "")
     config = job("x")
     add(config, {"tasks": ["train"], "executor": {"path": TRAINER}})
-    app = deploy(tmp_path / "site-1", config)
-    routed = configured(app, "site-1").runner_config.task_router
-    assert type(routed.route("train")).__name__ == "NPTrainer"
-    private = routed.route(TASK)
-    assert isinstance(private, executor.PrivateExecutor)
-    ctx = FLContextManager(engine=object(), identity_name="site-1", job_id="job").new_context()
-    folders = SimpleNamespace(get_app_dir=lambda _job: str(app), get_app_config_dir=lambda _job: str(app / "config"))
-    ctx.set_prop(FLContextKey.WORKSPACE_OBJECT, folders, private=True)
-    hello = NodeMessage("hello", 7, "train", "1", 0.0, 60.0)
-    answer = private.execute(TASK, Shareable({KEY: encode(hello)}), ctx, Signal())
-    refusal = decode(answer[KEY], Answer, "site-1").refusal
-    assert refusal == ("settings" if defended else None)
+    engine = started(deploy(tmp_path / "site-1", config))
+    assert isinstance(engine.runner.find_executor("train"), PrivateExecutor) == defended
+    assert refusal(engine) == ("settings" if defended else None)

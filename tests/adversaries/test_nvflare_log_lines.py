@@ -13,9 +13,10 @@ from tests.support.homes import home as home
 from tests.support.nvflare_sites import Sites, aggregator, assignment
 
 from coterie.cohorts import Ledger
+from coterie.deployment import contribution
 from coterie.deployment.engine import AppReply, Arrays
 from coterie.deployment.home import node_home, server_home
-from coterie.deployment.logs import LOGGER
+from coterie.deployment.logs import LOGGER, format_traceback
 from coterie.transports.nvflare.messages import Work
 
 EXAMPLES = 4817
@@ -35,11 +36,14 @@ def test_a_small_cap_does_not_make_sites_log_their_weights(
     sites = Sites(2)
     for name in sites.names:
         (node_home(name) / "node.toml").write_text(f"weight = {EXAMPLES}\n")
-    assert str(EXAMPLES) not in lines_of_a_round(sites, caplog, monkeypatch)
+    lines = lines_of_a_round(sites, caplog, monkeypatch)
+    assert "coterie-weight is more than a node counts for" in lines
+    assert str(EXAMPLES) not in lines
 
 
+@pytest.mark.parametrize("defended", [False, True])
 def test_an_error_of_the_app_is_not_quoted_in_coteries_lines(
-    home: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    defended: bool, home: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reply cannot be encoded for a reason that quotes a number of the data."""
 
@@ -57,4 +61,8 @@ def test_an_error_of_the_app_is_not_quoted_in_coteries_lines(
 
             return train
 
-    assert str(EXAMPLES) not in lines_of_a_round(Failing(2), caplog, monkeypatch)
+    if not defended:
+        monkeypatch.setattr(contribution, "format_frames", format_traceback)
+    lines = lines_of_a_round(Failing(2), caplog, monkeypatch)
+    assert "the app's reply cannot be encoded" in lines
+    assert (str(EXAMPLES) in lines) != defended

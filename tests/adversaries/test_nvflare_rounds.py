@@ -1,10 +1,10 @@
-"""A server that varies the numbers of rounds in an ``FLModel``, from job to job, solves for each site of a circle.
+"""A server varies the numbers of rounds in an ``FLModel`` from job to job, and a script derives its batches from them.
 
-docs/nvflare.md: "The configuration is fixed when a site first contributes, as on Flower. ``varying`` names entries of
-``FLModel.meta`` that may change". ``start_round`` and ``total_rounds`` are no entries of the meta, nobody named them,
-and no page says that the server chooses them. On Flower ``num-server-rounds`` is named (docs/flower.md).
+``start_round`` is fixed like the configuration. ``total_rounds`` is not, because jobs may have any length. So
+docs/nvflare.md warns of scripts that derive from it how they train.
 """
 
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,33 +18,57 @@ from coterie.cohorts import Ledger
 from coterie.deployment.engine import Assignment
 from coterie.deployment.home import server_home
 from coterie.transports.nvflare.messages import Rounds, Work, name_of
+from coterie.transports.nvflare.request import NvflareRequest
+
+START, TOTAL = "start", "total"
 
 
 class Planned(Batches):
-    """Sites whose script derives the size of its batches from the length of the job."""
+    """Sites whose script derives the size of its batches from a number of rounds."""
 
-    place = 0
+    number = START
 
     def batch(self, _site: str, work: Work) -> int:
-        return int(work.rounds[self.place] or 0)
+        return int(getattr(work.rounds, self.number))
 
 
-@pytest.mark.parametrize("place", [0, 2], ids=["start_round", "total_rounds"])
-def test_numbers_of_rounds_that_the_server_varies(place: int, home: Path) -> None:
+def sums_of_two_jobs(number: str) -> dict[int, Any]:
+    """Return the sums of two jobs by the sizes of their batches."""
     set_weights()
     sums: dict[int, Any] = {}
+    model = {"w": np.zeros(3, np.float32)}
     with Ledger.open(server_home() / "ledger.sqlite") as ledger:
         for run, batch in ((7, 16), (8, 48)):
             sites = Planned(2)
-            sites.place = place
-            rounds = Rounds(*(batch if at == place else 0 for at in range(3)))
-            work = Work.of({"w": np.zeros(3, np.float32)}, {}, rounds).to_bytes()
-            model = {"w": np.zeros(3, np.float32)}
-            mean = aggregator(sites, ledger, run, colluders=0).mean(
-                Assignment("train", name_of(work), model, round=0, records=work), 1
-            )
+            sites.number = number
+            work = Work.of(model, {}, Rounds(**{START: 0, "current": 0, TOTAL: 1, number: batch})).to_bytes()
+            asked = Assignment("train", name_of(work), model, round=0, records=work)
+            mean = aggregator(sites, ledger, run, colluders=0).mean(asked, 1)
             if mean is not None:
                 sums[batch] = 2 * mean.arrays["w"].astype(float)
-    if len(sums) == 2:
-        solve(sums)
-    assert list(sums) == [16], "the sums of two sessions gave the update of each site"
+    return sums
+
+
+@pytest.mark.parametrize("defended", [False, True])
+def test_the_number_of_the_first_round(defended: bool, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed = NvflareRequest.configuration
+
+    def without_rounds(request: NvflareRequest, varying: Collection[str]) -> Iterator[tuple[str, bytes]]:
+        return ((key, value) for key, value in fixed(request, varying) if "round" not in key)
+
+    if not defended:
+        monkeypatch.setattr(NvflareRequest, "configuration", without_rounds)
+    sums = sums_of_two_jobs(START)
+    if defended:
+        assert list(sums) == [16]
+        return
+    solve(sums)
+
+
+def test_the_number_of_rounds_is_the_servers_choice(home: Path) -> None:
+    """It is a limit, and there is no defence."""
+    solve(sums_of_two_jobs(TOTAL))
+
+
+def test_no_first_round_is_the_round_zero() -> None:
+    assert [Work(b"", rounds=Rounds(start)).start for start in (None, 0, 5)] == [0, 0, 5]

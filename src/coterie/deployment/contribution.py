@@ -18,7 +18,7 @@ from coterie.deployment.displacement import Displacement
 from coterie.deployment.engine import AppReply, Arrays, NodeRequest
 from coterie.deployment.first_use import check_unchanged, encode_configuration, join_configurations, task_name
 from coterie.deployment.form import Form, Scaled
-from coterie.deployment.logs import LOGGER, format_traceback
+from coterie.deployment.logs import LOGGER, format_frames
 from coterie.deployment.node import Node
 from coterie.deployment.reasons import Reason
 from coterie.deployment.recipe import ConfinedRecipe
@@ -118,11 +118,7 @@ class NodeContribution:
             return None
         weight = self._form.clamped_weight(self._node.settings.weight)
         if weight < self._node.settings.weight:
-            LOGGER.info(
-                "coterie-weight is %s, and a node counts for %s at most (most_examples)",
-                self._node.settings.weight,
-                weight,
-            )
+            LOGGER.info("coterie-weight is more than a node counts for at most (most_examples)")
         if kept is not None and int(kept) != weight:
             raise ConfigError(
                 "coterie-weight is not the weight that this node had before, and a weight never changes: remove the "
@@ -161,7 +157,7 @@ class NodeContribution:
         except CoterieError:
             raise
         except Exception as error:  # its type may depend on values, so the server gets the word of any other failure
-            LOGGER.warning("the app's reply cannot be encoded:\n%s", format_traceback(error))
+            LOGGER.warning("the app's reply cannot be encoded:\n%s", format_frames(error))
             raise TrainingError("the app's reply cannot be encoded") from None
 
     def _reply(self, received: Arrays) -> AppReply:

@@ -69,6 +69,15 @@ def format_traceback(error: BaseException) -> str:
     return "\n".join(f"  | {one_line(line)}" for line in lines)
 
 
+def format_frames(error: BaseException) -> str:
+    """Return where an error came from, and its type, without its text.
+
+    The text may quote data, and some engines bring the logs of nodes to the server.
+    """
+    lines = traceback.format_tb(error.__traceback__)
+    return "\n".join(f"  | {one_line(line)}" for line in [*"".join(lines).splitlines(), type(error).__qualname__])
+
+
 def group_by_reason(reasons: Mapping[str, str]) -> list[str]:
     """Return one line for each reason, with the names of the clients."""
     by_reason: dict[str, list[str]] = {}

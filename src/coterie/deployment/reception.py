@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from coterie.deployment.contribution import MaskRounding
 from coterie.deployment.engine import HELLO, SHOW, STEP, Delivery, kind_of
-from coterie.deployment.logs import LOGGER, Subject, format_traceback
+from coterie.deployment.logs import LOGGER, Subject, format_frames
 from coterie.deployment.node import Node, NodeSettings
 from coterie.deployment.reasons import Reason, word_for
 from coterie.deployment.responder import NodeEntropy, Responder
@@ -40,7 +40,7 @@ class Reception:
             word = word_for(error)
             LOGGER.warning("%s: refuses a message: %s", subject, one_line(error))
         except Exception as error:  # an engine may send the text of an error to the server, and it may quote data
-            LOGGER.warning("%s: could not answer a message:\n%s", subject, format_traceback(error))
+            LOGGER.warning("%s: could not answer a message:\n%s", subject, format_frames(error))
         return delivery.refuse(word)
 
     def _receive(self, node_config: Mapping[str, object], delivery: Delivery[T], subject: Subject) -> T:

@@ -1,4 +1,4 @@
-from coterie.deployment.logs import format_traceback
+from coterie.deployment.logs import format_frames, format_traceback
 from coterie.reports.words import one_line
 
 FORGED = "x\n\x1b[92mINFO\x1b[0m: Coterie: all is well\r\u2028\u202e\x85\ud800"
@@ -19,6 +19,13 @@ def test_lines_of_a_traceback_cannot_be_taken_for_other_log_lines() -> None:
     assert all(line.startswith("  | ") and line.isprintable() for line in lines)
     assert "test_logs.py" in lines[1]
     assert "ValueError: x" in format_traceback(error_of(lambda: int("x\n")))
+
+
+def test_where_an_error_came_from_is_told_without_its_text() -> None:
+    lines = format_frames(error_of(lambda: int("patient 4817"))).split("\n")
+    assert lines[-1] == "  | ValueError"
+    assert "test_logs.py" in lines[0]
+    assert all(line.startswith("  | ") and "4817'" not in line for line in lines)
 
 
 def error_of(call: object) -> BaseException:

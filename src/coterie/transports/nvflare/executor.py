@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from nvflare.apis.event_type import EventType
 from nvflare.apis.executor import Executor
-from nvflare.apis.fl_constant import EventScope, FedEventHeader, FLContextKey, ReturnCode
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
@@ -23,15 +22,16 @@ from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 from coterie.deployment.engine import TRAIN, AppReply, Arrays
-from coterie.deployment.logs import LOGGER, format_traceback, join_log, quote
+from coterie.deployment.logs import LOGGER, format_frames, join_log
 from coterie.deployment.node import PREFIX
 from coterie.deployment.reasons import Reason
 from coterie.deployment.reception import Reception
 from coterie.deployment.replies import reply_error
 from coterie.errors import ConfigError, TrainingError, regarding
+from coterie.transports.nvflare.components import Guard
 from coterie.transports.nvflare.files import stop_bytecode
 from coterie.transports.nvflare.filters import CODES as _CODES
-from coterie.transports.nvflare.job_config import check_executors, read_app
+from coterie.transports.nvflare.job_config import read_app
 from coterie.transports.nvflare.jobs import leave_out_coterie
 from coterie.transports.nvflare.messages import KEY, Work
 from coterie.transports.nvflare.names import LOG, TASKS, WEIGHT
@@ -39,10 +39,8 @@ from coterie.transports.nvflare.request import SiteApp, TaskDelivery
 
 join_log(LOG)
 
-_OUT, _IN = "out", "in"
 
-
-class PrivateExecutor(Executor):
+class PrivateExecutor(Guard, Executor):
     """Answers for this node in sessions of secure aggregation; wraps an app's executor."""
 
     def __init__(self, executor: Executor) -> None:
@@ -57,25 +55,19 @@ class PrivateExecutor(Executor):
         self.executor = executor
         self._reception = Reception()
         self._site_app: SiteApp | ConfigError | None = None
-        self._kept: set[str] = set()
+        self._refuses = False
 
-    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Read the app before it starts, and do not forward federated events.
+    def refuse(self, reason: str, fl_ctx: FLContext) -> None:
+        """Refuse all sessions of this job, and take the tasks of other executors."""
+        self._site_app, self._refuses = ConfigError(reason), True
+        router = fl_ctx.get_prop(FLContextKey.RUNNER).task_router
+        router.task_table = dict.fromkeys(router.task_table, self)
+        router.patterns = [(pattern, self) for pattern, _ in router.patterns]
 
-        The app is read first because it may write to its folder when it runs. Federated events contain metrics of this
-        site, which NVFlare would send to the server outside of tasks. Its own sender comes after the components of a
-        job, and does not forward received events.
-        """
-        if event_type == EventType.ABOUT_TO_START_RUN:
-            self._look_at_app(fl_ctx)
-        if fl_ctx.get_prop(FLContextKey.EVENT_SCOPE) == EventScope.FEDERATION:
-            data = fl_ctx.get_prop(FLContextKey.EVENT_DATA)
-            if isinstance(data, Shareable) and data.get_header(FedEventHeader.DIRECTION, _OUT) == _OUT:
-                data.set_header(FedEventHeader.DIRECTION, _IN)
-                if event_type not in self._kept:
-                    self._kept.add(event_type)
-                    LOGGER.info("events %s stay on this site: they would not be protected", quote(event_type))
-        super().handle_event(event_type, fl_ctx)
+    def accept(self, fl_ctx: FLContext) -> None:
+        """Read the app before it starts, and only once, because it may write to its folder when it runs."""
+        if self._site_app is None:
+            self._site_app = _app_of(fl_ctx)
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
         """Answer a task, or refuse it."""
@@ -86,6 +78,8 @@ class PrivateExecutor(Executor):
 
         delivery = TaskDelivery(task_name, shareable.get(KEY), site, lambda: self._read_app(fl_ctx), run)
         answer = self._reception.receive({f"{PREFIX}name": site}, delivery)
+        if delivery.passed and self._refuses:
+            return make_reply(ReturnCode.EXECUTION_EXCEPTION)
         if delivery.passed:
             return metrics_of(self.executor.execute(task_name, shareable, fl_ctx, abort_signal))
         reply = make_reply(ReturnCode.OK)
@@ -103,38 +97,38 @@ class PrivateExecutor(Executor):
         leave_out_coterie(job)
 
     def _read_app(self, fl_ctx: FLContext) -> SiteApp:
-        """Return the app of this job as this site received it. One that cannot be compared is refused permanently."""
-        found = self._site_app or self._look_at_app(fl_ctx)
-        if isinstance(found, ConfigError):
+        """Return the app of this job as this site received it. A job that was refused stays refused."""
+        if self._site_app is None:
+            self.judge(fl_ctx)
+        found = self._site_app
+        if not isinstance(found, SiteApp):
             with regarding(Reason.SETTINGS):
-                raise found
+                raise found or ConfigError("the app of this job was not read")
         return found
-
-    def _look_at_app(self, fl_ctx: FLContext) -> SiteApp | ConfigError:
-        """Read the app of this job, or return the reason for its refusal."""
-        workspace, job = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT), fl_ctx.get_job_id()
-        try:
-            found = read_app(Path(workspace.get_app_dir(job)), Path(workspace.get_app_config_dir(job)))
-            check_executors(found, PrivateExecutor)
-            self._site_app = found
-        except ConfigError as error:
-            self._site_app = error
-        return self._site_app
 
     def _run(self, function: str, arrays: Arrays, work: Work, fl_ctx: FLContext, abort_signal: Signal) -> AppReply:
         """Run the app's executor on a model."""
         model = FLModel(params_type=ParamsType.FULL, params=dict(arrays), meta=work.entries())
-        model.start_round, model.current_round, model.total_rounds = work.rounds
+        model.start_round, model.current_round, model.total_rounds = work.start, *work.rounds[1:]
         task, given = TASKS[function], FLModelUtils.to_shareable(model)
         try:
             reply = self.executor.execute(task, given, fl_ctx, abort_signal)
             result = FLModelUtils.from_shareable(reply) if reply.get_return_code() == ReturnCode.OK else None
         except Exception as error:  # the text of the error may quote data
-            LOGGER.warning("the app's executor failed:\n%s", format_traceback(error))
+            LOGGER.warning("the app's executor failed:\n%s", format_frames(error))
             raise TrainingError("the app's executor failed") from None
         if result is None:
             raise TrainingError("the app's executor answered with an error")
         return read_result(result, work, trains=function == TRAIN)
+
+
+def _app_of(ctx: FLContext) -> SiteApp | ConfigError:
+    """Read the app of this job, or return the reason for its refusal."""
+    workspace, job = ctx.get_prop(FLContextKey.WORKSPACE_OBJECT), ctx.get_job_id()
+    try:
+        return read_app(Path(workspace.get_app_dir(job)), Path(workspace.get_app_config_dir(job)))
+    except ConfigError as error:
+        return error
 
 
 def metrics_of(reply: Shareable) -> Shareable:

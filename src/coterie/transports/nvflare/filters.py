@@ -1,13 +1,16 @@
-"""A filter for the policy of a site. Its operator sets it, and no job can change it.
+"""What an operator sets as the policy of a site, which no job can change.
 
 In ``local/privacy.json`` of the site::
 
     {"default_scope": "coterie",
      "scopes": [{"name": "coterie",
-                 "task_result_filters": [{"path": "coterie.transports.nvflare.filters.PrivateResults"}]}]}
+                 "task_data_filters": [{"path": "coterie.transports.nvflare.filters.PrivateResults",
+                                        "direction": "out"}],
+                 "task_result_filters": [{"path": "coterie.transports.nvflare.filters.PrivateResults"}]}],
+     "components": [{"id": "coterie", "path": "coterie.transports.nvflare.filters.PrivateJobs"}]}
 
-A job whose executor is not a :class:`~.executor.PrivateExecutor` then sends nothing. This protects only if jobs may not
-bring their own code (NVFlare's right ``byoc``), and if no class that starts scripts or commands is allowed
+A job that is not all under a :class:`~.executor.PrivateExecutor` then does nothing on this site. This protects only if
+jobs may not bring their own code (NVFlare's right ``byoc``), and if no class that starts scripts or commands is allowed
 (``class_allow_list``), because code can send data in any form.
 """
 
@@ -17,16 +20,29 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import ReservedHeaderKey, Shareable, make_reply
 
 from coterie.errors import PeerProtocolError
+from coterie.transports.nvflare.components import Guard
 from coterie.transports.nvflare.messages import KEY, Answer, decode
 
 CODES = frozenset(value for name, value in vars(ReturnCode).items() if name.isupper())
 """The return codes of NVFlare; any other text may quote data."""
 
 
+class PrivateJobs(Guard):
+    """Stops jobs with a component that Coterie does not accept, or with an executor beside ``PrivateExecutor``.
+
+    NVFlare then answers every task of the job with ``UNSAFE_JOB``. Federated events of all jobs stay on the site.
+    """
+
+    def refuse(self, _reason: str, fl_ctx: FLContext) -> None:
+        """Let NVFlare run no task of this job."""
+        fl_ctx.set_job_is_unsafe()
+
+
 class PrivateResults(Filter):
     """Blocks every task result except answers of Coterie and errors without content.
 
-    It sees only results of tasks. It does not see events, by which NVFlare sends metrics too.
+    As a filter of task data that goes out, it blocks what clients send to each other as tasks. It does not see events,
+    and other messages of NVFlare's components: :class:`PrivateJobs` does not let those components start.
     """
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:

@@ -2,7 +2,8 @@
 
 Members of a session compare the text of the configuration and the files of the app. This protects only if the text has
 the same meaning on every site, and if everything that it names is compared too. So a site refuses references that
-NVFlare resolves locally, and paths that lead out of the app's folder into other folders of NVFlare.
+NVFlare resolves locally, and paths that lead out of the app's folder into other folders of NVFlare. What NVFlare builds
+of the configuration is judged in :mod:`.components`.
 """
 
 import copy
@@ -10,24 +11,18 @@ import json
 import os
 import re
 import string
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import SystemVarName
-from nvflare.app_common.logging.job_log_streamer import JobLogStreamer
-from nvflare.app_common.logging.site_log_streamer import SiteLogStreamer
-from nvflare.app_common.streamers.object_retriever import ObjectRetriever
-from nvflare.app_common.widgets.streaming import AnalyticsReceiver
-from nvflare.fuel.utils.class_utils import ModuleScanner, get_class_path_from_config
 from nvflare.fuel.utils.config_factory import ConfigFactory
-from nvflare.fuel.utils.json_scanner import JsonObjectProcessor, JsonScanner
+from nvflare.fuel.utils.json_scanner import JsonScanner
 from nvflare.fuel.utils.wfconf import resolve_var_refs
 
 from coterie.deployment.logs import LOGGER, quote
 from coterie.errors import ConfigError
+from coterie.transports.nvflare.components import ERROR_LOG, STREAMER
 from coterie.transports.nvflare.files import digest_files
 from coterie.transports.nvflare.messages import flatten
 from coterie.transports.nvflare.request import SiteApp
@@ -37,10 +32,10 @@ _CONFIG = "config_fed_client.json"
 _SYSTEM = frozenset(value for name, value in vars(SystemVarName).items() if name.isupper())
 _KEPT_ON_SITE = "${secret:"  # begins a reference to the environment or to a file of the site
 _STREAMER = {
-    "id": "auto_log_streamer",
+    "id": STREAMER,
     "path": "nvflare.app_common.logging.job_log_streamer.JobLogStreamer",
 }
-_ERRORS = {"target_parent_server": True, "log_file_name": "error_log.txt"}
+_ERRORS = {"target_parent_server": True, "log_file_name": ERROR_LOG}
 _INTERVALS = frozenset({"liveness_interval", "poll_interval"})
 _STREAMED = (
     "NVFlare sends the error log of this site to the server, and errors of an app may quote data: set "
@@ -59,33 +54,8 @@ def read_app(folder: Path, config: Path) -> SiteApp:
     described = _as_json(loaded.to_dict())
     _leave_out_streamer(described)
     _check_references(described)
-    _check_components(described)
     _check_paths(described, folder.resolve())
     return SiteApp(described, digest_files(folder, Path(loaded.get_location())))
-
-
-class _Executors(JsonObjectProcessor):
-    """Finds the executors of an app by their paths, as NVFlare does: also in tables and keys that look like a list."""
-
-    def __init__(self) -> None:
-        self.tables: list[Any] = []
-
-    def process_element(self, node: Any) -> None:  # noqa: ANN401 - NVFlare has no types
-        """Note an executor."""
-        if re.search(r"^executors\.#[0-9]+\.executor$", node.path()):
-            self.tables.append(node.element)
-
-
-def check_executors(app: SiteApp, private: type[Executor]) -> None:
-    """Refuse an app with an executor that is not ``private``: NVFlare would give it tasks, and send its results."""
-    found = _Executors()
-    JsonScanner(app.config).scan(found)
-    for table in found.tables:
-        if not issubclass(_class_of(table), private):
-            raise ConfigError(
-                f"{_CONFIG} has an executor beside {private.__name__}, whose results would not be protected: let "
-                f"{private.__name__} have all tasks"
-            )
 
 
 def _as_json(config: dict[str, Any]) -> dict[str, Any]:
@@ -159,38 +129,6 @@ def _variables(template: str) -> Iterator[str]:
         yield from _variables(more or "")
 
 
-def _check_components(described: dict[str, Any]) -> None:
-    """Refuse components of NVFlare that send a site's logs or the metrics of its scripts out of it."""
-    for table in _tables(described):
-        kind = _class_of(table)
-        if issubclass(kind, (JobLogStreamer, SiteLogStreamer)):
-            what = "sends a log of this site to the server"
-        elif issubclass(kind, ObjectRetriever):
-            what = "sends files of this site to others"
-        elif issubclass(kind, AnalyticsReceiver):
-            what = "takes the metrics that scripts log on this site, and may send them to any address"
-        else:
-            continue
-        raise ConfigError(
-            f"{_CONFIG} lists {kind.__name__}, which {what}: leave it out of the client's part of the job"
-        )
-
-
-def _class_of(table: dict[str, Any]) -> type:
-    """Return the class that a table of the configuration names, by path or by name as in NVFlare.
-
-    NVFlare has built the components of the job before the app is read, so the modules of their classes are loaded. A
-    class that is not loaded was not built.
-    """
-    try:
-        path = get_class_path_from_config(table, resolve_name=ModuleScanner([], []).get_module_name)
-    except Exception:  # the table names no class
-        return object
-    module, _, name = path.rpartition(".")
-    kind = getattr(sys.modules.get(module), name, object)
-    return kind if isinstance(kind, type) else object
-
-
 def _check_paths(described: dict[str, Any], folder: Path) -> None:
     """Refuse paths that lead into NVFlare's workspace outside of the app's folder.
 
@@ -224,14 +162,6 @@ def _leaves(piece: str, folder: Path) -> bool:
         if found.is_relative_to(workspace) and not found.is_relative_to(folder) and (certain or os.path.exists(found)):
             return True
     return False
-
-
-def _tables(value: object) -> Iterator[dict[str, Any]]:
-    """Yield all tables of a JSON document."""
-    if isinstance(value, dict):
-        yield value
-    for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _tables(child)
 
 
 def _texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:

@@ -88,6 +88,11 @@ class Work(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
         """Return the model."""
         return unpack_arrays(self.model)
 
+    @property
+    def start(self) -> int:
+        """The number of the first round. None is 0, so that an app cannot tell them apart."""
+        return self.rounds.start or 0
+
     def entries(self) -> dict[str, Any]:
         """Return the entries of ``FLModel.meta``."""
         try:

@@ -85,9 +85,12 @@ class NvflareRequest(NodeRequest):
         """Yield the configuration of the app's function.
 
         It consists of the app's configuration; the entries of ``FLModel.meta`` with their order, except keys that may
-        vary; and names, order, shapes and types of the arrays.
+        vary; the first round's number, unless it is 0; and names, order, shapes and types of the arrays. The number of
+        rounds and that of the current one are not part of it, because they change with every job and round.
         """
         yield from flatten(dict(self._site_app.config), "app")
+        if self._work.start:
+            yield "start_round of the model", repr(self._work.start).encode()
         fixed = ((key, value) for key, value in self._work.entries().items() if key not in varying)
         for place, (key, value) in enumerate(fixed):
             yield f"{key!r} of the model's meta", repr((place, value)).encode()

@@ -102,7 +102,7 @@ def test_a_given_limit_overrides_announced_weights_and_clamps_them(log: pytest.L
     kept = start(announcing([50, 200]), most_examples=100)
     mean = last_mean(kept)
     assert mean.metrics["num-examples"] == 150
-    assert "coterie-weight is 200, and a node counts for 100 at most (most_examples)" in log.text
+    assert "coterie-weight is more than a node counts for at most (most_examples)" in log.text
     assert "from the weights" not in log.text
 
 

@@ -35,14 +35,16 @@ from coterie.cohorts.ledger import Ledger
 from coterie.deployment.home import node_home, server_home
 from coterie.errors import ConfigError, NothingTrained
 from coterie.transports.nvflare import PrivateExecutor, PrivateFedAvg, PrivateRounds, PrivateRunner
-from coterie.transports.nvflare.filters import PrivateResults
+from coterie.transports.nvflare.filters import PrivateJobs, PrivateResults
 from coterie.transports.nvflare.job_config import read_app
 from coterie.transports.nvflare.messages import KEY, TASK, Answer, NodeMessage, decode, encode
 
 POLICY = """
 {"default_scope": "coterie",
  "scopes": [{"name": "coterie",
-             "task_result_filters": [{"path": "coterie.transports.nvflare.filters.PrivateResults"}]}]}
+             "task_data_filters": [{"path": "coterie.transports.nvflare.filters.PrivateResults", "direction": "out"}],
+             "task_result_filters": [{"path": "coterie.transports.nvflare.filters.PrivateResults"}]}],
+ "components": [{"id": "coterie", "path": "coterie.transports.nvflare.filters.PrivateJobs"}]}
 """
 UNSET: dict[str, Any] = {"aggregation_weights": {}}  # NVFlare writes it in any case
 SITES = [f"site-{number}" for number in range(1, 5)]
@@ -74,6 +76,11 @@ class App(Executor):
 class Engine:
     """What components need of NVFlare's engine."""
 
+    def __init__(self) -> None:
+        self.handlers: list[Any] = []
+        self.widgets: dict[str, Any] = {}
+        self.aux_runner = self.object_streamer = None
+
     def get_clients(self) -> list[Client]:
         return [Client(site, "token") for site in SITES]
 
@@ -93,6 +100,8 @@ def context(site: str, folder: Path) -> FLContext:
     (folder / "custom" / "client.py").write_text("pass")
     folders = SimpleNamespace(get_app_config_dir=lambda _job: str(config), get_app_dir=lambda _job: str(folder))
     ctx.set_prop(FLContextKey.WORKSPACE_OBJECT, folders, private=True)
+    runner = SimpleNamespace(task_router=SimpleNamespace(task_table={}, patterns=[]))
+    ctx.set_prop(FLContextKey.RUNNER, runner, private=True)
     return ctx
 
 
@@ -281,8 +290,12 @@ def test_metrics_that_an_app_logs_stay_on_its_site(home: Path, tmp_path: Path) -
 def test_the_privacy_policy_of_a_site_releases_only_answers_of_coterie(home: Path, tmp_path: Path) -> None:
     (tmp_path / "privacy.json").write_text(POLICY)
     site = SimpleNamespace(get_site_privacy_file_path=lambda: str(tmp_path / "privacy.json"))
-    (policy,) = create_privacy_manager(site, names_only=False).get_scope(None).task_result_filters["out"]
+    manager = create_privacy_manager(site, names_only=False)
+    scope = manager.get_scope(None)
+    (policy,), (of_data,) = scope.task_result_filters["out"], scope.task_data_filters["out"]
     assert isinstance(policy, PrivateResults)
+    assert isinstance(of_data, PrivateResults)
+    assert isinstance(manager.components["coterie"], PrivateJobs)
     ctx = context("site-1", tmp_path)
     answer = Shareable({KEY: encode(Answer(b"masked"))})
     assert policy.process(answer, ctx)[KEY] == answer[KEY]

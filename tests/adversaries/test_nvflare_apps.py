@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.homes import home as home
-from tests.support.nvflare_jobs import script_at
-from tests.support.nvflare_sites import APP, Learning, Sites, aggregator, assignment, check_update_of_one
+from tests.support.nvflare_sites import APP, Learning, Sites, aggregator, assignment, check_update_of_one, script_at
 
 from coterie.cohorts import Ledger
 from coterie.deployment.engine import AppReply, Arrays

@@ -14,9 +14,9 @@ pytest.importorskip("nvflare", reason="needs coterie[nvflare]")
 
 from nvflare.app_common.executors.task_script_runner import TaskScriptRunner
 from tests.support.homes import home as home
-from tests.support.nvflare_jobs import STREAMER, TRAINER, built, deploy, job, read, refusal, script_at, started
+from tests.support.nvflare_jobs import STREAMER, TRAINER, built, deploy, job, read, refusal, started
 from tests.support.nvflare_jobs import site_environment as site_environment
-from tests.support.nvflare_sites import Learning, check_update_of_one
+from tests.support.nvflare_sites import Learning, check_update_of_one, script_at
 
 from coterie.errors import ConfigError
 from coterie.transports.nvflare import PrivateExecutor, components, job_config

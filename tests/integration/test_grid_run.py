@@ -229,7 +229,7 @@ def test_train_takes_columns_by_group_and_member(tmp_path: Path) -> None:
 
 def test_columns_need_an_algorithm_that_keeps_them_apart(tmp_path: Path) -> None:
     common: dict[str, Any] = {"clients": regions(), "out": tmp_path / "run", "progress": False}
-    said = "keyword arguments bank, rail, shop .* columns of different members, training.algorithm must be confined"
+    said = "keyword arguments bank, rail, shop: .* columns of different members, training.algorithm must be confined"
     with pytest.raises(ConfigError, match=said):
         coterie.train(small_model, **common)
     with pytest.raises(ConfigError, match="must be 3, for the data has columns of bank, shop, rail, not 2"):

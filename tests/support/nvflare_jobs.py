@@ -1,7 +1,6 @@
 """Apps of NVFlare's jobs in the workspace of a site, read by Coterie, built and started by NVFlare."""
 
 import argparse
-import importlib.util
 import json
 import os
 import sys
@@ -161,16 +160,6 @@ def refusal(engine: Engine) -> str | None:
 def introduced(engine: Engine) -> bytes:
     """Return the digest of the app that the site tells the server when it introduces itself."""
     return msgspec.msgpack.decode(_greeted(engine).payload, type=Introduction).run_config
-
-
-def script_at(path: Path) -> Any:  # noqa: ANN401 - the names of a script
-    """Import a script as Python does, from its bytecode where there is any."""
-    spec = importlib.util.spec_from_file_location("client", path)
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return script
 
 
 @pytest.fixture

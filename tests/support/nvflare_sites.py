@@ -1,5 +1,6 @@
 """Sites of NVFlare without NVFlare: tasks are handed to nodes at once, and a test decides which results get lost."""
 
+import importlib.util
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -143,3 +144,13 @@ def circles(folder: Path) -> list[set[str]]:
     roster = RosterFolder(folder / "rosters").latest
     assert roster is not None
     return [{roster.names[number] for number in circle} for circle in roster.circles]
+
+
+def script_at(path: Path) -> Any:  # noqa: ANN401 - the names of a script
+    """Import a script as Python does, from its bytecode where there is any."""
+    spec = importlib.util.spec_from_file_location("client", path)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script

@@ -180,7 +180,7 @@ def test_a_sum_of_one_client_and_all_colluders_is_refused_in_either_mode() -> No
     with pytest.raises(PeerProtocolError, match="all but one may collude"):
         Floor(colluders=4).check(make_terms(5, threshold=5, minimum=5), "client-00")
     Floor(colluders=4).check(make_terms(6, threshold=5, minimum=6), "client-00")
-    with pytest.raises(ConfigError, match="two honest clients"):
+    with pytest.raises(ConfigError, match="two honest ones are in it"):
         make_terms(5, active=True, colluders=4)
 
 

@@ -88,8 +88,8 @@ frontend/node_modules/.made: frontend/package.json frontend/package-lock.json
 
 # pfl asks for an older dp-accounting than ours, and for any torch; it needs neither here.
 $(VENV)/.rivals: $(VENV)/.dev
-	@echo "Installing Flower, NVFlare and pfl, to run on them and measure against them (once) ..."
-	@$(PIP) --editable '.[dev,flower,simulation,nvflare]'
+	@echo "Installing Flower, NVFlare and pfl, and what optional extras need (once) ..."
+	@$(PIP) --editable '.[dev,flower,simulation,nvflare,parquet,tracking]'
 	@$(PIP) --no-deps pfl==0.6.0 prv-accountant==0.2.0 multiprocess dill
 	@$(COMPILE)
 	@touch $@

@@ -62,6 +62,7 @@ def test_exact_versions_are_in_the_constraints_alone_and_lie_in_the_declared_ran
     for line in (ROOT / "constraints.txt").read_text().splitlines():
         name, exact, version = line.partition("#")[0].strip().partition("==")
         if exact:
+            assert canonicalize_name(name.partition("[")[0]) not in pinned, f"{name} is listed twice"
             pinned[canonicalize_name(name.partition("[")[0])] = version
     declared = [
         *PROJECT["dependencies"],

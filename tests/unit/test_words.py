@@ -77,3 +77,15 @@ def test_the_help_has_no_mannered_words() -> None:
     )
     texts = helps(typer.main.get_command(app))
     assert {place: found[0] for place, text in texts if (found := pattern.search(text))} == {}
+
+
+@pytest.mark.parametrize("page", [path for path in SEARCHED if path.suffix == ".md"], ids=lambda path: path.stem)
+def test_rows_have_as_many_cells_as_their_header(page: Path) -> None:
+    """A bar in a cell ends the cell, also within backquotes, and the cells beyond the header are not shown."""
+    bars, wrong = 0, []
+    for row in re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL).splitlines():
+        found = len(re.findall(r"(?<!\\)\|", row)) if row.startswith("|") else 0
+        if bars and found and found != bars:
+            wrong.append(row)
+        bars = found and (bars or found)
+    assert wrong == []

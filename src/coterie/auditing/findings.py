@@ -116,8 +116,9 @@ class AuditReport:
     def as_dict(self, witnesses: int | None = None) -> dict[str, Any]:
         """Return everything but the groups and the series as plain values for JSON, coefficients as "a/b".
 
-        ``witnesses`` limits the number of exposed clients with a witness (None: all); the others have null. A witness
-        takes milliseconds at rank 100, but most of a second and a megabyte of digits at rank 1,000.
+        ``witnesses`` limits the number of exposed clients with a witness (None: all); the others have null. With 0, the
+        leak has null too if a client is exposed. A witness takes milliseconds at rank 100, but most of a second and a
+        megabyte of digits at rank 1,000.
         """
         limit = len(self.exposed) if witnesses is None else witnesses
         exposed = [
@@ -141,7 +142,8 @@ class AuditReport:
             result["complete"] = False
         if self.leak:
             clients = {client: str(coefficient) for client, coefficient in self.leak.clients.items()}
-            result["leak"] = {"clients": clients, "witness": _plain_terms(self.leak.witness)}
+            left_out = exposed and not limit
+            result["leak"] = {"clients": clients, "witness": None if left_out else _plain_terms(self.leak.witness)}
         if self.collusion:
             result["collusion"] = {
                 "members": self.collusion.members,

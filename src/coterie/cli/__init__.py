@@ -86,9 +86,10 @@ def _run() -> None:
     except (MemoryError, OverflowError) as error:
         typer.secho(f"coterie: these numbers are too large for this machine: {error}", fg=typer.colors.RED, err=True)
         sys.exit(ExitStatus.BAD_INPUT)
-    except KeyboardInterrupt:
-        typer.secho("coterie: interrupted", err=True)
-        sys.exit(130)
+    except SystemExit as end:
+        if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt):  # typer exits without a word
+            typer.secho("coterie: interrupted", err=True)
+        raise
     except Exception:
         # Python would exit with 1, which here means that a requirement does not hold.
         traceback.print_exc()

@@ -3,8 +3,10 @@
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from coterie.auditing.answers import Answers, Questions
     from coterie.auditing.auditor import AuditReport
+    from coterie.auditing.findings import Exposure
     from coterie.auditing.logs import Participation
     from coterie.auditing.logs.runs import Run
     from coterie.auditing.verdict import Requirement
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 _CHEAP_SECONDS, _WEAK_SECONDS = 2.0, 60.0  # time for weak T: if it is not required, and if it is (--weak)
 _TELL_SECONDS = 10.0  # seconds between two lines of progress, without a terminal
 _LISTED = 100  # unreadable lines in the JSON
+_LONG = 1_500  # rounds and clients from which a witness takes seconds
+_JSON_DIGITS, _TEXT_DIGITS = 1_250_000, 100_000  # of witnesses computed by default; text only counts long ones
 
 
 class Audited(NamedTuple):
@@ -145,9 +150,11 @@ class Outputs(NamedTuple):
                 found["promise"] = {"words": promise, **promised}
             typer.echo(json.dumps(found, indent=2))
         else:
-            from coterie.cli.audit_text import show
+            from coterie.cli.audit_text import LISTED, show
 
-            show(report, participation, requirement, self.witnesses, promise, answers.words())
+            listed = report.exposed[: max(self.witnesses or 0, LISTED)]
+            written = partial(self._computed, report, listed, _TEXT_DIGITS)
+            show(report, participation, requirement, listed, written, promise, answers.words())
         self._write_exposed({(): audited})
         if self.html:
             from coterie.auditing.page import audit_page
@@ -189,14 +196,14 @@ class Outputs(NamedTuple):
 
     def _values(self, audited: Audited) -> dict[str, Any]:
         from coterie.auditing.preview import gather_evidence, preview_values
-        from coterie.auditing.verdict import affordable, judge
+        from coterie.auditing.verdict import judge
 
         # Coefficients over thousands of rounds exceed Python's limit of digits, which is meant for untrusted numbers.
         sys.set_int_max_str_digits(0)
         participation, report, requirement, answers, _ = audited
         verdict, problems = judge(report), participation.problems
         found: dict[str, Any] = {"verdict": verdict.headline, "level": verdict.level}
-        found |= report.as_dict(affordable(report.exposed, self.witnesses))
+        found |= report.as_dict(self._computed(report, report.exposed, _JSON_DIGITS))
         found["series"] = {"round": report.rounds, **asdict(report.series)}
         listed = [asdict(problem) for problem in problems[:_LISTED]]
         found["unreadable"] = {"lines": participation.unread, "first": listed}
@@ -207,6 +214,23 @@ class Outputs(NamedTuple):
         found |= answers.as_dict()
         found["evidence"] = asdict(gather_evidence(participation, self.source, self.options))
         return found
+
+    def _computed(self, report: "AuditReport", exposed: "Sequence[Exposure]", digits: int) -> int:
+        """Compute the witnesses to write, and return their number. Ctrl-C leaves out those that are missing."""
+        from coterie.auditing.verdict import affordable
+
+        if exposed and min(len(report.rounds), len(report.clients)) >= _LONG:
+            self.errors.print("A witness takes some seconds; Ctrl-C continues without it")
+        try:
+            with Meter(self.errors, 0.0) as meter:
+                meter.show("Witnesses", 0.0)
+                number = affordable(exposed, self.witnesses, digits)
+                for done, exposure in enumerate(exposed[:number]):
+                    meter.show("Witnesses", done / number)
+                    _ = exposure.witness
+        except KeyboardInterrupt:
+            number = sum(1 for _ in takewhile(lambda exposure: "witness" in vars(exposure), exposed))
+        return number
 
     def _write_exposed(self, runs: Mapping["Run", Audited]) -> None:
         """Write all exposed clients as CSV, with a column for the run if there are several."""

@@ -1,18 +1,17 @@
 """The findings of ``coterie audit`` on a terminal: how the log was read, then the verdict; readable without colour."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coterie.auditing.findings import AuditReport
+from coterie.auditing.findings import AuditReport, Exposure
 from coterie.auditing.logs import Participation
 from coterie.auditing.preview import preview
 from coterie.auditing.verdict import (
     Requirement,
-    affordable,
     collusion_words,
     equation,
     extent,
@@ -23,8 +22,7 @@ from coterie.auditing.verdict import (
 )
 from coterie.reports.words import printable
 
-_LISTED = 10  # exposed clients
-_DIGITS = 100_000  # digits of the witnesses computed by default; longer ones are only counted here anyway
+LISTED = 10  # exposed clients
 _GROUPS = 5  # groups too small for the requirement, and names shown of each
 
 
@@ -42,11 +40,16 @@ def show(
     report: AuditReport,
     participation: Participation,
     requirement: Requirement | None,
-    witnesses: int | None,
+    listed: Sequence[Exposure],
+    written: Callable[[], int],
     promise: str = "",
     answers: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Print verdict, measures, earliest exposures, their meaning, the answers and, for a run, what it promises."""
+    """Print verdict, measures, earliest exposures, their meaning, the answers and, for a run, what it promises.
+
+    ``listed`` are the exposures to show. ``written`` is called after the verdict is printed: it computes witnesses, and
+    returns how many of the exposures have one.
+    """
     console = _console()
     verdict = judge(report)
     level = verdict.level
@@ -63,7 +66,7 @@ def show(
         console.print("--weak-seconds N gives weak T more time.", style="dim")
     console.print()
     if report.exposed:
-        _show_exposed(report, witnesses, console)
+        _show_exposed(report, listed, written(), console)
     elif least := least_leak(report):
         console.print(f"The least that can be computed: {least}\n", markup=False)
     console.print(f"[bold]What it means.[/] {verdict.meaning}")
@@ -105,9 +108,7 @@ def _console() -> Console:
     return Console(highlight=False, emoji=False)
 
 
-def _show_exposed(report: AuditReport, witnesses: int | None, console: Console) -> None:
-    listed = report.exposed[: max(witnesses or 0, _LISTED)]
-    written = affordable(listed, witnesses, _DIGITS)
+def _show_exposed(report: AuditReport, listed: Sequence[Exposure], written: int, console: Console) -> None:
     table = Table(
         box=None, padding=(0, 2), pad_edge=False, title="Earliest exposures", title_justify="left", title_style="bold"
     )

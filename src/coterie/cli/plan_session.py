@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def show_session(found: "Plan", as_json: bool, circle: int = 1, *, calibrate: bool = True) -> None:
-    """Print the plan, for circles of at least this size, as text or JSON; with ``calibrate``, measure the machine."""
+    """Print the plan as text or JSON; ``circle`` is that of :func:`~coterie.planning.two_trips.plan_protocol`.
+
+    With ``calibrate``, the cost of operations is measured on this machine.
+    """
     from coterie.planning.two_trips import plan_protocol
 
     protocols = plan_protocol(found, circle)

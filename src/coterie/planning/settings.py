@@ -86,7 +86,7 @@ class PlanSettings(Settings):
     circles: Annotated[
         int,
         Option(
-            "Size of the smallest circle; 1 without circles. Larger circles make two trips cheaper.",
+            "Size of the smallest circle, if it is larger than --privacy. Larger circles make two trips cheaper.",
             least=1,
             metavar="T",
             panel=SESSION,

@@ -67,7 +67,11 @@ class ProtocolPlan:
 
 
 def plan_protocol(plan: Plan, circle: int = 1) -> ProtocolPlan:
-    """Choose the protocol of a planned session with circles of at least this size, and compute the costs of both."""
+    """Choose the protocol of a planned session, and compute the costs of both.
+
+    ``circle`` is the size of the smallest circle, if it is larger than the T of the plan.
+    """
+    circle = max(circle, plan.privacy)
     clients, topology = plan.clients, plan.guarantee.topology
     complete = is_complete(topology, clients)
     chosen = choose_protocol(AUTO, clients, circle, topology)

@@ -355,14 +355,45 @@ def test_reading_a_long_log_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_interrupted_audit_says_so_and_promises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr("coterie.auditing.auditor.Auditor.find_exposed", interrupt)
     result = run("-", "--require", "1", stdin=SAFE)
     assert result.exit_code == 130
     assert "The audit was interrupted: 0 exposed clients found so far" in result.stdout
     assert "Not shown: the audit was interrupted" in result.stdout
+
+
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_ctrl_c_leaves_out_witnesses_that_are_not_computed_yet(
+    as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may take long, and everything else is known."""
+    monkeypatch.setattr(Auditor, "_witness", interrupt)
+    monkeypatch.setattr(audit_output, "_LONG", 2)
+    out = tmp_path / "exposed.csv"
+    result = run("-", "--exposed", str(out), *["--json"] * as_json, stdin="1,a\n1,b\n2,b\n")
+    assert result.exit_code == 1
+    assert "Ctrl-C continues without it" in result.stderr
+    assert out.read_text() == "client,since_round\na,2\nb,2\n"
+    if as_json:
+        found = json.loads(result.stdout)
+        assert [one["witness"] for one in (*found["exposed"], found["leak"])] == [None, None, None]
+    else:
+        assert len(re.findall(r"^[ab] +2 +not computed", result.stdout, re.MULTILINE)) == 2
+        assert "What to do" in result.stdout
+
+
+def test_ctrl_c_while_a_log_is_read_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(LogInput, "read", interrupt)
+    monkeypatch.setattr("sys.argv", ["coterie", "audit", str(tmp_path / "log.csv")])
+    with pytest.raises(SystemExit, match="130"):
+        main()
+    assert capsys.readouterr().err == "coterie: interrupted\n"
 
 
 def test_a_name_that_ends_in_a_backslash_is_shown_as_it_is() -> None:

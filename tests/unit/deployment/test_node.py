@@ -1,5 +1,6 @@
 import math
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -129,3 +130,13 @@ def test_a_folder_that_everybody_may_write_to_is_refused(home: Path) -> None:
         NodeSettings.read({"coterie-folder": str(shared)})
     inside = NodeSettings.read({"coterie-folder": str(shared / "mine")}).folder
     assert stat.S_IMODE(inside.stat().st_mode) == 0o700
+
+
+def test_the_guide_lists_every_setting() -> None:
+    with pytest.raises(ConfigError, match="no such setting") as refused:
+        NodeSettings.read({"coterie-nonsense": 1})
+    known = {f"coterie-{name}" for name in str(refused.value).partition("there are ")[2].split(", ")}
+    guide = (Path(__file__).parents[3] / "docs" / "flower.md").read_text()
+    rows = guide.partition("## A node's settings")[2].partition("\n## ")[0].splitlines()
+    listed = [name for row in rows if row.startswith("| `") for name in re.findall(r"`(.*?)`", row.split(" | ")[0])]
+    assert sorted(listed) == sorted(known)

@@ -86,6 +86,14 @@ def test_a_run_chooses_the_same_protocol_as_the_planner(clients: int, circle: in
     assert SessionShapes(aggregation, clients, 1, clients, [circle])(clients).protocol is plan.protocol
 
 
+def test_circles_of_a_plan_are_at_least_of_its_t() -> None:
+    plan = recommend(120, 0.01, active=True, privacy=2, length=1)
+    found = plan_protocol(plan)
+    assert (found.protocol, found.circle) == (TWO_TRIPS, 2)  # 120^2 / 2 shares; without circles they are too many
+    assert plan_protocol(plan, 4).circle == 4
+    assert plan_protocol(plan, 1) == found
+
+
 def test_a_plan_prices_both() -> None:
     found = plan_protocol(recommend(12, 0.1, active=True, length=1_000), 2)
     assert found.two_trips is not None

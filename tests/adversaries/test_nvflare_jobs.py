@@ -4,6 +4,7 @@ The texts and the files of the job are equal, so members of a session find no di
 arguments of them for one site, the sum of a circle is the update of the other one.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,29 @@ def test_a_script_in_the_folder_of_another_job(defended: bool, tmp_path: Path, m
 
     def rate_of(app: Path, _site: str) -> float:
         return float(script_at(Path(TaskScriptRunner(str(app), script).script_full_path)).RATE)
+
+    check_job(deploy_to, rate_of, tmp_path, is_seen=not defended)
+
+
+@pytest.mark.parametrize("defended", [False, True])
+def test_a_script_of_which_the_app_has_several(defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVFlare takes the first one that it finds, and disks list folders by their own order."""
+    if not defended:
+        monkeypatch.setattr(job_config, "_check_script", lambda _text, _custom: None)
+    config, walk = job("x"), os.walk
+    config["executors"][0]["executor"]["args"]["executor"]["args"] = {"task_script_path": "client.py"}
+
+    def deploy_to(folder: Path, site: str) -> Path:
+        app = deploy(folder / site, config)
+        for name, rate in (("first", 0.1), ("second", 0)):
+            (app / "custom" / name).mkdir(parents=True, exist_ok=True)
+            (app / "custom" / name / "client.py").write_text(f"RATE = {rate}\n")
+        return app
+
+    def rate_of(app: Path, site: str) -> float:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "walk", lambda top: sorted(walk(top), reverse=site == "site-2"))
+            return float(script_at(Path(TaskScriptRunner(str(app / "custom"), "client.py").script_full_path)).RATE)
 
     check_job(deploy_to, rate_of, tmp_path, is_seen=not defended)
 

@@ -135,8 +135,8 @@ def _check_paths(described: dict[str, Any], folder: Path) -> None:
     The server may place other files there on each site, for example by another job. A script has to be in the app.
     """
     for key, text in _texts(described):
-        if key.endswith("script_path") and (os.path.isabs(text) or ".." in Path(text).parts):
-            raise ConfigError(f"{_CONFIG} has the script {quote(text)}: its path must be relative to the app's folder")
+        if key.endswith("script_path"):
+            _check_script(text, folder / "custom")
         pieces = {text, *_NOT_OF_PATHS.split(text)}
         for piece in pieces | {piece[piece.index("/") :] for piece in pieces if "/" in piece}:
             if _leaves(piece, folder):
@@ -144,6 +144,18 @@ def _check_paths(described: dict[str, Any], folder: Path) -> None:
                     f"{_CONFIG} names {quote(piece)}, which is in NVFlare's workspace and not in the app's folder: "
                     "members of a session do not compare it. Add it to the job, or keep it elsewhere"
                 )
+
+
+def _check_script(text: str, custom: Path) -> None:
+    """Refuse a script outside of the app, or one of several that NVFlare may find by this path.
+
+    NVFlare takes the first file whose path ends with it, and the order of folders is not the same on every disk.
+    """
+    if os.path.isabs(text) or ".." in Path(text).parts:
+        raise ConfigError(f"{_CONFIG} has the script {quote(text)}: its path must be relative to the app's folder")
+    found = [path for path in custom.rglob("*") if str(path).endswith(os.sep + text)]
+    if len(found) > 1 and custom / Path(text).name not in found:  # a file at the top is found first
+        raise ConfigError(f"{_CONFIG} has the script {quote(text)}, and the app has several: write a longer path")
 
 
 def _leaves(piece: str, folder: Path) -> bool:

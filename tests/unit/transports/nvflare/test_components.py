@@ -79,7 +79,7 @@ class Engine:
     def __init__(self) -> None:
         self.handlers: list[Any] = []
         self.widgets: dict[str, Any] = {}
-        self.aux_runner = self.object_streamer = None
+        self.aux_runner, self.object_streamer = SimpleNamespace(topic_table={}), None
 
     def get_clients(self) -> list[Client]:
         return [Client(site, "token") for site in SITES]

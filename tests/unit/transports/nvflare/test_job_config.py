@@ -158,6 +158,19 @@ def test_scripts_have_to_be_in_the_app(tmp_path: Path) -> None:
         assert read(deploy(tmp_path, script(path))).config == script(path)
 
 
+def test_a_script_has_to_be_the_only_one_that_its_path_may_name(tmp_path: Path) -> None:
+    app = deploy(tmp_path, job("x"))
+    for place in ("a/src", "src"):
+        (app / "custom" / place).mkdir(parents=True)
+        (app / "custom" / place / "client.py").write_text("")
+    for path in ("client.py", "src/client.py"):
+        with pytest.raises(ConfigError, match="the app has several"):
+            read(deploy(tmp_path, script(path)))
+    assert read(deploy(tmp_path, script("a/src/client.py"))).config == script("a/src/client.py")
+    (app / "custom" / "client.py").write_text("")  # NVFlare looks there first
+    assert read(deploy(tmp_path, script("client.py"))).config == script("client.py")
+
+
 def test_paths_into_the_workspace_outside_of_the_app_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,7 +76,7 @@ def test_another_site_plays_the_server(
     assert decode(reply[KEY], Answer, "site-1").refusal is None
 
 
-class Told(Executor):
+class Told(Executor):  # type: ignore[misc]  # NVFlare has no types
     """An executor, installed on the sites, that takes its learning rate from what the server adds to a task."""
 
     def __init__(self, place: str) -> None:

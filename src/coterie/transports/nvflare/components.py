@@ -62,7 +62,7 @@ class Guard(FLComponent):
     def __init__(self) -> None:
         super().__init__()
         self._kept: set[str] = set()
-        self._is_starting = False
+        self._is_judged = False
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Judge the job when it is about to start, stop tasks that it did not ask for, and keep federated events.
@@ -77,12 +77,13 @@ class Guard(FLComponent):
         if fl_ctx.get_prop(FLContextKey.EVENT_SCOPE) == EventScope.FEDERATION:
             self._keep(event_type, fl_ctx.get_prop(FLContextKey.EVENT_DATA))
         elif event_type == EventType.ABOUT_TO_START_RUN:
-            self._is_starting = True
             _refuse_sent_tasks(fl_ctx.get_engine())
             self.judge(fl_ctx)
-        elif event_type == EventType.BEFORE_TASK_DATA_FILTER and not self._is_starting:
-            LOGGER.warning("the job is aborted here: a task was sent before it started, and before it could be judged")
-            fl_ctx.get_prop(FLContextKey.RUNNER).run_abort_signal.trigger(True)  # so the result does not leave
+            self._is_judged = True
+            if fl_ctx.get_prop(FLContextKey.RUNNER).running_tasks:
+                _abort(fl_ctx)
+        elif event_type == EventType.BEFORE_TASK_DATA_FILTER and not self._is_judged:
+            _abort(fl_ctx)
         super().handle_event(event_type, fl_ctx)
 
     def judge(self, fl_ctx: FLContext) -> None:
@@ -117,6 +118,12 @@ class Guard(FLComponent):
 def _refuse_sent_tasks(engine: Any) -> None:  # noqa: ANN401 - NVFlare has no types
     """Let NVFlare answer that it knows no tasks in messages."""
     engine.aux_runner.topic_table.pop(ReservedTopic.DO_TASK, None)
+
+
+def _abort(ctx: FLContext) -> None:
+    """Abort the job on this site: NVFlare then drops the results of tasks that are running."""
+    LOGGER.warning("the job is aborted here: it got a task before it started, and before it could be judged")
+    ctx.get_prop(FLContextKey.RUNNER).run_abort_signal.trigger(True)
 
 
 def _reason_to_refuse(guard: Guard, ctx: FLContext) -> str:

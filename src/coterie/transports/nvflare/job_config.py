@@ -137,7 +137,8 @@ def _check_paths(described: dict[str, Any], folder: Path) -> None:
     for key, text in _texts(described):
         if key.endswith("script_path"):
             _check_script(text, folder / "custom")
-        pieces = {text, *_NOT_OF_PATHS.split(text)}
+        to_workspace = re.finditer(re.escape(str(folder.parent.parent)), text)  # its path may have any characters
+        pieces = {text, *_NOT_OF_PATHS.split(text), *(text[match.start() :] for match in to_workspace)}
         for piece in pieces | {piece[piece.index("/") :] for piece in pieces if "/" in piece}:
             if _leaves(piece, folder):
                 raise ConfigError(
@@ -161,8 +162,8 @@ def _check_script(text: str, custom: Path) -> None:
 def _leaves(piece: str, folder: Path) -> bool:
     """Return whether a word of the configuration is a path into NVFlare's workspace outside of an app's folder.
 
-    A relative path without ``..`` counts only if there is such a file, because most words are not paths. The server
-    writes to folders of jobs, and not to those of the operator.
+    A relative path without ``..`` counts only if it begins with a file that exists, because most words are not paths.
+    The server chooses the rest of its characters. It writes to folders of jobs, and not to those of the operator.
     """
     path, inside = Path(os.path.expanduser(piece)), (folder, folder / "custom")
     if piece in ("", ".") or "\0" in piece or path.parts[:1] in (("local",), ("startup",)):
@@ -171,17 +172,19 @@ def _leaves(piece: str, folder: Path) -> bool:
     workspace = folder.parent.parent  # of the site, which contains JOB/APP
     for base in (*inside, Path.cwd()):
         found = (base / path).resolve()
-        if found.is_relative_to(workspace) and not found.is_relative_to(folder) and (certain or os.path.exists(found)):
+        begins = certain or os.path.exists(base / path.parts[0])
+        if begins and found.is_relative_to(workspace) and not found.is_relative_to(folder):
             return True
     return False
 
 
 def _texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all texts of a JSON document, with the key that each is below."""
+    """Yield all texts of a JSON document, also its keys, with the key that each is below."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, dict):
         for name, child in value.items():
+            yield key, name
             yield from _texts(child, name)
     elif isinstance(value, list):
         for child in value:

@@ -100,7 +100,7 @@ def context(site: str, folder: Path) -> FLContext:
     (folder / "custom" / "client.py").write_text("pass")
     folders = SimpleNamespace(get_app_config_dir=lambda _job: str(config), get_app_dir=lambda _job: str(folder))
     ctx.set_prop(FLContextKey.WORKSPACE_OBJECT, folders, private=True)
-    runner = SimpleNamespace(task_router=SimpleNamespace(task_table={}, patterns=[]))
+    runner = SimpleNamespace(task_router=SimpleNamespace(task_table={}, patterns=[]), running_tasks={})
     ctx.set_prop(FLContextKey.RUNNER, runner, private=True)
     return ctx
 

@@ -20,6 +20,7 @@ from nvflare.fuel.utils.config_factory import ConfigFactory
 from nvflare.fuel.utils.json_scanner import JsonScanner
 from nvflare.fuel.utils.wfconf import resolve_var_refs
 
+from coterie.deployment.home import ENVIRONMENT, home
 from coterie.deployment.logs import LOGGER, quote
 from coterie.errors import ConfigError
 from coterie.transports.nvflare.components import ERROR_LOG, STREAMER
@@ -46,6 +47,7 @@ _NOT_OF_PATHS = re.compile(r"[^\w./~+@%-]+")
 
 def read_app(folder: Path, config: Path) -> SiteApp:
     """Read the app of a job from its folder; ``config`` is the one of its configuration."""
+    _check_home(folder)
     loaded = ConfigFactory.load_config(_CONFIG, search_dirs=[str(config)])
     if loaded is None:
         raise ConfigError(f"{config} has no {_CONFIG}: the app of this job cannot be read")
@@ -56,6 +58,18 @@ def read_app(folder: Path, config: Path) -> SiteApp:
     _check_references(described)
     _check_paths(described, folder.resolve())
     return SiteApp(described, digest_files(folder, Path(loaded.get_location())))
+
+
+def _check_home(folder: Path) -> None:
+    """Refuse all jobs while this site's memory is in NVFlare's workspace.
+
+    NVFlare deploys a job to the folder with the job's name there, and deletes that folder first.
+    """
+    if home().resolve().is_relative_to(folder.resolve().parent.parent):
+        raise ConfigError(
+            f"{ENVIRONMENT} is in NVFlare's workspace, where the server can delete it by a job of that name: move it "
+            "to another place"
+        )
 
 
 def _as_json(config: dict[str, Any]) -> dict[str, Any]:

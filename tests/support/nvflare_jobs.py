@@ -24,7 +24,8 @@ from nvflare.private.fed.client.client_json_config import ClientJsonConfigurator
 from nvflare.private.fed.client.client_runner import ClientRunner
 from nvflare.private.privacy_manager import PrivacyService
 from nvflare.widgets.fed_event import ClientFedEventRunner
-from nvflare.widgets.widget import WidgetID
+from nvflare.widgets.info_collector import InfoCollector
+from nvflare.widgets.widget import Widget, WidgetID
 
 from coterie.deployment.credentials import Introduction
 from coterie.transports.nvflare.job_config import read_app
@@ -89,7 +90,7 @@ class Engine(ClientEngineSpec):
             self.config.add_component(name, component)
         PrivacyService.initialize(manager)
         self.handlers = self.config.handlers
-        self.widgets = {WidgetID.FED_EVENT_RUNNER: ClientFedEventRunner()}
+        self.widgets = {WidgetID.INFO_COLLECTOR: InfoCollector(), WidgetID.FED_EVENT_RUNNER: ClientFedEventRunner()}
         self.aux_runner, self.object_streamer = AuxRunner(self), None
         self.all_clients = [Client("site-1", "token"), Client("site-2", "token")]
         self.sent: list[Shareable] = []
@@ -119,6 +120,9 @@ class Engine(ClientEngineSpec):
 
     def get_component(self, component_id: str) -> object:
         return self.config.components.get(component_id)
+
+    def get_widget(self, widget_id: str) -> Widget:
+        return self.widgets[widget_id]
 
     def register_aux_message_handler(self, topic: str, message_handle_func: object) -> None:
         self.aux_runner.register_aux_message_handler(topic, message_handle_func)

@@ -15,6 +15,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 from nvflare.app_common.logging.job_log_streamer import JobLogStreamer
 from nvflare.private.privacy_manager import PrivacyService
+from nvflare.widgets.widget import WidgetID
 
 from coterie.deployment.logs import LOGGER, format_frames, quote
 
@@ -78,6 +79,7 @@ class Guard(FLComponent):
             self._keep(event_type, fl_ctx.get_prop(FLContextKey.EVENT_DATA))
         elif event_type == EventType.ABOUT_TO_START_RUN:
             _refuse_sent_tasks(fl_ctx.get_engine())
+            _keep_errors(fl_ctx.get_engine())
             self.judge(fl_ctx)
             self._is_judged = True
             if fl_ctx.get_prop(FLContextKey.RUNNER).running_tasks:
@@ -118,6 +120,13 @@ class Guard(FLComponent):
 def _refuse_sent_tasks(engine: Any) -> None:  # noqa: ANN401 - NVFlare has no types
     """Let NVFlare answer that it knows no tasks in messages."""
     engine.aux_runner.topic_table.pop(ReservedTopic.DO_TASK, None)
+
+
+def _keep_errors(engine: Any) -> None:  # noqa: ANN401 - NVFlare has no types
+    """Let NVFlare collect no texts of errors: they may quote data, and it gives them to a server that asks."""
+    collector = engine.widgets.get(WidgetID.INFO_COLLECTOR)
+    if collector:
+        collector.handle_event = lambda *_event: None
 
 
 def _abort(ctx: FLContext) -> None:

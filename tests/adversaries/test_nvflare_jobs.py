@@ -4,6 +4,9 @@ The texts and the files of the job are equal, so members of a session find no di
 arguments of them for one site, the sum of a circle is the update of the other one.
 """
 
+import io
+import os
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,12 +15,15 @@ import pytest
 
 pytest.importorskip("nvflare", reason="needs coterie[nvflare]")
 
+from nvflare.apis.workspace import Workspace
 from nvflare.app_common.executors.task_script_runner import TaskScriptRunner
+from nvflare.private.fed.utils.app_deployer import AppDeployer
 from tests.support.homes import home as home
 from tests.support.nvflare_jobs import STREAMER, TRAINER, built, deploy, job, read, refusal, started
 from tests.support.nvflare_jobs import site_environment as site_environment
 from tests.support.nvflare_sites import Learning, check_update_of_one, script_at
 
+from coterie.deployment.home import node_home
 from coterie.errors import ConfigError
 from coterie.transports.nvflare import PrivateExecutor, components, job_config
 from coterie.transports.nvflare.request import SiteApp
@@ -120,6 +126,52 @@ def test_a_script_in_the_folder_of_another_job(defended: bool, tmp_path: Path, m
         return float(script_at(Path(TaskScriptRunner(str(app), script).script_full_path)).RATE)
 
     check_job(deploy_to, rate_of, tmp_path, is_seen=not defended)
+
+
+@pytest.mark.parametrize("defended", [False, True])
+def test_a_script_of_which_the_app_has_several(defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVFlare takes the first one that it finds, and disks list folders by their own order."""
+    if not defended:
+        monkeypatch.setattr(job_config, "_check_script", lambda _text, _custom: None)
+    config, walk = job("x"), os.walk
+    config["executors"][0]["executor"]["args"]["executor"]["args"] = {"task_script_path": "client.py"}
+
+    def deploy_to(folder: Path, site: str) -> Path:
+        app = deploy(folder / site, config)
+        for name, rate in (("first", 0.1), ("second", 0)):
+            (app / "custom" / name).mkdir(parents=True, exist_ok=True)
+            (app / "custom" / name / "client.py").write_text(f"RATE = {rate}\n")
+        return app
+
+    def rate_of(app: Path, site: str) -> float:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "walk", lambda top: sorted(walk(top), reverse=site == "site-2"))
+            return float(script_at(Path(TaskScriptRunner(str(app / "custom"), "client.py").script_full_path)).RATE)
+
+    check_job(deploy_to, rate_of, tmp_path, is_seen=not defended)
+
+
+@pytest.mark.usefixtures("site_environment")
+@pytest.mark.parametrize("defended", [False, True])
+def test_a_job_with_the_name_of_coteries_folder(
+    defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its settings and its memory are lost, so a lying server may begin a new population over the same data."""
+    if not defended:
+        monkeypatch.setattr(job_config, "_check_home", lambda _folder: None)
+    site = tmp_path / "site-1"
+    monkeypatch.setenv("COTERIE_HOME", str(site / "coterie"))
+    settings = node_home("site-1") / "node.toml"
+    settings.write_text("weight = 1\n")
+    engine = started(deploy(site, job("x")))
+    assert refusal(engine) == ("settings" if defended else None)
+    for folder in ("startup", "local"):
+        (site / folder).mkdir()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as app:
+        app.writestr("config/config_fed_client.json", "{}")
+    assert not AppDeployer().deploy(Workspace(str(site), "site-1"), "coterie", {}, "app", packed.getvalue(), None)
+    assert not settings.exists()  # NVFlare deletes it in any case, so a site does not begin with it there
 
 
 def in_list(config: dict[str, Any], other: dict[str, Any]) -> None:

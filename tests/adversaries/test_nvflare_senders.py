@@ -16,6 +16,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 from nvflare.apis.utils.analytix_utils import create_analytic_dxo, send_analytic_dxo
+from nvflare.private.fed.client.admin_commands import ShowErrorsCommand
 from nvflare.widgets.widget import WidgetID
 from tests.support.homes import home as home
 from tests.support.nvflare_jobs import Engine, deploy, introduced, job, refusal, started
@@ -57,6 +58,20 @@ def test_metrics_stay_on_their_site(
     send_analytic_dxo(script, dxo, engine.new_context())
     assert [from_shareable(event).data["track_value"] for event in engine.sent] == ([] if defended else [0.3125])
     assert refusal(engine) == ("settings" if defended and SENDER in listed else None)
+
+
+@pytest.mark.parametrize("defended", [False, True])
+def test_errors_that_nvflare_keeps_for_the_server(
+    defended: bool, home: Path, tmp_path: Path, site_environment: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server sends the command to the process of the job; no setting of the site forbids it."""
+    if not defended:
+        monkeypatch.setattr(components, "_keep_errors", lambda _engine: None)
+    engine = started(deploy(tmp_path / "site-1", job("x")))
+    script = engine.runner.find_executor("train").executor  # it logs as ClientAPIExecutor does when a script fails
+    script.log_error(engine.new_context(), "ValueError: no number for patient 4817")
+    told = ShowErrorsCommand().process(Shareable(), engine.new_context())
+    assert ("4817" in str(told)) != defended
 
 
 def fire_from_server(engine: Engine, event: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,13 +17,15 @@ from nvflare.apis.fl_constant import FLContextKey, ReservedKey
 from nvflare.apis.fl_context import FLContext, FLContextManager
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
+from nvflare.private.aux_runner import AuxRunner
 from nvflare.private.event import fire_event
 from nvflare.private.fed.app.fl_conf import create_privacy_manager
 from nvflare.private.fed.client.client_json_config import ClientJsonConfigurator
 from nvflare.private.fed.client.client_runner import ClientRunner
 from nvflare.private.privacy_manager import PrivacyService
 from nvflare.widgets.fed_event import ClientFedEventRunner
-from nvflare.widgets.widget import WidgetID
+from nvflare.widgets.info_collector import InfoCollector
+from nvflare.widgets.widget import Widget, WidgetID
 
 from coterie.deployment.credentials import Introduction
 from coterie.transports.nvflare.job_config import read_app
@@ -87,9 +89,9 @@ class Engine(ClientEngineSpec):
         for name, component in (manager.components or {}).items():
             self.config.add_component(name, component)
         PrivacyService.initialize(manager)
-        self.handlers, self.topics = self.config.handlers, set[str]()
-        self.widgets = {WidgetID.FED_EVENT_RUNNER: ClientFedEventRunner()}
-        self.aux_runner = self.object_streamer = None
+        self.handlers = self.config.handlers
+        self.widgets = {WidgetID.INFO_COLLECTOR: InfoCollector(), WidgetID.FED_EVENT_RUNNER: ClientFedEventRunner()}
+        self.aux_runner, self.object_streamer = AuxRunner(self), None
         self.all_clients = [Client("site-1", "token"), Client("site-2", "token")]
         self.sent: list[Shareable] = []
         folders = SimpleNamespace(
@@ -98,7 +100,7 @@ class Engine(ClientEngineSpec):
             get_run_dir=lambda _job: str(app.parent),
         )
         self.runner = ClientRunner({}, self.config, "job", self)
-        self.handlers += [*self.widgets.values(), self.runner]
+        self.handlers += [self.aux_runner, *self.widgets.values(), self.runner]
         kept = {
             FLContextKey.WORKSPACE_OBJECT: folders,
             ReservedKey.RUN_ABORT_SIGNAL: Signal(),
@@ -119,10 +121,11 @@ class Engine(ClientEngineSpec):
     def get_component(self, component_id: str) -> object:
         return self.config.components.get(component_id)
 
+    def get_widget(self, widget_id: str) -> Widget:
+        return self.widgets[widget_id]
+
     def register_aux_message_handler(self, topic: str, message_handle_func: object) -> None:
-        if topic in self.topics:
-            raise ValueError(f"handler already registered for topic {topic}")
-        self.topics.add(topic)
+        self.aux_runner.register_aux_message_handler(topic, message_handle_func)
 
     def validate_targets(self, names: list[str]) -> tuple[list[str], list[str]]:
         return names, []

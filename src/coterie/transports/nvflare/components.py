@@ -10,11 +10,12 @@ from typing import Any
 
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
-from nvflare.apis.fl_constant import EventScope, FedEventHeader, FLContextKey
+from nvflare.apis.fl_constant import EventScope, FedEventHeader, FLContextKey, ReservedTopic
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 from nvflare.app_common.logging.job_log_streamer import JobLogStreamer
 from nvflare.private.privacy_manager import PrivacyService
+from nvflare.widgets.widget import WidgetID
 
 from coterie.deployment.logs import LOGGER, format_frames, quote
 
@@ -62,18 +63,29 @@ class Guard(FLComponent):
     def __init__(self) -> None:
         super().__init__()
         self._kept: set[str] = set()
+        self._is_judged = False
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Judge the job when it is about to start, and do not forward federated events.
+        """Judge the job when it is about to start, stop tasks that it did not ask for, and keep federated events.
 
         The server can send a federated event of any type, so only a local one means that the job starts. Events of the
         job's own contain metrics of this site, which NVFlare would send to the server outside of tasks. NVFlare does
         not forward received events.
+
+        A site asks the server for tasks when the job has started. The server and other sites can also send tasks as
+        messages (``DO_TASK``), even before: NVFlare's clients need that to control workflows, and nothing else does.
         """
         if fl_ctx.get_prop(FLContextKey.EVENT_SCOPE) == EventScope.FEDERATION:
             self._keep(event_type, fl_ctx.get_prop(FLContextKey.EVENT_DATA))
         elif event_type == EventType.ABOUT_TO_START_RUN:
+            _refuse_sent_tasks(fl_ctx.get_engine())
+            _keep_errors(fl_ctx.get_engine())
             self.judge(fl_ctx)
+            self._is_judged = True
+            if fl_ctx.get_prop(FLContextKey.RUNNER).running_tasks:
+                _abort(fl_ctx)
+        elif event_type == EventType.BEFORE_TASK_DATA_FILTER and not self._is_judged:
+            _abort(fl_ctx)
         super().handle_event(event_type, fl_ctx)
 
     def judge(self, fl_ctx: FLContext) -> None:
@@ -103,6 +115,24 @@ class Guard(FLComponent):
             if event_type not in self._kept:
                 self._kept.add(event_type)
                 LOGGER.info("events %s stay on this site: they would not be protected", quote(event_type))
+
+
+def _refuse_sent_tasks(engine: Any) -> None:  # noqa: ANN401 - NVFlare has no types
+    """Let NVFlare answer that it knows no tasks in messages."""
+    engine.aux_runner.topic_table.pop(ReservedTopic.DO_TASK, None)
+
+
+def _keep_errors(engine: Any) -> None:  # noqa: ANN401 - NVFlare has no types
+    """Let NVFlare collect no texts of errors: they may quote data, and it gives them to a server that asks."""
+    collector = engine.widgets.get(WidgetID.INFO_COLLECTOR)
+    if collector:
+        collector.handle_event = lambda *_event: None
+
+
+def _abort(ctx: FLContext) -> None:
+    """Abort the job on this site: NVFlare then drops the results of tasks that are running."""
+    LOGGER.warning("the job is aborted here: it got a task before it started, and before it could be judged")
+    ctx.get_prop(FLContextKey.RUNNER).run_abort_signal.trigger(True)
 
 
 def _reason_to_refuse(guard: Guard, ctx: FLContext) -> str:

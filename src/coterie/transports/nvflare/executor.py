@@ -112,7 +112,7 @@ class PrivateExecutor(Guard, Executor):
         model.start_round, model.current_round, model.total_rounds = work.start, *work.rounds[1:]
         task, given = TASKS[function], FLModelUtils.to_shareable(model)
         try:
-            reply = self.executor.execute(task, given, fl_ctx, abort_signal)
+            reply = self.executor.execute(task, given, _context_of_app(fl_ctx), abort_signal)
             result = FLModelUtils.from_shareable(reply) if reply.get_return_code() == ReturnCode.OK else None
         except Exception as error:  # the text of the error may quote data
             LOGGER.warning("the app's executor failed:\n%s", format_frames(error))
@@ -129,6 +129,15 @@ def _app_of(ctx: FLContext) -> SiteApp | ConfigError:
         return read_app(Path(workspace.get_app_dir(job)), Path(workspace.get_app_config_dir(job)))
     except ConfigError as error:
         return error
+
+
+def _context_of_app(ctx: FLContext) -> FLContext:
+    """Return a context for the app without what the server adds to a task: members of a session do not compare it."""
+    own = ctx.clone()
+    own.set_peer_context(FLContext())
+    for key in (FLContextKey.TASK_DATA, FLContextKey.TASK_ID):
+        own.put(key, None, private=True, sticky=False)
+    return own
 
 
 def metrics_of(reply: Shareable) -> Shareable:

@@ -20,6 +20,7 @@ from nvflare.fuel.utils.config_factory import ConfigFactory
 from nvflare.fuel.utils.json_scanner import JsonScanner
 from nvflare.fuel.utils.wfconf import resolve_var_refs
 
+from coterie.deployment.home import ENVIRONMENT, home
 from coterie.deployment.logs import LOGGER, quote
 from coterie.errors import ConfigError
 from coterie.transports.nvflare.components import ERROR_LOG, STREAMER
@@ -46,6 +47,7 @@ _NOT_OF_PATHS = re.compile(r"[^\w./~+@%-]+")
 
 def read_app(folder: Path, config: Path) -> SiteApp:
     """Read the app of a job from its folder; ``config`` is the one of its configuration."""
+    _check_home(folder)
     loaded = ConfigFactory.load_config(_CONFIG, search_dirs=[str(config)])
     if loaded is None:
         raise ConfigError(f"{config} has no {_CONFIG}: the app of this job cannot be read")
@@ -56,6 +58,18 @@ def read_app(folder: Path, config: Path) -> SiteApp:
     _check_references(described)
     _check_paths(described, folder.resolve())
     return SiteApp(described, digest_files(folder, Path(loaded.get_location())))
+
+
+def _check_home(folder: Path) -> None:
+    """Refuse all jobs while this site's memory is in NVFlare's workspace.
+
+    NVFlare deploys a job to the folder with the job's name there, and deletes that folder first.
+    """
+    if home().resolve().is_relative_to(folder.resolve().parent.parent):
+        raise ConfigError(
+            f"{ENVIRONMENT} is in NVFlare's workspace, where the server can delete it by a job of that name: move it "
+            "to another place"
+        )
 
 
 def _as_json(config: dict[str, Any]) -> dict[str, Any]:
@@ -135,9 +149,10 @@ def _check_paths(described: dict[str, Any], folder: Path) -> None:
     The server may place other files there on each site, for example by another job. A script has to be in the app.
     """
     for key, text in _texts(described):
-        if key.endswith("script_path") and (os.path.isabs(text) or ".." in Path(text).parts):
-            raise ConfigError(f"{_CONFIG} has the script {quote(text)}: its path must be relative to the app's folder")
-        pieces = {text, *_NOT_OF_PATHS.split(text)}
+        if key.endswith("script_path"):
+            _check_script(text, folder / "custom")
+        to_workspace = re.finditer(re.escape(str(folder.parent.parent)), text)  # its path may have any characters
+        pieces = {text, *_NOT_OF_PATHS.split(text), *(text[match.start() :] for match in to_workspace)}
         for piece in pieces | {piece[piece.index("/") :] for piece in pieces if "/" in piece}:
             if _leaves(piece, folder):
                 raise ConfigError(
@@ -146,11 +161,23 @@ def _check_paths(described: dict[str, Any], folder: Path) -> None:
                 )
 
 
+def _check_script(text: str, custom: Path) -> None:
+    """Refuse a script outside of the app, or one of several that NVFlare may find by this path.
+
+    NVFlare takes the first file whose path ends with it, and the order of folders is not the same on every disk.
+    """
+    if os.path.isabs(text) or ".." in Path(text).parts:
+        raise ConfigError(f"{_CONFIG} has the script {quote(text)}: its path must be relative to the app's folder")
+    found = [path for path in custom.rglob("*") if str(path).endswith(os.sep + text)]
+    if len(found) > 1 and custom / Path(text).name not in found:  # a file at the top is found first
+        raise ConfigError(f"{_CONFIG} has the script {quote(text)}, and the app has several: write a longer path")
+
+
 def _leaves(piece: str, folder: Path) -> bool:
     """Return whether a word of the configuration is a path into NVFlare's workspace outside of an app's folder.
 
-    A relative path without ``..`` counts only if there is such a file, because most words are not paths. The server
-    writes to folders of jobs, and not to those of the operator.
+    A relative path without ``..`` counts only if it begins with a file that exists, because most words are not paths.
+    The server chooses the rest of its characters. It writes to folders of jobs, and not to those of the operator.
     """
     path, inside = Path(os.path.expanduser(piece)), (folder, folder / "custom")
     if piece in ("", ".") or "\0" in piece or path.parts[:1] in (("local",), ("startup",)):
@@ -159,17 +186,19 @@ def _leaves(piece: str, folder: Path) -> bool:
     workspace = folder.parent.parent  # of the site, which contains JOB/APP
     for base in (*inside, Path.cwd()):
         found = (base / path).resolve()
-        if found.is_relative_to(workspace) and not found.is_relative_to(folder) and (certain or os.path.exists(found)):
+        begins = certain or os.path.exists(base / path.parts[0])
+        if begins and found.is_relative_to(workspace) and not found.is_relative_to(folder):
             return True
     return False
 
 
 def _texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all texts of a JSON document, with the key that each is below."""
+    """Yield all texts of a JSON document, also its keys, with the key that each is below."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, dict):
         for name, child in value.items():
+            yield key, name
             yield from _texts(child, name)
     elif isinstance(value, list):
         for child in value:

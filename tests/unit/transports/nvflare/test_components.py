@@ -37,7 +37,7 @@ from coterie.errors import ConfigError, NothingTrained
 from coterie.transports.nvflare import PrivateExecutor, PrivateFedAvg, PrivateRounds, PrivateRunner
 from coterie.transports.nvflare.filters import PrivateJobs, PrivateResults
 from coterie.transports.nvflare.job_config import read_app
-from coterie.transports.nvflare.messages import KEY, TASK, Answer, NodeMessage, decode, encode
+from coterie.transports.nvflare.messages import KEY, TASK, Answer, NodeMessage, Rounds, Work, decode, encode
 
 POLICY = """
 {"default_scope": "coterie",
@@ -79,7 +79,7 @@ class Engine:
     def __init__(self) -> None:
         self.handlers: list[Any] = []
         self.widgets: dict[str, Any] = {}
-        self.aux_runner = self.object_streamer = None
+        self.aux_runner, self.object_streamer = SimpleNamespace(topic_table={}), None
 
     def get_clients(self) -> list[Client]:
         return [Client(site, "token") for site in SITES]
@@ -100,7 +100,7 @@ def context(site: str, folder: Path) -> FLContext:
     (folder / "custom" / "client.py").write_text("pass")
     folders = SimpleNamespace(get_app_config_dir=lambda _job: str(config), get_app_dir=lambda _job: str(folder))
     ctx.set_prop(FLContextKey.WORKSPACE_OBJECT, folders, private=True)
-    runner = SimpleNamespace(task_router=SimpleNamespace(task_table={}, patterns=[]))
+    runner = SimpleNamespace(task_router=SimpleNamespace(task_table={}, patterns=[]), running_tasks={})
     ctx.set_prop(FLContextKey.RUNNER, runner, private=True)
     return ctx
 
@@ -373,3 +373,14 @@ def test_an_allowed_plain_evaluation_sends_only_its_metrics(home: Path, tmp_path
     executor = PrivateExecutor(App(train_always))
     reply = FLModelUtils.from_shareable(executor.execute("validate", task, context("site-1", tmp_path), Signal()))
     assert (reply.params, reply.metrics) == (None, {"accuracy": 0.9})
+
+
+def test_public_values_of_an_executor_do_not_leave_with_the_answer(home: Path, tmp_path: Path) -> None:
+    class Open(App):
+        def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
+            fl_ctx.set_prop("train_loss", 0.3125, private=False, sticky=False)
+            return super().execute(task_name, shareable, fl_ctx, abort_signal)
+
+    ctx, model = context("site-1", tmp_path), {"w": np.zeros(3, np.float32)}
+    PrivateExecutor(Open(moved))._run("train", model, Work.of(model, {}, Rounds()), ctx, Signal())
+    assert "train_loss" not in ctx.get_all_public_props()

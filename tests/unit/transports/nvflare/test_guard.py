@@ -23,9 +23,10 @@ from nvflare.app_common.ccwf.cyclic_client_ctl import CyclicClientController
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.app_common.widgets.convert_to_fed_event import ConvertToFedEvent
 from nvflare.app_common.widgets.streaming import AnalyticsReceiver
+from nvflare.private.fed.client.client_engine_executor_spec import TaskAssignment
 from nvflare.widgets.fed_event import ClientFedEventRunner
 from nvflare.widgets.widget import Widget
-from tests.support.nvflare_jobs import PRIVATE, STREAMER, TRAINER, deploy, job, refusal, started
+from tests.support.nvflare_jobs import PRIVATE, STREAMER, TRAINER, Engine, deploy, job, refusal, started
 from tests.support.nvflare_jobs import site_environment as site_environment
 
 from coterie.transports.nvflare.executor import PrivateExecutor
@@ -173,6 +174,18 @@ def test_a_guard_gets_events_first_and_others_get_each_event_once(
         ("ConvertToFedEvent", event) for event in [EventType.ABOUT_TO_START_RUN] * 2 + [EventType.START_RUN] * 2
     ]
     assert isinstance(engine.handlers[0], PrivateExecutor)
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_task_that_runs_while_the_job_is_judged_aborts_the_job(
+    is_running: bool, home: Path, tmp_path: Path, site_environment: None
+) -> None:
+    """NVFlare may have chosen its executor before."""
+    engine = Engine(deploy(tmp_path / "site-1", wrapped({"path": "of_a_job.Own"})))
+    if is_running:
+        engine.runner.running_tasks["1"] = TaskAssignment("train", "1", Shareable())
+    engine.fire_event(EventType.ABOUT_TO_START_RUN, engine.new_context())
+    assert engine.runner.run_abort_signal.triggered == is_running
 
 
 @pytest.mark.parametrize("listed", [[], [{"id": "a", "path": "of_a_job.OwnHandler"}]])

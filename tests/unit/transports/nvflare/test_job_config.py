@@ -158,6 +158,19 @@ def test_scripts_have_to_be_in_the_app(tmp_path: Path) -> None:
         assert read(deploy(tmp_path, script(path))).config == script(path)
 
 
+def test_a_script_has_to_be_the_only_one_that_its_path_may_name(tmp_path: Path) -> None:
+    app = deploy(tmp_path, job("x"))
+    for place in ("a/src", "src"):
+        (app / "custom" / place).mkdir(parents=True)
+        (app / "custom" / place / "client.py").write_text("")
+    for path in ("client.py", "src/client.py"):
+        with pytest.raises(ConfigError, match="the app has several"):
+            read(deploy(tmp_path, script(path)))
+    assert read(deploy(tmp_path, script("a/src/client.py"))).config == script("a/src/client.py")
+    (app / "custom" / "client.py").write_text("")  # NVFlare looks there first
+    assert read(deploy(tmp_path, script("client.py"))).config == script("client.py")
+
+
 def test_paths_into_the_workspace_outside_of_the_app_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,14 +194,15 @@ def test_paths_into_the_workspace_outside_of_the_app_are_refused(
         str(site),
         "--data other",  # a folder of another job, without a slash
         f"--params app/config/{FILE}",  # the app has such a file too, and the process is in another folder
+        "--params other/app/config/a,b.json",  # the server chooses this name
     ]
     decoy = app / "app" / "config"
     decoy.mkdir(parents=True)
     for folder in (decoy, site / "app" / "config"):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / FILE).write_text("{}")
-    for text in refused:
-        deploy(site, job(text))
+    for config in [*map(job, refused), job("x", more={str(other): 1})]:
+        deploy(site, config)
         with pytest.raises(ConfigError, match="in NVFlare's workspace and not in the app's folder"):
             read(app)
     for text in (
@@ -200,6 +214,14 @@ def test_paths_into_the_workspace_outside_of_the_app_are_refused(
         "a/" * 5000,
     ):
         assert read(deploy(site, job(text))).config == job(text)
+
+
+def test_a_path_into_a_workspace_whose_path_has_a_space_is_refused(tmp_path: Path) -> None:
+    site = tmp_path / "of a site"
+    with pytest.raises(ConfigError, match="in NVFlare's workspace and not in the app's folder"):
+        read(deploy(site, job(f"--data /data --params {site}/other/x.json")))
+    own = job(f"--data /data --params {site}/job/app/custom/x.json")
+    assert read(deploy(site, own)).config == own
 
 
 @pytest.mark.parametrize("config", [{"layers": {1: 0.1, "1": 0}}, {"rate": float("nan")}, {"day": {1, 2}}])

@@ -17,6 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from coterie.reports.words import score_format
+
 _FEW = 12
 _LABEL = 24  # characters of a label at the end of a line
 _LETTER, _LINE, _SIDES = 7.2, 16.0, (16, 48)  # pixels: of a letter, between two labels, above and below the plot
@@ -54,6 +56,11 @@ def draw_line(
     """Return a line over numbers or times; ``line`` has its colour, width, dash and shape, ``hover`` is a template."""
     shown = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {}
     return {"type": "scatter", "mode": mode, "name": text(name), "x": list(x), "y": list(y), "line": line} | shown
+
+
+def hover_score(*, share: bool) -> str:
+    """Return the part of a hover template that shows the score of a point."""
+    return f"%{{y:{score_format(share=share)}}}"
 
 
 def make_layout(x: str, y: str, *, xaxis: Mapping[str, Any] | None = None, yaxis: Mapping[str, Any] | None = None,

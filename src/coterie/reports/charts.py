@@ -75,7 +75,7 @@ def make_layout(x: str, y: str, *, xaxis: Mapping[str, Any] | None = None, yaxis
 
 
 def whole_ticks(count: int) -> dict[str, Any]:
-    """Return the ticks of an axis with so many whole numbers: one each if they are few, or plotly adds halves."""
+    """Return the ticks of an axis of whole numbers: one each if there are few, because plotly would add halves."""
     return {"dtick": 1} if count <= _FEW else {}
 
 

@@ -38,7 +38,7 @@ def trial_seed(seed: int, trial: int) -> int:
 
 
 def sum_of(clients: int, *, noisy: bool = False) -> str:
-    """Return the name of the view of the global model after a sum over so many clients."""
+    """Return the name of the view of the global model after a sum over this many clients."""
     return f"{'noisy-' if noisy else ''}sum-{clients}"
 
 
@@ -55,7 +55,7 @@ class PassiveMembership(MembershipSettings):
         return paper_threshold(self.cohorts[-1], self.connection)
 
     def training(self, clients: int, *, noisy: bool = False) -> Training:
-        """Return how a federation of so many clients is trained."""
+        """Return how a federation of this many clients is trained."""
         work = LocalSGD(self.learning_rate, self.epochs, self.batch_size, self.momentum)
         return Training(clients, self.rounds, work, SumNoise(self.noise, self.norm) if noisy else None)
 

@@ -6,15 +6,7 @@ import pytest
 
 from coterie.attacks.attack import run_attack
 from coterie.attacks.membership import measure
-from coterie.attacks.membership.measure import (
-    CLIENT,
-    NOTHING,
-    SECURE,
-    SPARSE,
-    AttackSuccess,
-    PassiveMembership,
-    PassiveTrial,
-)
+from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, PassiveMembership, PassiveTrial, Success
 from coterie.attacks.membership.statistics import ATTACKS
 from coterie.attacks.one_sum.bounds import Bound, ceiling
 from coterie.attacks.one_sum.measure import CRAFTED, PAIRS, Audits, EpsilonAudit, OneSum
@@ -33,7 +25,7 @@ def told(monkeypatch: pytest.MonkeyPatch, **areas: float) -> Findings:
     def trial(_game: PassiveMembership, seed: int, _watch: object) -> PassiveTrial:
         wobble = 0.01 * (seed % 3 - 1)
         views = {
-            view: dict.fromkeys(ATTACKS, AttackSuccess(area + wobble, Decisions(1, 1, 1, 1), (0, 0), (0, 0)))
+            view: dict.fromkeys(ATTACKS, Success(area + wobble, Decisions(1, 1, 1, 1), (0, 0), (0, 0)))
             for view, area in {**dict.fromkeys((NOTHING, CLIENT, SECURE, SPARSE, SUM, NOISY), 0.5), **areas}.items()
         }
         budget = {CLIENT: {"lira": [(2, 0.5)], "rmia": [(2, 0.5)]}}

@@ -77,7 +77,7 @@ class PassiveMembership(MembershipSettings):
         return trials
 
 
-class AttackSuccess(msgspec.Struct, frozen=True):
+class Success(msgspec.Struct, frozen=True):
     """The success of one attack on one view, over all victims of a trial."""
 
     auc: float
@@ -89,7 +89,7 @@ class AttackSuccess(msgspec.Struct, frozen=True):
     """The number of non-members."""
 
     @classmethod
-    def of(cls, scores: Reals, members: Mask, threshold: float) -> "AttackSuccess":
+    def of(cls, scores: Reals, members: Mask, threshold: float) -> "Success":
         """Measure scores, victims x candidates."""
         curve = Roc.of(scores, members)
         return cls(
@@ -103,7 +103,7 @@ class AttackSuccess(msgspec.Struct, frozen=True):
 class PassiveTrial(msgspec.Struct, frozen=True):
     """The results of one trial."""
 
-    views: dict[str, dict[str, AttackSuccess]]
+    views: dict[str, dict[str, Success]]
     """For each view and attack."""
     accuracy: dict[str, float]
     """The accuracy of the models in each view, on examples that no client trained on."""
@@ -122,7 +122,7 @@ def play_trial(
     if game.noise:
         federations.append((game.cohorts[-1], True))
     sizes = np.cumsum([0, *(clients for clients, _ in federations)]) / sum(clients for clients, _ in federations)
-    views: dict[str, dict[str, AttackSuccess]] = {}
+    views: dict[str, dict[str, Success]] = {}
     accuracy: dict[str, float] = {}
     budget: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for number, (clients, noisy) in enumerate(federations):
@@ -182,13 +182,13 @@ class _Attack:
 
     def measure(
         self, seen: Callable[[FederatedRun], ModelArrays], stolen: Sequence[ModelArrays] | None = None
-    ) -> dict[str, AttackSuccess]:
+    ) -> dict[str, Success]:
         """Run every attack on what is ``seen`` of a run, or on ``stolen`` models instead of the victims' own."""
         references = self.candidates.references(self.known, seen)
         answers = [self.candidates.look(state) for state in stolen or [seen(victim) for victim in self.victims]]
         return {name: self._measured(score, answers, references, self._members) for name, score in SCORES.items()}
 
-    def guess(self, seen: Callable[[FederatedRun], ModelArrays]) -> dict[str, AttackSuccess]:
+    def guess(self, seen: Callable[[FederatedRun], ModelArrays]) -> dict[str, Success]:
         """Evaluate the same scores with newly drawn members, which the attacker cannot know: the baseline."""
         rng = stream(self.seed, "members of nobody")
         anew = rng.permuted(self._members, axis=1)
@@ -219,8 +219,8 @@ class _Attack:
 
     def _measured(
         self, score: MembershipScore, answers: Sequence[ModelAnswers], references: References, members: Mask
-    ) -> AttackSuccess:
-        return AttackSuccess.of(_scores(score, answers, references), members, rehearse(score, references))
+    ) -> Success:
+        return Success.of(_scores(score, answers, references), members, rehearse(score, references))
 
 
 def rehearse(score: MembershipScore, references: References) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.attacks.membership.measure import LOW_RATES, AttackSuccess, PassiveTrial
+from coterie.attacks.membership.measure import LOW_RATES, PassiveTrial, Success
 from coterie.reports.intervals import mean_interval, share_interval
 
 ATTACKS = {"loss": "loss threshold", "shadow": "shadow models", "lira": "LiRA", "rmia": "RMIA"}
@@ -42,7 +42,7 @@ class InferenceSummary:
     found: tuple[MembersFound, ...]
 
     @classmethod
-    def of(cls, measured: Sequence[AttackSuccess]) -> "InferenceSummary":
+    def of(cls, measured: Sequence[Success]) -> "InferenceSummary":
         """Combine the trials."""
         decisions = [one.decisions for one in measured]
         areas, accuracies = [one.auc for one in measured], [one.balanced_accuracy for one in decisions]

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
-from tests.integration.test_confined_run import play, state
+from tests.integration.test_confined_run import play
+from tests.support.interruptions import saved_state
 
 from coterie.confined.claims import sound_epsilon
 from coterie.errors import ConfigError
@@ -113,7 +114,7 @@ def test_late_gradients_are_summed_up_to_the_bound_and_refused_beyond(tmp_path: 
 def test_runs_without_late_clients_do_not_change(tmp_path: Path) -> None:
     play(tmp_path / "with", "confined.late_bound=5", "rounds=3")
     play(tmp_path / "without", "rounds=3")
-    one, other = state(tmp_path / "with"), state(tmp_path / "without")
+    one, other = saved_state(tmp_path / "with"), saved_state(tmp_path / "without")
     assert one.keys() == other.keys()
     assert all((one[key] == other[key]).all() for key in one)
 
@@ -135,7 +136,7 @@ def test_a_run_with_late_participants_resumes_to_the_bit(tmp_path: Path, additio
     run = TrainingRun.begin(tmp_path / "parts", config, observers=[Stopper()])
     run.play()
     assert TrainingRun.open(RunFolder.open(tmp_path / "parts")).play().summary.finished
-    one, other = state(tmp_path / "whole"), state(tmp_path / "parts")
+    one, other = saved_state(tmp_path / "whole"), saved_state(tmp_path / "parts")
     assert one.keys() == other.keys()
     assert all((one[key] == other[key]).all() for key in one)
 

@@ -10,13 +10,13 @@ from tests.support.records import record_of
 pytest.importorskip("torch", reason="training needs coterie[train]")
 import torch
 from safetensors.numpy import load_file
+from tests.support.interruptions import saved_state
 
 from coterie.api import train
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.errors import ConfigError
 from coterie.runs.engine.run import RunResult, TrainingRun
 from coterie.runs.settings.toml import load_config
-from coterie.runs.storage.folder import RunFolder
 
 SMALL = (
     *("training.algorithm=confined", "rounds=6", "clients.count=12", "cohort.size=6", "training.evaluate_every=1"),
@@ -29,16 +29,10 @@ def play(folder: Path, *overrides: str) -> RunResult:
     return TrainingRun.begin(folder, load_config(None, [*SMALL, *overrides])).play()
 
 
-def state(folder: Path) -> dict[str, np.ndarray]:
-    checkpoint = RunFolder.open(folder).checkpoint()
-    assert checkpoint is not None
-    return dict(checkpoint.state)
-
-
 def test_both_ways_to_add_give_the_same_sums(tmp_path: Path) -> None:
     """To the bit: what is added are the same integers."""
     secure, additive = play(tmp_path / "secure"), play(tmp_path / "additive", "confined.addition=additive")
-    one, other = state(tmp_path / "secure"), state(tmp_path / "additive")
+    one, other = saved_state(tmp_path / "secure"), saved_state(tmp_path / "additive")
     assert one.keys() == other.keys()
     assert all(one[key].tobytes() == other[key].tobytes() for key in one)
     assert [record.aggregated for record in secure.records] == [record.aggregated for record in additive.records]

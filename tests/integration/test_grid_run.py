@@ -12,7 +12,7 @@ from tests.support.records import record_of, words_of
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 import torch
-from tests.support.interruptions import crash_before_checkpoint
+from tests.support.interruptions import crash_before_checkpoint, saved_state
 from typer.testing import CliRunner
 
 import coterie
@@ -38,19 +38,13 @@ def play(folder: Path, *overrides: str) -> RunResult:
     return TrainingRun.begin(folder, load_config(None, [*overrides])).play()
 
 
-def state(folder: Path) -> dict[str, np.ndarray]:
-    checkpoint = RunFolder.open(folder).checkpoint()
-    assert checkpoint is not None
-    return dict(checkpoint.state)
-
-
 def same(one: Path, other: Path) -> bool:
-    first, second = state(one), state(other)
+    first, second = saved_state(one), saved_state(other)
     return first.keys() == second.keys() and all(first[key].tobytes() == second[key].tobytes() for key in first)
 
 
 def distance(one: Path, other: Path) -> float:
-    first, second = state(one), state(other)
+    first, second = saved_state(one), saved_state(other)
     keys = [key for key in first if key.startswith("displacement")]
     return max(float(np.abs(first[key] - second[key]).max()) for key in keys)
 
@@ -67,7 +61,7 @@ def test_a_grid_learns_what_the_unsplit_run_learns(grid: tuple[Path, RunResult],
     loose = ("confined.clip=1000", "aggregation.clip=10", "aggregation.precision=30")
     play(tmp_path / "grid", *GRID, *loose)
     play(tmp_path / "unsplit", *SMALL, *loose)
-    moved = max(float(np.abs(array).max()) for key, array in state(tmp_path / "grid").items() if "displ" in key)
+    moved = max(float(np.abs(array).max()) for key, array in saved_state(tmp_path / "grid").items() if "displ" in key)
     assert distance(tmp_path / "grid", tmp_path / "unsplit") < 1e-5 < moved / 100
     assert not same(folder, tmp_path / "grid")  # clipped in blocks it takes other steps
 

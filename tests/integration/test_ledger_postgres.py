@@ -86,7 +86,7 @@ def test_tampering_is_found(ledger: Ledger, administrator: Callable[[str], None]
     assert found.value.sequence == bad
 
 
-def test_a_database_that_withholds_updates_and_deletes_is_enough(
+def test_a_ledger_needs_no_right_to_update_or_delete(
     postgres_url: str, ledger: Ledger, administrator: Callable[[str], None]
 ) -> None:
     administrator("DROP ROLE IF EXISTS appender")

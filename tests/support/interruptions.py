@@ -1,7 +1,10 @@
-"""Runs that are interrupted: by Ctrl-C after a round, or by a crash before a checkpoint."""
+"""Runs that are interrupted: by Ctrl-C after a round, or by a crash before a checkpoint; and their checkpoints."""
+
+from pathlib import Path
 
 import pytest
 
+from coterie.arithmetic import FloatArray
 from coterie.runs.engine.run import TrainingRun
 from coterie.runs.records.record import RoundRecord
 from coterie.runs.report.observers import Observer
@@ -21,7 +24,7 @@ class Interrupt(Observer):
 
 
 def crash_before_checkpoint(folder: RunFolder, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run until the checkpoint after so many rounds would be written: their sums are revealed already."""
+    """Run until the checkpoint after this number of rounds would be written: their sums are revealed already."""
     save = RunFolder.save
 
     def crash(self: RunFolder, checkpoint: Checkpoint) -> None:
@@ -33,3 +36,10 @@ def crash_before_checkpoint(folder: RunFolder, rounds: int, monkeypatch: pytest.
         patched.setattr(RunFolder, "save", crash)
         with pytest.raises(InterruptedError):
             TrainingRun.open(folder).play()
+
+
+def saved_state(folder: Path) -> dict[str, FloatArray]:
+    """Return the arrays of a run's checkpoint."""
+    checkpoint = RunFolder.open(folder).checkpoint()
+    assert checkpoint is not None
+    return dict(checkpoint.state)

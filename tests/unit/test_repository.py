@@ -54,6 +54,13 @@ def test_one_package_is_tested_without_the_coverage_gate() -> None:
     assert "--cov" not in only
 
 
+def test_no_table_is_cut_by_an_empty_line() -> None:
+    """The rows after it would be shown as text."""
+    for file in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        rows = re.findall(r"\n\n(\|.*\n.*)", file.read_text(encoding="utf-8"))
+        assert all(re.search(r"\n\|[-:| ]+$", row) for row in rows), file
+
+
 def test_coverage_is_that_of_the_whole_suite_and_has_a_least_share() -> None:
     suite, gate = commands("coverage")
     assert suite.split(" --cov", 1)[0] == commands("unit")[0]

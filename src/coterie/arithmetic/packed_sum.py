@@ -14,7 +14,7 @@ _Bytes = NDArray[np.uint8]
 _Words = NDArray[np.uint16]
 
 _MOST = 255
-"""So many bits add up in a byte; so many bytes, and so many numbers of 7 bits, add up in 16 bits."""
+"""The largest number of bits whose sum fits into a byte. The sum of as many bytes fits into 16 bits."""
 
 
 class PackedSum:

@@ -318,7 +318,7 @@ def public_model(strategy: Strategy) -> ModelArrays:
     return models[GLOBAL] if GLOBAL in models else models[DISPLACEMENT]
 
 
-def _train(trainer: Trainer, tasks: Sequence[LocalTask], watch: OnShare = ignore_progress) -> dict[str, LocalResult]:
+def _train(trainer: Trainer, tasks: Sequence[LocalTask], watch: OnShare) -> dict[str, LocalResult]:
     trainer.start(tasks)
     results = {}
     for done, task in enumerate(tasks, start=1):
@@ -332,8 +332,7 @@ def _finish(cohort: Cohort, trainer: Trainer, number: int, results: Sequence[Loc
     strategy, before = cohort.strategy, public_model(cohort.strategy)
     given = [arrays for result in results if (arrays := strategy.contribution(result)) is not None]
     if isinstance(strategy, Ditto):
-        for result in _train(trainer, [strategy.personal_task(number, client) for client in cohort.clients]).values():
-            strategy.keep(result)
+        strategy.train_personal(number, cohort.clients, trainer)
     updates = np.stack([flat(arrays) for arrays in given])
     mean = cohort.release(updates)
     strategy.apply(number, shaped(mean, given[0]))

@@ -239,7 +239,7 @@ def lift(
 def _multiply_exactly(left: NDArray[np.float64], right: IntArray, prime: int) -> IntArray:
     """Return ``left @ right`` modulo ``prime``, for a matrix and a vector of residues, by BLAS.
 
-    The vector is split into pieces of so many bits that the sums stay below 2^53.
+    The vector is split into pieces of few enough bits that the sums stay below 2^53.
     """
     bits = max(1, 53 - prime.bit_length() - len(right).bit_length())
     total = np.zeros(len(left), dtype=np.int64)

@@ -31,7 +31,7 @@ PARAMETERS = FEATURES * HIDDEN + HIDDEN + HIDDEN * CLASSES + CLASSES
 MEMBERS = 32
 ALPHA, NORM = 0.1, 1.0
 PRECISION = 22
-_TOLERANCE = 1e-3  # of a loss in float32, between two orders of adding
+_TOLERANCE = 1e-3  # how much a float32 loss may change if the terms are added in another order
 
 
 def median_ratio(seconds: Sequence[float], reference: Sequence[float]) -> float:

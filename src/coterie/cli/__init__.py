@@ -5,7 +5,8 @@ class declares the options (:mod:`coterie.settings`), :mod:`~coterie.cli.derive`
 (:mod:`~coterie.cli.attack`) and benchmarks are rows of a table. The commands print what the library returns:
 :mod:`~coterie.cli.findings` prints findings, and the modules ``plan_*``, ``audit_*`` and ``bench_*`` their tables. An
 error of the library names its parameters; :func:`~coterie.cli.audit_input.spell` writes it with the names of options.
-Exit statuses are in :mod:`~coterie.cli.common`, and closed pipes are handled in :mod:`~coterie.cli.output`.
+Exit statuses are in :mod:`~coterie.cli.common`, and closed pipes are handled in :mod:`~coterie.cli.output`. Start with
+:mod:`~coterie.cli.compare`, a small command.
 """
 
 import signal

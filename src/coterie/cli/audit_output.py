@@ -34,7 +34,7 @@ _LONG = 1_500  # rounds and clients from which a witness takes seconds
 _JSON_DIGITS, _TEXT_DIGITS = 1_250_000, 100_000  # of witnesses computed by default; text only counts long ones
 
 
-class Audited(NamedTuple):
+class AuditResult(NamedTuple):
     """A log, its audit, and the exit status that follows."""
 
     participation: "Participation"
@@ -94,7 +94,7 @@ class Examination(NamedTuple):
         given = self.settings.weak_seconds
         return given if given is not None else _WEAK_SECONDS if self.settings.weak else _CHEAP_SECONDS
 
-    def examine(self, participation: "Participation") -> Audited:
+    def examine(self, participation: "Participation") -> AuditResult:
         """Audit a log and answer the questions about it."""
         from coterie.auditing.answers import Answers
         from coterie.auditing.auditor import audit
@@ -111,7 +111,7 @@ class Examination(NamedTuple):
             )
         answers = self.questions.answer(participation, report) if report.complete else Answers()
         status = self._status(participation, report, requirement, answers)
-        return Audited(participation, report, requirement, answers, status)
+        return AuditResult(participation, report, requirement, answers, status)
 
     def _status(
         self,
@@ -141,7 +141,7 @@ class Outputs(NamedTuple):
     summary: Path | None
     errors: "Console"
 
-    def write(self, audited: Audited, promise: str, promised: Mapping[str, Any]) -> None:
+    def write(self, audited: AuditResult, promise: str, promised: Mapping[str, Any]) -> None:
         """Write the findings about one log."""
         participation, report, requirement, answers, _ = audited
         if self.as_json:
@@ -176,7 +176,7 @@ class Outputs(NamedTuple):
             page = summary_page(report, participation, self.source, requirement, answers, self.options)
             self._write_page(self.summary, page, "summary")
 
-    def write_runs(self, runs: Mapping["Run", Audited]) -> ExitStatus:
+    def write_runs(self, runs: Mapping["Run", AuditResult]) -> ExitStatus:
         """Write the findings about every run of a log. Return the worst exit status."""
         for run, audited in runs.items():
             if audited.participation.problems:
@@ -194,7 +194,7 @@ class Outputs(NamedTuple):
         self._write_exposed(runs)
         return max(audited.status for audited in runs.values())
 
-    def _values(self, audited: Audited) -> dict[str, Any]:
+    def _values(self, audited: AuditResult) -> dict[str, Any]:
         from coterie.auditing.preview import gather_evidence, preview_values
         from coterie.auditing.verdict import judge
 
@@ -232,7 +232,7 @@ class Outputs(NamedTuple):
             number = sum(1 for _ in takewhile(lambda exposure: "witness" in vars(exposure), exposed))
         return number
 
-    def _write_exposed(self, runs: Mapping["Run", Audited]) -> None:
+    def _write_exposed(self, runs: Mapping["Run", AuditResult]) -> None:
         """Write all exposed clients as CSV, with a column for the run if there are several."""
         if not self.exposed:
             return

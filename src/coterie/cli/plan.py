@@ -9,7 +9,7 @@ from coterie.cli.common import AsJson
 from coterie.cli.derive import with_options
 from coterie.cli.plan_population import show_population
 from coterie.cli.plan_session import show_session
-from coterie.planning.settings import DEPLOYMENT, ROUNDS, SESSION, PlanSettings
+from coterie.planning.settings import DEPLOYMENT, PRIVACY_BITS, ROUNDS, SESSION, PlanSettings
 
 if TYPE_CHECKING:
     from coterie.planning.population import PopulationOptions
@@ -118,7 +118,7 @@ def _shared(settings: PlanSettings, lost: float | None) -> "PopulationOptions":
         "over_select": settings.over_select,
         "collusion": settings.collusion,
         "active": settings.active,
-        "privacy_bits": 40.0 if settings.privacy_bits is None else settings.privacy_bits,
+        "privacy_bits": PRIVACY_BITS if settings.privacy_bits is None else settings.privacy_bits,
     }
 
 

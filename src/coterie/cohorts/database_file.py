@@ -42,7 +42,7 @@ class DatabaseFile:
                 # EXTRA: the commit is on disk when it returns, the end of its journal included.
                 self._connection.execute("PRAGMA synchronous = EXTRA")
                 # An emptied journal is synced at the end, in place of its folder. SQLite opens it again for each
-                # transaction, and syncs the folder at the beginning all the same.
+                # transaction, and still syncs the folder at the beginning.
                 self._connection.execute("PRAGMA journal_mode = TRUNCATE")
             else:
                 self._connection.execute("PRAGMA journal_mode = WAL")

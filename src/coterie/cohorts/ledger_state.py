@@ -33,7 +33,7 @@ TRANSITIONS = {
 }
 """The outcome of a round after another entry, by its outcome before."""
 
-_OUTCOMES = tuple(Outcome)  # a checkpoint has their places; the order is part of the format
+_OUTCOMES = tuple(Outcome)  # checkpoints store positions in this tuple, so its order is part of the format
 _ENTRY_COST = 64  # of applying an entry without clients, where a client in a row, or in a checkpoint, costs 1
 _LEAST_COST = 100_000  # of the entries that a checkpoint saves
 

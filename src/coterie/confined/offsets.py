@@ -31,7 +31,9 @@ class Spread:
     def __post_init__(self) -> None:
         most = self.least if self.most is None else self.most
         if not 0 <= self.least <= most < np.inf:
-            raise ConfigError(f"lambda lies between 0 and its upper end, not between {self.least} and {self.most}")
+            raise ConfigError(
+                f"lambda must be 0 or more, and a range must not end below its start: {self.least} to {most}"
+            )
 
     def draw(self, rng: np.random.Generator) -> float:
         """Return one participant's lambda; draw a number only if there is a range."""

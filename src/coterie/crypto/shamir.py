@@ -106,7 +106,7 @@ def prove_wrong_points(
 
     There are as many trusted points as the threshold t, all shares are well formed, and the trusted ones combine to the
     right secret. Raises :class:`VerificationError` if other polynomials of the same secret could be the right ones,
-    although at most so many of the u shares are wrong.
+    although at most ``most`` of the u shares are wrong.
 
     The reason: let w shares be off the trusted polynomials, by errors of rank r, and let s of them be on other
     polynomials. The difference of the two has rank r - (w - s) at least. It is zero at zero, so it is not zero at

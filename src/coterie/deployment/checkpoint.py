@@ -33,7 +33,7 @@ class CheckpointFile:
             if not ours and resume:
                 raise ConfigError(
                     "another run of this app is still running and writes its checkpoint: wait until it has ended, "
-                    "pass resume=False to begin anew without a checkpoint, or run a different app"
+                    "pass resume=False to start again without a checkpoint, or run a different app"
                 )
             if not ours:
                 LOGGER.warning("another run of this app is still running; this one writes no checkpoint")
@@ -51,7 +51,7 @@ class CheckpointFile:
         stored = self.path.read_bytes()
         content = stored[hashlib.sha256().digest_size :]
         if hashlib.sha256(content).digest() + content != stored:
-            raise ConfigError(f"{self.path} is not a checkpoint (it is damaged); delete it to begin anew")
+            raise ConfigError(f"{self.path} is not a checkpoint (it is damaged); delete it to start again")
         return content
 
     def remove(self) -> None:

@@ -382,7 +382,9 @@ def _check_models(models: Sequence[Arrays], confinement: Confinement) -> None:
             raise PeerProtocolError(SERVER, "showed a model with NaN or infinite entries")
         if not _within(model, confinement, model):
             raise PeerProtocolError(
-                SERVER, f"showed a model with entries so large that a start of spread {confinement.spread:g} is lost"
+                SERVER,
+                f"showed a model whose entries are so large that adding a start of spread {confinement.spread:g} has "
+                "no effect in their type",
             )
 
 

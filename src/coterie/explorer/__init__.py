@@ -8,7 +8,7 @@ those of the library:
 * :mod:`~coterie.explorer.plans`: what a choice of T, cohort and noise costs.
 * :mod:`~coterie.explorer.audits`: the verdict on a log that was dropped onto the page.
 * :mod:`~coterie.explorer.sessions`: the bytes of one secure aggregation, as the server received them.
-* :mod:`~coterie.explorer.requests`: the table of paths, and what each of them takes and returns.
+* :mod:`~coterie.explorer.requests`: the table of paths, and what each of them takes and returns. Start here.
 * :mod:`~coterie.explorer.server`: HTTP. Everything from the page is treated as hostile input, and checked here.
 * :mod:`~coterie.explorer.export`: a copy of the page as one file, for what needs no server.
 

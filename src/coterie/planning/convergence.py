@@ -168,7 +168,9 @@ def full_rank_probability(population: int, probability: float) -> float:
     specify, is taken as 0, so the number is an estimate for large N: 0.9992 for N = 120 and t = 0.1.
     """
     if population < 1 or not 0 < probability < 1:
-        raise ConfigError(f"i.i.d. participation takes clients and a probability between 0 and 1: {probability}")
+        raise ConfigError(
+            f"population must be 1 or more and probability between 0 and 1, not {population} and {probability}"
+        )
     zeros = 2 * population * (1 - probability) ** population
     twins = population * (population - 1) * (probability**2 + (1 - probability) ** 2) ** population
     return max(0.0, 1 - zeros - twins)

@@ -9,12 +9,13 @@ from coterie.graphs.failures import FEWEST_CLIENTS, part_of
 from coterie.graphs.table import topology_name
 from coterie.planning.collusion import share_of
 from coterie.planning.costs import Costs
-from coterie.planning.overview import Shown, bound_words, plan_overview
+from coterie.planning.overview import ShortPlan, bound_words, plan_overview
 from coterie.planning.population import RULE, PopulationOptions, PopulationPlan, plan_population
 from coterie.planning.seconds import SessionSeconds
 from coterie.planning.session import Plan, recommend
+from coterie.planning.settings import PRIVACY_BITS, PlanSettings
 from coterie.planning.two_trips import ProtocolPlan, plan_protocol
-from coterie.privacy.calibration import DELTA, noise_multiplier
+from coterie.privacy.calibration import noise_multiplier
 from coterie.reports.findings import Findings, Table
 from coterie.reports.words import size
 from coterie.secagg.protocols import SessionProtocol
@@ -27,7 +28,7 @@ _SMALLEST_LOG2 = -1074.0  # JSON has no infinity: impossible events get the expo
 
 
 @dataclass(frozen=True)
-class DeploymentPlan(Shown):
+class DeploymentPlan(ShortPlan):
     """One T with its rounds, its sessions and its noise."""
 
     population: PopulationPlan
@@ -163,10 +164,10 @@ def plan_deployment(
     absent: "Sequence[float]",
     *,
     rounds: int,
-    length: int = 100_000,
-    precision: int = 16,
-    epsilon: float | None = None,
-    delta: float = DELTA,
+    length: int = PlanSettings.length,
+    precision: int = PlanSettings.precision,
+    epsilon: float | None = PlanSettings.epsilon,
+    delta: float = PlanSettings.delta,
     **options: Unpack[PopulationOptions],
 ) -> DeploymentPlan:
     """Plan all rounds, their sessions and their noise for the recommended T, or for T = ``privacy``.
@@ -195,7 +196,7 @@ def plan_deployment(
         if rows.active and epsilon is not None
         else "auto",  # noise must be in the sums of all parts
         active=rows.active,
-        privacy_bits=options.get("privacy_bits", 40.0),
+        privacy_bits=options.get("privacy_bits", PRIVACY_BITS),
         length=length,
         precision=precision,
     )

@@ -9,7 +9,7 @@ from coterie.reports.text import findings_text
 from coterie.reports.words import Level
 
 
-class Shown:
+class ShortPlan:
     """A plan that is printed in short, and looks the same in a notebook."""
 
     @property

@@ -32,8 +32,9 @@ from coterie.errors import ConfigError
 from coterie.graphs.table import topology_name
 from coterie.planning.collusion import check_lost, check_session, circle_colluders, count_colluders, most_colluders
 from coterie.planning.convergence import Slowdown, slowdown
-from coterie.planning.overview import Shown, plan_overview
+from coterie.planning.overview import ShortPlan, plan_overview
 from coterie.planning.session import Plan, recommend
+from coterie.planning.settings import PRIVACY_BITS, PlanSettings
 from coterie.reports.findings import Findings, Table
 from coterie.reports.plots import BLUE, GREEN, HAIRLINE, QUIET, SKY, SLATE, foot_legend, page
 from coterie.secagg.terms import MOST_CLIENTS
@@ -82,7 +83,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class PopulationPlan(Shown):
+class PopulationPlan(ShortPlan):
     """All results of ``coterie plan --population``.
 
     ``absent`` are the probabilities of being absent when a round begins, each for an equal share of the clients.
@@ -241,8 +242,8 @@ def plan_population(
     over_select: bool = False,
     collusion: float | None = None,
     active: bool = False,
-    privacy_bits: float = 40.0,
-    seed: int = 0,
+    privacy_bits: float = PRIVACY_BITS,
+    seed: int = PlanSettings.seed,
     simulate_gaps: bool = True,
 ) -> PopulationPlan:
     """Compute every feasible T, or only T = ``privacy``, for a population; each level of absence has an equal share.

@@ -17,7 +17,8 @@ from coterie.graphs.tails import either_log2
 from coterie.graphs.topology import Complete
 from coterie.planning.collusion import Colluders, check_honest, check_lost, check_session, count_colluders
 from coterie.planning.costs import Costs, Price, price_colluders, session_costs
-from coterie.planning.overview import Shown, bound_words, plan_overview
+from coterie.planning.overview import ShortPlan, bound_words, plan_overview
+from coterie.planning.settings import PRIVACY_BITS, RELIABILITY_BITS, PlanSettings
 from coterie.reports.findings import Findings, Table
 from coterie.reports.words import size
 from coterie.secagg.terms import MOST_CLIENTS
@@ -33,7 +34,7 @@ COMPLETE_CLIENTS = 1_000
 
 
 @dataclass(frozen=True)
-class Plan(Shown):
+class Plan(ShortPlan):
     """The parameters of a session, their proven bounds, and the costs, compared with those of the complete graph."""
 
     clients: int
@@ -151,12 +152,12 @@ def recommend(
     largest: int | None = None,
     collusion: float | None = None,
     roster: int | None = None,
-    topology: str = "auto",
+    topology: str = PlanSettings.topology,
     privacy_bits: float | None = None,
     reliability_bits: float | None = None,
     active: bool = False,
-    length: int = 100_000,
-    precision: int = 16,
+    length: int = PlanSettings.length,
+    precision: int = PlanSettings.precision,
 ) -> Plan:
     """Return the recommended topology of a session, or the best parameters of a given one.
 
@@ -191,8 +192,8 @@ def recommend(
     rule = TOPOLOGIES[topology].rule if topology in TOPOLOGIES else None
     by_rule = rule and privacy_bits is None and reliability_bits is None and not active and not collusion
     by_rule = by_rule and privacy == 1
-    privacy_bits = 40 if privacy_bits is None else privacy_bits
-    reliability_bits = 20 if reliability_bits is None else reliability_bits
+    privacy_bits = PRIVACY_BITS if privacy_bits is None else privacy_bits
+    reliability_bits = RELIABILITY_BITS if reliability_bits is None else reliability_bits
     # If the session is a random part of the roster, the graph and the draw each get half of the target.
     colluders = count_colluders(clients, roster, collusion, active=active, privacy_bits=privacy_bits + 1)
     by_chance = colluders.exceeded_log2 > -math.inf

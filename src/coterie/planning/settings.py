@@ -5,7 +5,8 @@ from typing import Annotated
 
 from coterie.settings import Option, Settings
 
-DELTA = 1e-5
+# The same as in coterie.privacy.calibration and in coterie.graphs.ThreatModel, which take longer to import.
+DELTA, PRIVACY_BITS, RELIABILITY_BITS = 1e-5, 40.0, 20.0
 SESSION, ROUNDS, DEPLOYMENT = "One session", "Many rounds", "A whole deployment (with a population and rounds)"
 """The kinds of plans; an option in the panel of one kind is refused with the others."""
 
@@ -77,11 +78,16 @@ class PlanSettings(Settings):
         ),
     ] = "auto"
     privacy_bits: Annotated[
-        float | None, Option("Probability of a privacy failure at most 2^-BITS (40 if not given).", metavar="BITS")
+        float | None,
+        Option(f"Probability of a privacy failure at most 2^-BITS ({PRIVACY_BITS:g} if not given).", metavar="BITS"),
     ] = None
     reliability_bits: Annotated[
         float | None,
-        Option("Probability of a failed session at most 2^-BITS (20 if not given).", metavar="BITS", panel=SESSION),
+        Option(
+            f"Probability of a failed session at most 2^-BITS ({RELIABILITY_BITS:g} if not given).",
+            metavar="BITS",
+            panel=SESSION,
+        ),
     ] = None
     circles: Annotated[
         int,

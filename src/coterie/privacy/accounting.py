@@ -27,7 +27,7 @@ ASSUMPTIONS = (
     "A client is counted as part of every round spent, without amplification by selection: cohorts are unions of "
     "fixed batches, not independent samples of the population.",
     "Who takes part, and what is chosen before training (model, norm, rounds), does not depend on private data.",
-    "Whatever else is published, such as metrics measured on the clients' data, is not covered. Test examples are "
+    "Anything else that is published, such as metrics measured on the clients' data, is not covered. Test examples are "
     "taken to be nobody's: where they are clients' own, scores on them are such metrics.",
 )
 """The assumptions behind every number computed here."""

@@ -17,6 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from coterie.reports.words import score_format
+
 _FEW = 12
 _LABEL = 24  # characters of a label at the end of a line
 _LETTER, _LINE, _SIDES = 7.2, 16.0, (16, 48)  # pixels: of a letter, between two labels, above and below the plot
@@ -56,6 +58,11 @@ def draw_line(
     return {"type": "scatter", "mode": mode, "name": text(name), "x": list(x), "y": list(y), "line": line} | shown
 
 
+def hover_score(*, share: bool) -> str:
+    """Return the part of a hover template that shows the score of a point."""
+    return f"%{{y:{score_format(share=share)}}}"
+
+
 def make_layout(x: str, y: str, *, xaxis: Mapping[str, Any] | None = None, yaxis: Mapping[str, Any] | None = None,
                 legend: bool = True, **more: object) -> dict[str, Any]:  # fmt: skip
     """Return a layout with titled axes and a legend above the figure; ``xaxis`` and ``yaxis`` add to the axes."""
@@ -68,7 +75,7 @@ def make_layout(x: str, y: str, *, xaxis: Mapping[str, Any] | None = None, yaxis
 
 
 def whole_ticks(count: int) -> dict[str, Any]:
-    """Return the ticks of an axis with so many whole numbers: one each if they are few, or plotly adds halves."""
+    """Return the ticks of an axis of whole numbers: one each if there are few, because plotly would add halves."""
     return {"dtick": 1} if count <= _FEW else {}
 
 

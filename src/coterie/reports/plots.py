@@ -140,7 +140,7 @@ def foot_legend(*panels: Axes) -> None:
 
 
 def legend_columns(lengths: Sequence[int], width: float) -> int:
-    """Return the most columns in which a legend with labels of so many letters fits into a width in inches."""
+    """Return the largest number of columns of a legend, given the letters of a label and the width in inches."""
 
     def needed(columns: int) -> float:
         lines, more = divmod(len(lengths), columns)  # the first columns have one line more

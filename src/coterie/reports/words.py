@@ -55,6 +55,11 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def score_format(*, share: bool) -> str:
+    """Return how a score is formatted, in Python and in plotly: a share in per cent, others with four digits."""
+    return ".1%" if share else ".4g"
+
+
 def printable(name: object, limit: int = 60) -> str:
     """Return an untrusted name, shortened and without control characters.
 

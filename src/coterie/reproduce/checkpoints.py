@@ -29,7 +29,7 @@ def path_of(folder: Path, job: Job) -> Path:
 
 
 def save(file: Path, rounds: int, models: Mapping[str, ModelArrays], noted: Record | None = None) -> None:
-    """Write the models after so many rounds, and what was noted, whole or not at all."""
+    """Write the models after a number of rounds, and what was noted; a crash leaves the old file or the new one."""
     arrays = {f"{name}/{place}": array for name, model in models.items() for place, array in enumerate(model)}
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, rounds=np.int64(rounds), noted=np.str_(json.dumps(noted)), **arrays)

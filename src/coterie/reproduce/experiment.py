@@ -118,7 +118,7 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
             self.config(Job(part, case, 0), 0, None)
 
     def jobs(self, trials: int) -> list[Job]:
-        """List the jobs of so many trials, trial by trial, so that an interrupted run is balanced."""
+        """List the jobs of all trials, trial by trial, so that an interrupted run is balanced."""
         return [Job(*case, trial) for trial in range(trials) for case in self.cases()]
 
     def group(self, records: Mapping[Job, Record]) -> dict[tuple[str, str], dict[int, Record]]:

@@ -103,7 +103,7 @@ class Landscape(Experiment[list[Panorama]], frozen=True, kw_only=True):
     reach: float
     """From the centre of the square to its sides, if no model is further away."""
     local_steps: int
-    """Steps that a participant takes in a round of averaging; a round then counts as so many iterations."""
+    """Steps that a participant takes in a round of averaging; a round then counts as this many iterations."""
 
     kept = "views"
     outcomes = list[Panorama]

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from coterie.attacks.differencing.measure import Differencing, WindowTrial
-from coterie.attacks.differencing.report import RECOVERED, SelectionResult
+from coterie.attacks.differencing.report import DISTINGUISHED, RECOVERED, SelectionResult
 from coterie.attacks.federation import Selection
 from coterie.cohorts.circles import Reals
 from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table
@@ -39,8 +39,8 @@ EXPLANATION = (
     "The error of a client is ||d - d^||² / ||d||², where d is the mean of the updates it sent in the window and d^ "
     "its least-squares reconstruction from the sums and the participation matrix. *Recovered*: the share of clients "
     "with an error below 0.05. *Guessing*: the median error if the mean of all updates is guessed for every client. "
-    "*Bound*: the least mean error of any estimate from sums over whole circles. *Distinguished*: how often two "
-    "members of a circle, or of a group drawn like one, are matched with their updates; 50% is guessing. "
+    "*Bound*: the least mean error of any estimate from sums over whole circles. "
+    f"*Distinguished*: {DISTINGUISHED}. "
     "*Determined*: clients whose update the sums determine, by exact arithmetic. The median error is the geometric "
     "mean of the trials' medians, which is also what claims are judged by; mean, least and recovered are over all "
     "clients and trials."

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import ConfigError, CoterieError, InputError
+from coterie.reports.words import score_format
 
 Outputs: TypeAlias = npt.NDArray[np.float32]
 """The outputs of a model, a row for each example."""
@@ -66,7 +67,7 @@ class MetricForm:
 
     def written(self, value: float) -> str:
         """Return a value as text."""
-        return f"{value:.1%}" if self.share else f"{value:.4g}"
+        return f"{value:{score_format(share=self.share)}}"
 
 
 def metric_form(setting: str) -> MetricForm:

@@ -66,7 +66,7 @@ def check_outputs(problem: Problem, few: ChosenExamples, classes: int | None) ->
     if outputs.dim() > 1 and largest >= outputs.shape[1]:
         raise ConfigError(
             f"it has {outputs.shape[1]} outputs, for the labels 0 to {outputs.shape[1] - 1}, and the data has the "
-            f"label {largest}; give the model {largest + 1} outputs or more, or number the labels anew from 0 on"
+            f"label {largest}; give the model {largest + 1} outputs or more, or number the labels again, from 0 on"
         )
 
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from coterie.attacks.federation import flat
 from coterie.attacks.membership.candidates import Candidates, SumNoise, Training
-from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, Measured, PassiveMembership, play_trial
+from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, PassiveMembership, Success, play_trial
 from coterie.attacks.membership.statistics import InferenceSummary
 from coterie.cli import app
 from coterie.errors import ConfigError
@@ -87,11 +87,11 @@ def test_a_trial_depends_on_its_seed_alone() -> None:
 def test_trials_are_put_together() -> None:
     members = np.array([[True, False] * 50])
     scores = np.where(members, 1.0, 0.0)
-    perfect = InferenceSummary.of([Measured.of(scores, members, 0.5)] * 3)
+    perfect = InferenceSummary.of([Success.of(scores, members, 0.5)] * 3)
     assert (perfect.auc, perfect.balanced_accuracy, perfect.precision, perfect.recall) == (1, 1, 1, 1)
     assert perfect.beats_guessing
     assert [(found.share, found.false_alarms, found.others) for found in perfect.found] == [(1, 0, 150), (1, 0, 150)]
-    blind = InferenceSummary.of([Measured.of(0 * scores, members, 0.5)] * 3)
+    blind = InferenceSummary.of([Success.of(0 * scores, members, 0.5)] * 3)
     assert (blind.auc, blind.balanced_accuracy, blind.precision, blind.beats_guessing) == (0.5, 0.5, None, False)
 
 

@@ -6,18 +6,10 @@ import pytest
 
 from coterie.attacks.attack import run_attack
 from coterie.attacks.membership import measure
-from coterie.attacks.membership.measure import (
-    CLIENT,
-    NOTHING,
-    SECURE,
-    SPARSE,
-    Measured,
-    PassiveMembership,
-    PassiveTrial,
-)
+from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, PassiveMembership, PassiveTrial, Success
 from coterie.attacks.membership.statistics import ATTACKS
 from coterie.attacks.one_sum.bounds import Bound, ceiling
-from coterie.attacks.one_sum.measure import CRAFTED, PAIRS, Audited, Audits, OneSum
+from coterie.attacks.one_sum.measure import CRAFTED, PAIRS, Audits, EpsilonAudit, OneSum
 from coterie.attacks.one_sum.report import report
 from coterie.attacks.ranking import Decisions
 from coterie.reports.findings import Effect, Findings
@@ -33,7 +25,7 @@ def told(monkeypatch: pytest.MonkeyPatch, **areas: float) -> Findings:
     def trial(_game: PassiveMembership, seed: int, _watch: object) -> PassiveTrial:
         wobble = 0.01 * (seed % 3 - 1)
         views = {
-            view: dict.fromkeys(ATTACKS, Measured(area + wobble, Decisions(1, 1, 1, 1), (0, 0), (0, 0)))
+            view: dict.fromkeys(ATTACKS, Success(area + wobble, Decisions(1, 1, 1, 1), (0, 0), (0, 0)))
             for view, area in {**dict.fromkeys((NOTHING, CLIENT, SECURE, SPARSE, SUM, NOISY), 0.5), **areas}.items()
         }
         budget = {CLIENT: {"lira": [(2, 0.5)], "rmia": [(2, 0.5)]}}
@@ -88,10 +80,10 @@ def test_a_masked_upload_that_leaks_is_reported_as_danger(monkeypatch: pytest.Mo
     assert outcomes(finding)[1:3] == [Effect.NOT_ELIMINATED, Effect.ELIMINATED]
 
 
-def audited(plain: float, noisy: float) -> list[Audited]:
+def audited(plain: float, noisy: float) -> list[EpsilonAudit]:
     bound = Bound(plain, ceiling(500, 1e-5), 0, 0, 500)
-    cases = [Audited(4, pair, 0.0, 1.0, bound) for pair in PAIRS]
-    return [*cases, Audited(4, CRAFTED, 1.0, 1.0, replace(bound, epsilon=noisy))]
+    cases = [EpsilonAudit(4, pair, 0.0, 1.0, bound) for pair in PAIRS]
+    return [*cases, EpsilonAudit(4, CRAFTED, 1.0, 1.0, replace(bound, epsilon=noisy))]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from coterie.cohorts.policies import (
     PolicySettings,
     Random,
     WeightedRandom,
+    largest_cohort,
     make_policy,
     simulate,
 )
@@ -57,7 +58,14 @@ def test_every_policy_selects_available_clients_in_order(now: Moment, name: str,
     assert selected.dtype == np.int64
     assert sorted(set(selected.tolist())) == selected.tolist()
     assert now.available[selected].all()
-    assert name == "iid" or selected.size in (0, cohort)
+    smallest, largest = getattr(policy, "smallest", 0), largest_cohort(policy, 24)
+    assert selected.size == 0 or smallest <= selected.size <= largest
+
+
+@given(moments(), st.sampled_from(["multi-round", "random", "weighted-random", "partition", "balanced-halves"]))
+def test_a_round_has_k_clients_or_is_skipped(now: Moment, name: str) -> None:
+    policy = make_policy(name, PolicySettings(np.full(24, 0.5), 4, privacy=2), now.rng)
+    assert policy.select(now.available, now.frequencies, now.rng).size in (0, 4)
 
 
 @given(moments(), st.sampled_from(list(POLICIES)), seeds)
@@ -220,9 +228,15 @@ def test_every_policy_keeps_the_circles_it_composes_together(name: str, cohort: 
     choices = PolicySettings(rng.choice([0.1, 0.3], 24), cohort, privacy=3, similar=similar)
     circles = POLICIES[name].compose(choices, rng)
     assert sorted(circles.members.tolist()) == list(range(24))
-    assert circles.privacy == {"multi-round": 3, "partition": cohort}.get(name, 1)
+    assert (circles.privacy > 1) == POLICIES[name].keeps_circles
     history = simulate(POLICIES[name].build(circles, choices), choices.dropout, 40, rng)
     assert strong_privacy(history) >= circles.privacy
+
+
+@pytest.mark.parametrize(("name", "promised"), [("multi-round", 3), ("partition", 6), ("random", 1), ("iid", 1)])
+def test_the_circles_of_a_policy_have_the_size_that_it_promises(name: str, promised: int) -> None:
+    choices = PolicySettings(np.full(24, 0.1), 6, privacy=3)
+    assert POLICIES[name].compose(choices, np.random.default_rng(0)).privacy == promised
 
 
 def test_a_custom_policy_is_added_as_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.errors import ConfigError
+from coterie.graphs import ThreatModel
+from coterie.planning import settings as declared
 from coterie.planning.deployment import DeploymentPlan, plan_deployment
 from coterie.planning.population import plan_population
 from coterie.planning.seconds import OperationSeconds, session_seconds
 from coterie.planning.session import recommend
-from coterie.planning.settings import DELTA as SHOWN_DELTA
 from coterie.planning.threat_model import attackers, limits, promises, threat_model_page, verdict
 from coterie.planning.two_trips import plan_protocol
 from coterie.privacy.calibration import DELTA, noise_multiplier
@@ -49,8 +50,13 @@ def test_the_numbers_are_those_of_the_single_planners(
     assert plan.holds == (session.holds and plan.choice.protects)
 
 
+def test_defaults_that_are_written_again_because_imports_take_long_are_the_same() -> None:
+    model = ThreatModel(clients=100, dropout=0.1)
+    assert (model.privacy_bits, model.reliability_bits) == (declared.PRIVACY_BITS, declared.RELIABILITY_BITS)
+    assert declared.DELTA == DELTA
+
+
 def test_noise_is_planned_by_the_accountant_and_on_the_complete_graph_if_the_server_lies() -> None:
-    assert SHOWN_DELTA == DELTA
     assert planned().multiplier is None
     plan = planned(epsilon=4.0, active=True, population=4_000, cohort=1_600, collusion=0.0, lost=0.001, privacy=4)
     assert plan.multiplier == noise_multiplier(4.0, 50)

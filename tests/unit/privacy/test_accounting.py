@@ -15,7 +15,7 @@ from coterie.errors import ConfigError, InputError
 from coterie.privacy import ASSUMPTIONS, DISTRIBUTIONS, Noise, PrivacySpending, Release, Sensitivity
 from coterie.privacy.accounting import FRACTIONAL_ORDERS, INTEGER_ORDERS
 
-GAUSSIAN, SKELLAM = DISTRIBUTIONS
+GAUSSIAN, SKELLAM = "discrete-gaussian", "skellam"
 DELTA = 1e-5
 
 

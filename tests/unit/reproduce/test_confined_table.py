@@ -26,7 +26,7 @@ from coterie.reproduce.confined_table.grid import (
     spread_members,
     try_settings,
 )
-from coterie.reproduce.confined_table.outcomes import Evaluation, Finding, Learnt
+from coterie.reproduce.confined_table.outcomes import Evaluation, Finding, RowTrials
 from coterie.reproduce.confined_table.report import DISPLACEMENT, learner_claims
 from coterie.reproduce.confined_table.settings import LearnerClaim, LearnerRow
 from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
@@ -367,7 +367,7 @@ def test_tables_are_written_and_can_be_rewritten(tmp_path: Path) -> None:
     assert told["few", "FedAvg"]["findings"][0]["curve"][-1]["displacement"] is not None
 
 
-def outcome(row: str, *values: float, iterations: int = 100, displacement: float | None = None) -> Learnt:
+def outcome(row: str, *values: float, iterations: int = 100, displacement: float | None = None) -> RowTrials:
     findings = tuple(
         Finding(
             curve=(
@@ -380,7 +380,7 @@ def outcome(row: str, *values: float, iterations: int = 100, displacement: float
         )
         for value in values
     )
-    return Learnt(table="few", row=row, trials=tuple(range(len(values))), findings=findings)
+    return RowTrials(table="few", row=row, trials=tuple(range(len(values))), findings=findings)
 
 
 @pytest.mark.parametrize(

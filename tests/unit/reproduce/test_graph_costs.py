@@ -25,7 +25,7 @@ from coterie.reproduce.graph_costs.operations import Operations, count_operation
 from coterie.reproduce.graph_costs.orders import QUANTITIES, Course
 from coterie.reproduce.graph_costs.report import report
 from coterie.reproduce.graph_costs.sessions import play_in_turns, play_session
-from coterie.reproduce.graph_costs.settings import BELL, CCESA, SA, STEPS, Counted, Outcomes
+from coterie.reproduce.graph_costs.settings import BELL, CCESA, SA, STEPS, OperationCount, Outcomes
 from coterie.reproduce.reliability import present
 from coterie.reproduce.runner import Run
 from coterie.secagg import masking
@@ -168,7 +168,7 @@ def outcomes_growing(exponent: float, trials: int = 4) -> Outcomes:
     """Return counts of CCESA that grow as a power of n, with some noise."""
     rng = np.random.default_rng(0)
     counted = [
-        Counted(
+        OperationCount(
             scheme=CCESA,
             clients=clients,
             trial=trial,

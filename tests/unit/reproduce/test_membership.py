@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.support.reports import checked_report
 
-from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, Measured, PassiveTrial
+from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, PassiveTrial, Success
 from coterie.errors import ConfigError
 from coterie.reports.findings import Judgement
 from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
@@ -57,10 +57,10 @@ def test_claims_are_judged_by_the_trials() -> None:
     assert isinstance(experiment, MembershipTable)
     members = np.array([[True, False] * 50])
 
-    def measured(right: int) -> dict[str, Measured]:
+    def measured(right: int) -> dict[str, Success]:
         """Return an attack that is right about so many of the first candidates, and calls no other a member."""
         scores = members & (np.arange(100) < right)
-        return dict.fromkeys(("loss", "shadow", "lira", "rmia"), Measured.of(scores.astype(float), members, 0.5))
+        return dict.fromkeys(("loss", "shadow", "lira", "rmia"), Success.of(scores.astype(float), members, 0.5))
 
     right, blind = (100, 99, 98), (0, 2, 0)
     hidden = dict.fromkeys((NOTHING, SECURE, SPARSE, "sum-4", "sum-10", "noisy-sum-10"), measured(0))

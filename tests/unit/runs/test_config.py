@@ -219,8 +219,8 @@ def test_every_mistake_is_reported_with_its_place(file: Path) -> None:
             f"{file}:9: faults.steps.1: should be 'advertise', 'share', 'mask', 'confirm' or 'reveal', not \"sleep\"",
             f"{file}:11: training.schedule.kind: should be 'constant', 'milestones', 'inverse' or 'cosine', "
             'not "steep"',
-            "set model.name: should be 'softmax-regression', 'mlp', 'fcn', 'mnist-cnn', 'mnist-cnn-small', 'lenet', "
-            "'vgg11', 'lstm', 'own' or module:name, not \"resnet\"; did you mean lenet?",
+            f"set model.name: should be {', '.join(map(repr, MODELS))}, 'own' or module:name, not \"resnet\"; "
+            "did you mean lenet?",
             "set rounds: should be at least 1, not 0",
         ]
     )

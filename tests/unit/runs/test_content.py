@@ -166,7 +166,7 @@ def test_different_work_has_different_names(one: Work, other: Work) -> None:
     assert given["one"] == given["again"] != given["other"]
 
 
-def test_a_field_of_a_later_version_with_its_default_changes_no_name() -> None:
+def test_a_new_field_with_its_default_value_changes_no_name() -> None:
     """Otherwise a round that an earlier version began could not be repeated after a crash."""
     work = LocalSGD(0.25, 2, 8, 0.5, 0.125, True)
     earlier = bind(

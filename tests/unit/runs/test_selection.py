@@ -166,7 +166,7 @@ def test_only_unions_of_circles_can_be_selected(data: st.DataObject) -> None:
 
 def test_a_policy_that_chooses_more_clients_than_declared_is_refused() -> None:
     """The ring is made for the declared number of clients; a sum of more could overflow."""
-    with pytest.raises(InputError, match="Returns chose 3 clients, and says 2 at most"):
+    with pytest.raises(InputError, match="Returns chose 3 clients; it declares that it chooses at most 2"):
         choose(OwnPolicy(Returns([0, 1, 2]), 2, single_circles(12), NAMES))
 
 

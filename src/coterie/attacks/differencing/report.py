@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from coterie.attacks.federation import Selection
     from coterie.cohorts.circles import Reals
 
+DISTINGUISHED = (
+    "how often two members of a circle, or of a group drawn like one, are matched with their updates; 50% is guessing"
+)
+"""What a column with :func:`~coterie.attacks.differencing.algebra.told_apart` shows."""
 RECOVERED = 0.05
 """The median error below which updates count as recovered."""
 _COLORS = ("@danger", "@accent", "@muted", "@ink")  # colours of selections without protection
@@ -233,8 +237,7 @@ def _table(results: Sequence[SelectionResult]) -> Table:
             ("distinguished", lambda result: "" if result.told_apart is None else f"{result.told_apart:.0%}"),
         ],
         f"Median and mean: over the clients of all trials{several}. Recovered: error below {RECOVERED:g}. Guess: the "
-        "median error if the mean of all updates is guessed for every client. Distinguished: how often two members of "
-        "a circle, or of a group drawn like one, are matched with their updates; 50% is guessing.",
+        f"median error if the mean of all updates is guessed for every client. Distinguished: {DISTINGUISHED}.",
     ).without_empty_columns()
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coterie.attacks.differencing.report import DISTINGUISHED
 from coterie.reports.charts import Figure, packed
 from coterie.reports.findings import CardLine, Effect, Findings, Plot, Table
 from coterie.reports.intervals import share_interval, spread, spread_cell
@@ -107,8 +108,7 @@ def _table(selections: Sequence[Selection], results: Mapping[str, Mapping[str, A
         "Columns, entries: the share of the log's columns and entries that is recovered correctly; ± over the trials. "
         "By counts: the most entries that can be right from the counts without the sums. Error: the median error of "
         "updates, with the recovered log, with the true log, and if the mean of all updates is guessed for every "
-        "client. Distinguished: how often two members of a circle, or of a group drawn like one, are matched with "
-        "their updates; 50% is guessing.",
+        f"client. Distinguished: {DISTINGUISHED}.",
     )
 
 

@@ -38,7 +38,7 @@ def trial_seed(seed: int, trial: int) -> int:
 
 
 def sum_of(clients: int, *, noisy: bool = False) -> str:
-    """Return the name of the view of the global model after a sum over so many clients."""
+    """Return the name of the view of the global model after a sum over this many clients."""
     return f"{'noisy-' if noisy else ''}sum-{clients}"
 
 
@@ -55,7 +55,7 @@ class PassiveMembership(MembershipSettings):
         return paper_threshold(self.cohorts[-1], self.connection)
 
     def training(self, clients: int, *, noisy: bool = False) -> Training:
-        """Return how a federation of so many clients is trained."""
+        """Return how a federation of this many clients is trained."""
         work = LocalSGD(self.learning_rate, self.epochs, self.batch_size, self.momentum)
         return Training(clients, self.rounds, work, SumNoise(self.noise, self.norm) if noisy else None)
 
@@ -77,7 +77,7 @@ class PassiveMembership(MembershipSettings):
         return trials
 
 
-class Measured(msgspec.Struct, frozen=True):
+class Success(msgspec.Struct, frozen=True):
     """The success of one attack on one view, over all victims of a trial."""
 
     auc: float
@@ -89,7 +89,7 @@ class Measured(msgspec.Struct, frozen=True):
     """The number of non-members."""
 
     @classmethod
-    def of(cls, scores: Reals, members: Mask, threshold: float) -> "Measured":
+    def of(cls, scores: Reals, members: Mask, threshold: float) -> "Success":
         """Measure scores, victims x candidates."""
         curve = Roc.of(scores, members)
         return cls(
@@ -103,7 +103,7 @@ class Measured(msgspec.Struct, frozen=True):
 class PassiveTrial(msgspec.Struct, frozen=True):
     """The results of one trial."""
 
-    views: dict[str, dict[str, Measured]]
+    views: dict[str, dict[str, Success]]
     """For each view and attack."""
     accuracy: dict[str, float]
     """The accuracy of the models in each view, on examples that no client trained on."""
@@ -122,7 +122,7 @@ def play_trial(
     if game.noise:
         federations.append((game.cohorts[-1], True))
     sizes = np.cumsum([0, *(clients for clients, _ in federations)]) / sum(clients for clients, _ in federations)
-    views: dict[str, dict[str, Measured]] = {}
+    views: dict[str, dict[str, Success]] = {}
     accuracy: dict[str, float] = {}
     budget: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for number, (clients, noisy) in enumerate(federations):
@@ -182,13 +182,13 @@ class _Attack:
 
     def measure(
         self, seen: Callable[[FederatedRun], ModelArrays], stolen: Sequence[ModelArrays] | None = None
-    ) -> dict[str, Measured]:
+    ) -> dict[str, Success]:
         """Run every attack on what is ``seen`` of a run, or on ``stolen`` models instead of the victims' own."""
         references = self.candidates.references(self.known, seen)
         answers = [self.candidates.look(state) for state in stolen or [seen(victim) for victim in self.victims]]
         return {name: self._measured(score, answers, references, self._members) for name, score in SCORES.items()}
 
-    def guess(self, seen: Callable[[FederatedRun], ModelArrays]) -> dict[str, Measured]:
+    def guess(self, seen: Callable[[FederatedRun], ModelArrays]) -> dict[str, Success]:
         """Evaluate the same scores with newly drawn members, which the attacker cannot know: the baseline."""
         rng = stream(self.seed, "members of nobody")
         anew = rng.permuted(self._members, axis=1)
@@ -219,8 +219,8 @@ class _Attack:
 
     def _measured(
         self, score: MembershipScore, answers: Sequence[ModelAnswers], references: References, members: Mask
-    ) -> Measured:
-        return Measured.of(_scores(score, answers, references), members, rehearse(score, references))
+    ) -> Success:
+        return Success.of(_scores(score, answers, references), members, rehearse(score, references))
 
 
 def rehearse(score: MembershipScore, references: References) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.attacks.membership.measure import LOW_RATES, Measured, PassiveTrial
+from coterie.attacks.membership.measure import LOW_RATES, PassiveTrial, Success
 from coterie.reports.intervals import mean_interval, share_interval
 
 ATTACKS = {"loss": "loss threshold", "shadow": "shadow models", "lira": "LiRA", "rmia": "RMIA"}
@@ -16,7 +16,7 @@ GUESSING = 0.5
 
 
 @dataclass(frozen=True)
-class Found:
+class MembersFound:
     """The number of members found at a low false-positive rate."""
 
     rate: float
@@ -39,10 +39,10 @@ class InferenceSummary:
     balanced_accuracy_interval: tuple[float, float] | None
     precision: float | None
     recall: float
-    found: tuple[Found, ...]
+    found: tuple[MembersFound, ...]
 
     @classmethod
-    def of(cls, measured: Sequence[Measured]) -> "InferenceSummary":
+    def of(cls, measured: Sequence[Success]) -> "InferenceSummary":
         """Combine the trials."""
         decisions = [one.decisions for one in measured]
         areas, accuracies = [one.auc for one in measured], [one.balanced_accuracy for one in decisions]
@@ -52,7 +52,7 @@ class InferenceSummary:
         found = []
         for place, rate in enumerate(LOW_RATES):
             hits, allowed = sum(one.hits[place] for one in measured), sum(one.allowed[place] for one in measured)
-            found.append(Found(rate, hits / members, share_interval(hits, members), allowed, others))
+            found.append(MembersFound(rate, hits / members, share_interval(hits, members), allowed, others))
         return cls(
             float(np.mean(areas)),
             _interval(areas),

@@ -31,7 +31,7 @@ updates of the largest norm, in the direction in which the updates of other clie
 
 
 @dataclass(frozen=True)
-class Audited:
+class EpsilonAudit:
     """One audit: the number of clients, the pair of updates, the noise, and the bound on epsilon."""
 
     clients: int
@@ -46,7 +46,7 @@ class Audited:
 class Audits:
     """The audits of all trials."""
 
-    trials: Sequence[Sequence[Audited]]
+    trials: Sequence[Sequence[EpsilonAudit]]
     session_gap: float
     """The error of the sum that a real session revealed."""
 
@@ -83,7 +83,7 @@ class OneSum(OneSumSettings):
         """Return the epsilon that noise guarantees: one update of the norm replaced by any other, twice the norm."""
         return composed_epsilon(Concentrated(0.5 * (2 / multiplier) ** 2, 0.0), 1, self.delta)
 
-    def audit(self, people: Population, seed: int, watch: OnShare = ignore_progress) -> list[Audited]:
+    def audit(self, people: Population, seed: int, watch: OnShare = ignore_progress) -> list[EpsilonAudit]:
         """Audit all pairs without noise, and the worst pair with each noise."""
         scatter = Uncertainty.of(people.known)
         cases = [(clients, pair, 0.0) for clients in self.cohorts for pair in PAIRS]
@@ -102,7 +102,7 @@ class OneSum(OneSumSettings):
                 for update in (first, second)
             )
             bound = audit(under_first, under_second, self.delta)
-            found.append(Audited(clients, pair, multiplier, distance, bound))
+            found.append(EpsilonAudit(clients, pair, multiplier, distance, bound))
             watch((number + 1) / len(cases))
         return found
 

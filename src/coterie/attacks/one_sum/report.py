@@ -6,7 +6,7 @@ from statistics import median
 from typing import TypeAlias
 
 from coterie.attacks.one_sum.bounds import DOUBT, Bound, ceiling
-from coterie.attacks.one_sum.measure import CLIENT, CRAFTED, PAIRS, Audited, Audits, OneSum
+from coterie.attacks.one_sum.measure import CLIENT, CRAFTED, PAIRS, Audits, EpsilonAudit, OneSum
 from coterie.reports.charts import Figure, Trace, draw_line, make_layout, reference_line, text
 from coterie.reports.findings import CardLine, Effect, Findings, Plot, Table
 from coterie.reports.words import Level, count
@@ -25,7 +25,7 @@ _REMARKS = (
 
 
 @dataclass(frozen=True)
-class Shown:
+class AuditSummary:
     """The results of one audit over all trials."""
 
     epsilon: float
@@ -36,21 +36,21 @@ class Shown:
     bounds: Sequence[Bound]
 
     @classmethod
-    def of(cls, audits: Sequence[Audited]) -> "Shown":
+    def of(cls, audits: Sequence[EpsilonAudit]) -> "AuditSummary":
         """Combine the trials."""
         bounds = [one.bound for one in audits]
         epsilons = [one.epsilon for one in bounds]
         return cls(median(epsilons), min(epsilons), max(epsilons), median(one.distance for one in audits), bounds)
 
 
-PlainAudits: TypeAlias = Mapping[tuple[int, str], Shown]
-NoisyAudits: TypeAlias = Mapping[tuple[int, float], Shown]
+PlainAudits: TypeAlias = Mapping[tuple[int, str], AuditSummary]
+NoisyAudits: TypeAlias = Mapping[tuple[int, float], AuditSummary]
 
 
 def report(attack: OneSum, measured: Audits) -> Findings:
     """Report on the audits of all trials."""
     gap = measured.session_gap
-    together = [(same[0], Shown.of(same)) for same in zip(*measured.trials, strict=True)]
+    together = [(same[0], AuditSummary.of(same)) for same in zip(*measured.trials, strict=True)]
     plain = {(one.clients, one.pair): shown for one, shown in together if not one.multiplier}
     noisy = {(one.clients, one.multiplier): shown for one, shown in together if one.multiplier}
     most = ceiling(attack.tries - attack.tries // 2, attack.delta)
@@ -85,14 +85,14 @@ def report(attack: OneSum, measured: Audits) -> Findings:
     )
 
 
-def _level(worst: Mapping[int, Shown], most: float, *, exceeded: bool) -> Level:
+def _level(worst: Mapping[int, AuditSummary], most: float, *, exceeded: bool) -> Level:
     epsilon = max(shown.epsilon for shown in worst.values())
     if exceeded or epsilon >= _SATURATED * most:
         return Level.DANGER
     return Level.CAUTION if epsilon else Level.NOTHING
 
 
-def _headline(plain: PlainAudits, worst: Mapping[int, Shown], most: float, *, exceeded: bool) -> str:
+def _headline(plain: PlainAudits, worst: Mapping[int, AuditSummary], most: float, *, exceeded: bool) -> str:
     if exceeded:
         return "A lower bound is above the proven ε: the noise is not what the proof assumes."
     if not any(shown.epsilon for shown in worst.values()):
@@ -105,7 +105,7 @@ def _headline(plain: PlainAudits, worst: Mapping[int, Shown], most: float, *, ex
     )
 
 
-def _plain_lines(attack: OneSum, worst: Mapping[int, Shown], most: float) -> list[CardLine]:
+def _plain_lines(attack: OneSum, worst: Mapping[int, AuditSummary], most: float) -> list[CardLine]:
     return [
         CardLine(
             attack.title,
@@ -144,7 +144,7 @@ def _setting(attack: OneSum, most: float, gap: float) -> str:
 
 
 def _plain_table(plain: PlainAudits, most: float) -> Table:
-    def calls(shown: Shown) -> str:
+    def calls(shown: AuditSummary) -> str:
         first = shown.bounds[0]
         return f"{first.hits:,} / {first.false_alarms:,} of {first.tries:,}"
 

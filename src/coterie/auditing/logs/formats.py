@@ -96,7 +96,8 @@ FORMATS: tuple[LogFormat, ...] = (
         has_head=True,
     ),
 )
-"""All formats, from general to specific. A log is tried from the end, so add a new format at the end."""
+"""All formats, from general to specific. A log is tried from the end, and is read as text only when no format of binary
+files has recognised it. So a new format of text stands before ``npy``, and any other at the end."""
 
 
 def read_log(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from coterie.cohorts.circles import Mask
 
-_ASSIGNMENTS = 200  # malicious participants are assigned to circles anew, so often
+_ASSIGNMENTS = 200  # random assignments of malicious participants to circles
 
 
 class DropCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -37,7 +37,7 @@ class DropCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     printed: float | None = None
     """What the paper printed."""
     circle: int = 1
-    """The subset is a union of fixed circles of so many; 1 is a random subset, as in the paper."""
+    """The subset is a union of fixed circles of this size; 1 is a random subset, as in the paper."""
     draws: int = 1_000_000
     """The number of iterations that are drawn."""
 

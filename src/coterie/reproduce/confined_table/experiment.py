@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from coterie.reports.findings import Findings
 from coterie.reproduce.confined_table import measure, report
-from coterie.reproduce.confined_table.outcomes import Learnt
+from coterie.reproduce.confined_table.outcomes import RowTrials
 from coterie.reproduce.confined_table.settings import ConfinedSettings
 from coterie.reproduce.experiment import Job, JobContext, Record
 
@@ -18,10 +18,10 @@ class ConfinedTable(ConfinedSettings, frozen=True, kw_only=True):
         """Learn in the way of the row."""
         return measure.measure(self, job, seed, context)
 
-    def collect(self, records: Mapping[Job, Record]) -> list[Learnt]:
+    def collect(self, records: Mapping[Job, Record]) -> list[RowTrials]:
         """Return the trials of every row in every table."""
-        return [Learnt.of(*case, found) for case, found in self.group(records).items()]
+        return [RowTrials.of(*case, found) for case, found in self.group(records).items()]
 
-    def report(self, outcomes: list[Learnt]) -> Findings:
+    def report(self, outcomes: list[RowTrials]) -> Findings:
         """Report tables and curves beside the paper's."""
         return report.report(self, outcomes)

@@ -11,12 +11,12 @@ from coterie.reports.plots import HAIRLINE, QUIET, count_axis, draw_band, foot_l
 from coterie.reproduce.palette import METHODS, Look, looks
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from coterie.cohorts.circles import Reals
     from coterie.confined import StepSize
-    from coterie.reproduce.confined_table.outcomes import Learnt
+    from coterie.reproduce.confined_table.outcomes import RowTrials
 
 Printed = dict[str, dict[str, float]]
 """What the paper printed: by row, then by table."""
@@ -29,54 +29,66 @@ _PANEL, _ROW, _HEIGHT, _BELOW = 4.6, 2.0, 5.8, 3.9
 
 @contextmanager
 def _table_panels(
-    path: Path, title: str, subtitle: str, tables: Mapping[str, Sequence[Learnt]]
-) -> Iterator[Iterable[tuple[Any, str, Sequence[Learnt]]]]:
+    path: Path, title: str, subtitle: str, tables: Mapping[str, Sequence[RowTrials]]
+) -> Iterator[Iterable[tuple[Any, str, Sequence[RowTrials]]]]:
     """Yield the axes of a panel for each table, its name and its outcomes; the page has one legend for all."""
     with page(path, title, subtitle, list(tables), **page_layout(tables)) as panels:
         yield zip(panels, tables.keys(), tables.values(), strict=True)
         foot_legend(*panels)
 
 
-def draw_curves(tables: Mapping[str, Sequence[Learnt]], errors: Collection[str], along: str, path: Path) -> None:
+def draw_curves(tables: Mapping[str, Sequence[RowTrials]], errors: Collection[str], along: str, path: Path) -> None:
     """Draw how models get better, with the public displacement as a dotted line; ``along`` is what is counted."""
+
+    def draw(axes: Any, outcome: RowTrials, scale: int, look: Look) -> None:  # noqa: ANN401 - matplotlib's axes
+        xs = _steps(outcome)
+        draw_band(axes, xs, scale * _curve(outcome, "score"), look.color, outcome.row, look.line)
+        public = scale * _curve(outcome, "displacement")
+        if not np.isnan(public).any():
+            draw_band(axes, xs, public, look.color, None, {"linewidth": 1.2, "linestyle": ":"})
+
     subtitle = "Test examples: mean over participants, and from the worst to the best trial. Dotted: the displacement."
-    styles = row_looks(tables)
     with _table_panels(path, "Learning curves", subtitle, tables) as panels:
-        compared = []
-        for axes, name, outcomes in panels:
-            scale = 1 if name in errors else 100
-            for outcome in outcomes:
-                xs, curves, style = _steps(outcome), scale * _curve(outcome, "score"), styles[outcome.row]
-                draw_band(axes, xs, curves, style.color, outcome.row, style.line)
-                public = scale * _curve(outcome, "displacement")
-                if not np.isnan(public).any():
-                    draw_band(axes, xs, public, style.color, None, {"linewidth": 1.2, "linestyle": ":"})
-            axes.set(xlabel=along, ylabel=_unit(name, errors))
-            count_axis(axes, log=_uneven(outcomes))
-            compared += [] if name in errors else [axes]
-        _compare(compared)
+        _draw_rows(panels, tables, errors, along, draw)
 
 
-def draw_spreads(tables: Mapping[str, Sequence[Learnt]], errors: Collection[str], along: str, path: Path) -> None:
+def draw_spreads(tables: Mapping[str, Sequence[RowTrials]], errors: Collection[str], along: str, path: Path) -> None:
     """Draw the standard deviation over participants' models."""
+
+    def draw(axes: Any, outcome: RowTrials, scale: int, look: Look) -> None:  # noqa: ANN401 - matplotlib's axes
+        spreads = scale * _curve(outcome, "spread")
+        if not np.isnan(spreads).any():
+            draw_band(axes, _steps(outcome), spreads, look.color, outcome.row, look.line)
+
     subtitle = (
         "Standard deviation over the participants' models on the test examples: mean over trials, and from the least\n"
         "to the largest. The less, the fairer."
     )
-    styles = row_looks(tables)
     with _table_panels(path, "Spread of the participants' models", subtitle, tables) as panels:
-        compared = []
-        for axes, name, outcomes in panels:
-            scale = 1 if name in errors else 100
-            for outcome in outcomes:
-                spreads, style = scale * _curve(outcome, "spread"), styles[outcome.row]
-                if not np.isnan(spreads).any():
-                    draw_band(axes, _steps(outcome), spreads, style.color, outcome.row, style.line)
-            axes.set(xlabel=along, ylabel=_unit(name, errors, "points"))
-            axes.set_ylim(bottom=0)
-            count_axis(axes, log=_uneven(outcomes))
-            compared += [] if name in errors else [axes]
-        _compare(compared)
+        _draw_rows(panels, tables, errors, along, draw, "points", bottom=0)
+
+
+def _draw_rows(
+    panels: Iterable[tuple[Any, str, Sequence[RowTrials]]],
+    tables: Mapping[str, Sequence[RowTrials]],
+    errors: Collection[str],
+    along: str,
+    draw: Callable[[Any, RowTrials, int, Look], None],
+    *unit: str,
+    bottom: float | None = None,
+) -> None:
+    """Draw every row of every table over the iterations; panels in per cent get the same height."""
+    styles = row_looks(tables)
+    compared = []
+    for axes, name, outcomes in panels:
+        for outcome in outcomes:
+            draw(axes, outcome, 1 if name in errors else 100, styles[outcome.row])
+        axes.set(xlabel=along, ylabel=_unit(name, errors, *unit))
+        if bottom is not None:
+            axes.set_ylim(bottom=bottom)
+        count_axis(axes, log=_uneven(outcomes))
+        compared += [] if name in errors else [axes]
+    _compare(compared)
 
 
 def _compare(panels: Sequence[Any]) -> None:
@@ -84,9 +96,9 @@ def _compare(panels: Sequence[Any]) -> None:
         share_height(panels)
 
 
-def draw_growth(outcomes: Sequence[Learnt], paper: Mapping[str, Mapping[str, float]], path: Path) -> None:
+def draw_growth(outcomes: Sequence[RowTrials], paper: Mapping[str, Mapping[str, float]], path: Path) -> None:
     """Draw time against the number of participants, and accuracy beside the paper's where anything was learnt."""
-    rows: dict[str, list[Learnt]] = {}
+    rows: dict[str, list[RowTrials]] = {}
     for outcome in outcomes:
         rows.setdefault(outcome.row, []).append(outcome)
     learnt = any(len(outcome.findings[0].curve) > 1 for outcome in outcomes)
@@ -114,7 +126,7 @@ def draw_growth(outcomes: Sequence[Learnt], paper: Mapping[str, Mapping[str, flo
         foot_legend(axes[-1])
 
 
-def _is_confined(outcome: Learnt) -> bool:
+def _is_confined(outcome: RowTrials) -> bool:
     """Tell whether all participants learnt together, so that its time is that of all of them."""
     return outcome.last("displacement").size > 0
 
@@ -125,27 +137,27 @@ def _draw_reach(axes: Any, xs: Sequence[float], trials: Sequence[Reals], **line:
     axes.errorbar(xs, means, (means - lows, highs - means), capsize=3, **line)
 
 
-def row_looks(tables: Mapping[str, Sequence[Learnt]]) -> dict[str, Look]:
+def row_looks(tables: Mapping[str, Sequence[RowTrials]]) -> dict[str, Look]:
     """Return a look for each row, the same in all tables."""
     return looks(outcome.row for outcomes in tables.values() for outcome in outcomes)
 
 
-def _uneven(outcomes: Sequence[Learnt]) -> bool:
+def _uneven(outcomes: Sequence[RowTrials]) -> bool:
     """Tell whether some learn in few rounds, and would not be seen beside those who take many iterations."""
     lengths = [outcome.iterations for outcome in outcomes]
     return max(lengths) > 5 * min(lengths)
 
 
-def _steps(outcome: Learnt) -> list[int]:
+def _steps(outcome: RowTrials) -> list[int]:
     return [evaluation.iteration for evaluation in outcome.findings[0].curve]
 
 
-def _curve(outcome: Learnt, name: str) -> Reals:
+def _curve(outcome: RowTrials, name: str) -> Reals:
     """Return a field of every evaluation, trials x evaluations; NaN where it is not known."""
     return np.array([[getattr(one, name) for one in finding.curve] for finding in outcome.findings], float)
 
 
-def page_layout(tables: Mapping[str, Sequence[Learnt]]) -> dict[str, Any]:
+def page_layout(tables: Mapping[str, Sequence[RowTrials]]) -> dict[str, Any]:
     """Return how a page with a panel for each table and a legend of all rows is laid out."""
     columns = 2 if len(tables) == 4 else min(3, len(tables))
     lines = -(-len(tables) // columns)
@@ -154,7 +166,7 @@ def page_layout(tables: Mapping[str, Sequence[Learnt]]) -> dict[str, Any]:
 
 
 def draw_epsilons(
-    tables: Mapping[str, Sequence[Learnt]], errors: Collection[str], paper: Printed, epsilons: Printed, path: Path
+    tables: Mapping[str, Sequence[RowTrials]], errors: Collection[str], paper: Printed, epsilons: Printed, path: Path
 ) -> None:
     """Draw what is learnt against the epsilon that it is learnt with, beside the values of the paper (its Table 2)."""
     subtitle = (
@@ -186,7 +198,7 @@ def draw_epsilons(
 
 
 def draw_lambdas(
-    tables: Mapping[str, Sequence[Learnt]], spreads: Mapping[str, tuple[float, float]], paper: Printed, path: Path
+    tables: Mapping[str, Sequence[RowTrials]], spreads: Mapping[str, tuple[float, float]], paper: Printed, path: Path
 ) -> None:
     """Draw accuracy against lambda; a row with lambdas from a range is a line over that range."""
     subtitle = (
@@ -225,7 +237,7 @@ def draw_lambdas(
         foot_legend(panels[0])
 
 
-def draw_steps(tables: Mapping[str, Sequence[Learnt]], steps: Mapping[str, StepSize], path: Path) -> None:
+def draw_steps(tables: Mapping[str, Sequence[RowTrials]], steps: Mapping[str, StepSize], path: Path) -> None:
     """Draw how far falling steps can lead, and what accuracy gains by them."""
     styles = looks(steps)
     headings = ("Sum of all steps so far, in constant steps", *(f"{name}: accuracy, %" for name in tables))

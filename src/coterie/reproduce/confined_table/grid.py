@@ -77,13 +77,13 @@ class GridCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     fraction: float = 1.0
     """C: the share of the groups that contribute to an iteration."""
     circle: int = 1
-    """The subset of an iteration is a union of fixed circles of so many groups; 1 draws single groups, as the paper."""
+    """The groups of a fixed circle. The subset of an iteration is a union of circles; 1 draws single groups."""
     choose: dict[str, tuple[float, ...]] = {}
     """Settings that are chosen on validation examples, such as ``alpha``, with the values that are tried."""
     validation: float = 0.2
     """The share of the training examples, the last ones, that these are."""
     batches: int = 1
-    """Confined and centralised descent go through so many batches in a fixed order, an iteration for each; those who
+    """Confined and centralised descent go through this many batches in a fixed order, an iteration for each; those who
     learn alone take all their examples in every iteration."""
     iterations: int
     every: int = 20

@@ -84,7 +84,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """The same for the other participants."""
 
 
-class Learnt(msgspec.Struct, frozen=True, kw_only=True):
+class RowTrials(msgspec.Struct, frozen=True, kw_only=True):
     """All trials of a row in a table."""
 
     table: str
@@ -93,7 +93,7 @@ class Learnt(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
     @classmethod
-    def of(cls, table: str, row: str, found: Mapping[int, Record]) -> Learnt:
+    def of(cls, table: str, row: str, found: Mapping[int, Record]) -> RowTrials:
         """Collect the findings, by trial."""
         findings = tuple(msgspec.convert(record, Finding) for record in found.values())
         return cls(table=table, row=row, trials=tuple(found), findings=findings)
@@ -111,7 +111,7 @@ class Learnt(msgspec.Struct, frozen=True, kw_only=True):
         """Return a field of the findings for each trial; nothing where it is not known."""
         return _known([getattr(finding, name) for finding in self.findings])
 
-    def ahead(self, other: Learnt, name: str) -> Reals:
+    def ahead(self, other: RowTrials, name: str) -> Reals:
         """Return by how much a field of the last evaluation exceeds another row's, in the trials that both have."""
         return paired_differences(self.trials, self.last(name), other.trials, other.last(name))
 

@@ -27,7 +27,7 @@ from coterie.reproduce.verdicts import LEAST_TRIALS, RULE, Verdict, correct, dec
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from coterie.reproduce.confined_table.outcomes import Learnt
+    from coterie.reproduce.confined_table.outcomes import RowTrials
     from coterie.reproduce.confined_table.settings import ConfinedSettings, LearnerClaim
 
 CURVES, SPREADS, GROWTH = "learning.png", "participants.png", "growth.png"
@@ -70,7 +70,7 @@ _JUDGED = (
 )
 
 
-def report(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> Findings:
+def report(settings: ConfinedSettings, outcomes: Sequence[RowTrials]) -> Findings:
     """Report all tables."""
     tables = {table.name: [one for one in outcomes if one.table == table.name] for table in settings.tables}
     tables = {name: members for name, members in tables.items() if members}
@@ -88,7 +88,7 @@ def report(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> Findings:
     )
 
 
-def _explain(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> str:
+def _explain(settings: ConfinedSettings, outcomes: Sequence[RowTrials]) -> str:
     """Explain the columns that there are."""
     parts = [_EXPLANATION] if _shows_learning(settings) else []
     parts += [_COSTS] if settings.growth else []
@@ -100,7 +100,7 @@ def _explain(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> str:
 
 
 def _figures(
-    settings: ConfinedSettings, tables: Mapping[str, Sequence[Learnt]], outcomes: Sequence[Learnt]
+    settings: ConfinedSettings, tables: Mapping[str, Sequence[RowTrials]], outcomes: Sequence[RowTrials]
 ) -> Iterator[Drawing]:
     """Draw what the experiment is about: what it varies, then how models learn and differ, then what it costs."""
     errors = {table.name for table in settings.tables if table.squared_error}
@@ -119,7 +119,7 @@ def _figures(
         yield Drawing(GROWTH, partial(draw_growth, outcomes, settings.paper))
 
 
-def _headlines(settings: ConfinedSettings, claims: Sequence[Claim], outcomes: Sequence[Learnt]) -> Iterator[str]:
+def _headlines(settings: ConfinedSettings, claims: Sequence[Claim], outcomes: Sequence[RowTrials]) -> Iterator[str]:
     yield from decided(claims, min(len(outcome.trials) for outcome in outcomes))
     if not claims:
         yield "No claim is judged at this size."
@@ -140,7 +140,7 @@ def _headlines(settings: ConfinedSettings, claims: Sequence[Claim], outcomes: Se
         )
 
 
-def _table(settings: ConfinedSettings, name: str, outcomes: Sequence[Learnt]) -> Table:
+def _table(settings: ConfinedSettings, name: str, outcomes: Sequence[RowTrials]) -> Table:
     errors = next(table.squared_error for table in settings.tables if table.name == name)
     columns: dict[str, list[str]] = {"": [outcome.row for outcome in outcomes]}
     unit = "" if errors else ", %"
@@ -186,7 +186,7 @@ def _shows_learning(settings: ConfinedSettings) -> bool:
 
 
 def _learnt(
-    settings: ConfinedSettings, name: str, outcomes: Sequence[Learnt], unit: str
+    settings: ConfinedSettings, name: str, outcomes: Sequence[RowTrials], unit: str
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield the columns about what was learnt, beside the paper's."""
     errors = not unit
@@ -201,7 +201,7 @@ def _learnt(
         yield field, [_spread(outcome.last(field), errors) for outcome in outcomes]
 
 
-def _loss_spreads(outcomes: Sequence[Learnt], fairness: bool, errors: bool) -> list[str]:
+def _loss_spreads(outcomes: Sequence[RowTrials], fairness: bool, errors: bool) -> list[str]:
     """Write the deviation of the loss over participants; where models are judged by their loss, it is the spread."""
     known = [outcome.last("loss_spread") for outcome in outcomes]
     if errors or not (fairness or any(values.size for values in known)):
@@ -210,7 +210,7 @@ def _loss_spreads(outcomes: Sequence[Learnt], fairness: bool, errors: bool) -> l
     return [mean_and_spread(values, ".3g") if values.size else gap for values, gap in zip(known, missing, strict=True)]
 
 
-def _chosen(outcome: Learnt) -> str:
+def _chosen(outcome: RowTrials) -> str:
     """Write the settings that were chosen on validation examples, in all trials."""
     found = [finding.chosen for finding in outcome.findings if finding.chosen]
     names = dict.fromkeys(name for one in found for name in one)
@@ -243,7 +243,7 @@ def _memory(peaks: Reals) -> str:
     return size(int(peaks.max())) if peaks.size else ""
 
 
-def learner_claims(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> Iterator[Claim]:
+def learner_claims(settings: ConfinedSettings, outcomes: Sequence[RowTrials]) -> Iterator[Claim]:
     """Judge the claims and our own checks; those about rows that were not run are left out."""
     found = {(outcome.table, outcome.row): outcome for outcome in outcomes}
     for claim in settings.claims:
@@ -257,7 +257,7 @@ def learner_claims(settings: ConfinedSettings, outcomes: Sequence[Learnt]) -> It
                 yield _judged(settings, claim, row, other)
 
 
-def _judged(settings: ConfinedSettings, claim: LearnerClaim, row: Learnt, other: Learnt) -> Claim:
+def _judged(settings: ConfinedSettings, claim: LearnerClaim, row: RowTrials, other: RowTrials) -> Claim:
     errors = next(table.squared_error for table in settings.tables if table.name == claim.table)
     plain = errors or claim.measure == "loss_spread"
     values = _values(claim, row, other) * (1 if plain else 100)
@@ -274,7 +274,7 @@ def _judged(settings: ConfinedSettings, claim: LearnerClaim, row: Learnt, other:
     )
 
 
-def _effort(settings: ConfinedSettings, *rows: Learnt) -> str:
+def _effort(settings: ConfinedSettings, *rows: RowTrials) -> str:
     """Estimate what a trial of the paper's size would take, from the seconds of an iteration here.
 
     The time of an iteration grows with the examples and hardly with the participants (see ``growth.png`` of cgd-scale).
@@ -291,7 +291,7 @@ def _effort(settings: ConfinedSettings, *rows: Learnt) -> str:
     return f"{'; '.join(parts)} ({scaled}), and {LEAST_TRIALS} trials at least" if parts else ""
 
 
-def _of_epsilon(settings: ConfinedSettings, claim: LearnerClaim, row: Learnt) -> Claim:
+def _of_epsilon(settings: ConfinedSettings, claim: LearnerClaim, row: RowTrials) -> Claim:
     """Judge a printed epsilon by the theorem that it should come from, with the paper's parameters: nothing is run."""
     paper = settings.paper_scale(row)
     epsilon = Theorem1(paper.participants, settings.paper_lambda, 0.0, paper.rounds).printed(settings.paper_delta)
@@ -303,7 +303,7 @@ def _of_epsilon(settings: ConfinedSettings, claim: LearnerClaim, row: Learnt) ->
     return settle(f"{claim.table}: {claim.says}", written, verdict, ours=claim.ours)
 
 
-def _values(claim: LearnerClaim, row: Learnt, other: Learnt) -> Reals:
+def _values(claim: LearnerClaim, row: RowTrials, other: RowTrials) -> Reals:
     if claim.against == DISPLACEMENT:
         seen, own = row.last(DISPLACEMENT), row.last("score")
         return own - seen if seen.size == own.size else np.empty(0)

@@ -15,7 +15,7 @@ import msgspec
 from coterie.errors import ConfigError
 from coterie.reproduce.confined_table.drops import DropCase
 from coterie.reproduce.confined_table.grid import GridCase
-from coterie.reproduce.confined_table.outcomes import Learnt
+from coterie.reproduce.confined_table.outcomes import RowTrials
 from coterie.reproduce.experiment import Experiment, Job
 from coterie.reproduce.training import make_run_config
 from coterie.reproduce.verdicts import Scale
@@ -74,7 +74,7 @@ class LearnerClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """Whether it is true by construction, so that no statistic is needed."""
 
 
-class ConfinedSettings(Experiment[list[Learnt]], frozen=True, kw_only=True):
+class ConfinedSettings(Experiment[list[RowTrials]], frozen=True, kw_only=True):
     """The settings: a part is a table and a case a row."""
 
     grids: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -106,7 +106,7 @@ class ConfinedSettings(Experiment[list[Learnt]], frozen=True, kw_only=True):
     """Whether tables differ in the number of participants, so that growth is drawn."""
 
     kept = "outcomes"
-    outcomes = list[Learnt]
+    outcomes = list[RowTrials]
 
     @property
     def spreads(self) -> dict[str, tuple[float, float]]:
@@ -155,20 +155,20 @@ class ConfinedSettings(Experiment[list[Learnt]], frozen=True, kw_only=True):
         settings = {**self.runs, **self._table(job).runs, **row.settings}
         return make_run_config(job.folder_name, seed + job.trial, data, settings)
 
-    def scale(self, row: Learnt) -> Scale:
+    def scale(self, row: RowTrials) -> Scale:
         """Return how large a row is; the examples of a run are not counted."""
         table = next(table for table in self.tables if table.name == row.table)
         members = table.members if self.row(Job(row.table, row.row, 0)).by == "run" else 1
         return Scale(row.iterations, row.findings[0].rows, row.findings[0].participants * members)
 
-    def paper_scale(self, row: Learnt) -> Scale:
+    def paper_scale(self, row: RowTrials) -> Scale:
         """Return how large the paper's is."""
         examples, participants = (
             numbers.get(row.table, 0) for numbers in (self.paper_examples, self.paper_participants)
         )
         return Scale(self.paper_iterations, examples, participants)
 
-    def shortfalls(self, row: Learnt) -> list[str]:
+    def shortfalls(self, row: RowTrials) -> list[str]:
         """List how a row falls short of the paper."""
         fewer = next(table.fewer for table in self.tables if table.name == row.table)
         return [*self.scale(row).shortfalls(self.paper_scale(row), "iterations"), *([fewer] if fewer else [])]

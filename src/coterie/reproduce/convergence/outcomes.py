@@ -9,7 +9,7 @@ from coterie.reproduce.experiment import Clients, Count, Probability
 
 
 class Participation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Independent participation: so many clients take part in as many rounds, each with one probability."""
+    """Independent participation: N clients take part in N rounds, each with the same probability."""
 
     population: Clients
     probability: Probability

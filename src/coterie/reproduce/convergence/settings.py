@@ -46,7 +46,7 @@ class ConvergenceSettings(Experiment[Outcomes], frozen=True, kw_only=True, dict=
     batch: Count
     """Examples of a stochastic gradient."""
     rounds: tuple[Count, ...]
-    """After so many rounds the loss is measured."""
+    """The numbers of rounds after which the loss is measured."""
     schemes: tuple[Scheme, ...]
     baseline: str
     """The scheme that others are compared with."""

@@ -19,10 +19,10 @@ from coterie.reproduce.graph_costs.settings import (
     SA,
     SESSIONS,
     STEPS,
-    Counted,
     GraphCostsSettings,
+    OperationCount,
     Outcomes,
-    Played,
+    TimedSession,
     parameters,
 )
 from coterie.reproduce.reliability import present
@@ -72,11 +72,13 @@ class GraphCosts(GraphCostsSettings, frozen=True, kw_only=True):
             if job.part == SESSIONS:
                 clients, dropout = self.session_cases()[job.case]
                 same = {"clients": clients, "dropout": dropout, "trial": job.trial}
-                played += [msgspec.convert({"scheme": name, **same, **costs}, Played) for name, costs in record.items()]
+                played += [
+                    msgspec.convert({"scheme": name, **same, **costs}, TimedSession) for name, costs in record.items()
+                ]
             else:
                 scheme, clients = self.growth_cases()[job.case]
                 values = {"scheme": scheme, "clients": clients, "trial": job.trial, "operations": record}
-                counted.append(msgspec.convert(values, Counted))
+                counted.append(msgspec.convert(values, OperationCount))
         return Outcomes(played=played, counted=counted)
 
     def report(self, outcomes: Outcomes) -> Findings:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.cohorts.circles import Reals
-from coterie.reproduce.graph_costs.settings import BELL, CCESA, SA, Counted
+from coterie.reproduce.graph_costs.settings import BELL, CCESA, SA, OperationCount
 
 
 class Order(NamedTuple):
@@ -96,11 +96,11 @@ class Course(NamedTuple):
 
     scheme: str
     clients: tuple[int, ...]
-    trials: Mapping[int, Sequence[Counted]]
+    trials: Mapping[int, Sequence[OperationCount]]
     """By number of clients."""
 
     @classmethod
-    def of(cls, scheme: str, counted: Sequence[Counted]) -> Course:
+    def of(cls, scheme: str, counted: Sequence[OperationCount]) -> Course:
         """Sort the sessions of a scheme."""
         sizes = sorted({one.clients for one in counted})
         return cls(scheme, tuple(sizes), {size: [one for one in counted if one.clients == size] for size in sizes})

@@ -9,7 +9,7 @@ import numpy as np
 
 from coterie.cohorts.circles import Reals
 from coterie.graphs.guarantees import paper_parameters
-from coterie.reproduce.graph_costs.settings import CCESA, SA, Played
+from coterie.reproduce.graph_costs.settings import CCESA, SA, TimedSession
 
 
 class Pair(NamedTuple):
@@ -17,8 +17,8 @@ class Pair(NamedTuple):
 
     clients: int
     dropout: float
-    sa: Sequence[Played]
-    ccesa: Sequence[Played]
+    sa: Sequence[TimedSession]
+    ccesa: Sequence[TimedSession]
 
     @property
     def name(self) -> str:
@@ -61,15 +61,15 @@ class Pair(NamedTuple):
         ratios: Reals = ccesa / sa
         return ratios
 
-    def _of(self, scheme: str) -> Sequence[Played]:
+    def _of(self, scheme: str) -> Sequence[TimedSession]:
         return self.sa if scheme == SA else self.ccesa
 
 
-def pairs_of(played: Sequence[Played]) -> list[Pair]:
+def pairs_of(played: Sequence[TimedSession]) -> list[Pair]:
     """Return the pairs in the order in which they were played."""
     keys = dict.fromkeys((one.clients, one.dropout) for one in played)
 
-    def of(scheme: str, key: tuple[int, float]) -> list[Played]:
+    def of(scheme: str, key: tuple[int, float]) -> list[TimedSession]:
         found = [one for one in played if one.scheme == scheme and (one.clients, one.dropout) == key]
         return sorted(found, key=lambda one: one.trial)
 

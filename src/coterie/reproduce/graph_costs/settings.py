@@ -68,7 +68,7 @@ class PrintedRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     probabilities: tuple[Probability, ...]
 
 
-class Played(msgspec.Struct, frozen=True, kw_only=True):
+class TimedSession(msgspec.Struct, frozen=True, kw_only=True):
     """A session that was played: medians of a client, and the processor time of the server."""
 
     scheme: str
@@ -81,7 +81,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
     """What a client sends and receives, its vector included."""
 
 
-class Counted(msgspec.Struct, frozen=True, kw_only=True):
+class OperationCount(msgspec.Struct, frozen=True, kw_only=True):
     """The operations of a session on one random graph."""
 
     scheme: str
@@ -93,8 +93,8 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     """All trials."""
 
-    played: list[Played]
-    counted: list[Counted]
+    played: list[TimedSession]
+    counted: list[OperationCount]
 
 
 def parameters(scheme: str, clients: int, dropout: float) -> tuple[Topology, int]:

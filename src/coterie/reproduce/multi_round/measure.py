@@ -18,7 +18,7 @@ from coterie.secagg.circles import whole_circles
 if TYPE_CHECKING:
     from coterie.reproduce.experiment import Job, Record
 
-_EASY = 4  # sets of so many classes are searched quickly: 8 million sets of 4 among 120
+_EASY = 4  # sets of up to this many classes are searched quickly: 8 million sets of 4 among 120
 
 
 def measure(settings: MultiRoundSettings, job: Job, seed: int) -> Record:

@@ -87,7 +87,7 @@ class ConfinedSettings(Section):
         default=-1,
         ge=-1,
         le=10**9,
-        description="a participant that accepts none of so many consecutive steps is left out; 0 is no bound; -1 is "
+        description="a participant that accepts none of this many consecutive steps is left out; 0 is no bound; -1 is "
         "30, or no bound with noise, because epsilon assumes that selection does not depend on participants' losses",
     )
     late_bound: int = Field(
@@ -95,7 +95,7 @@ class ConfinedSettings(Section):
         ge=-1,
         le=10**9,
         description="a participant that was late (faults.late) or cut off (faults.victims) contributes its old "
-        "gradient when it is next selected, if the gradient is at most so many iterations old (the paper's eq. (12)); "
+        "gradient when it is next selected, if it is at most this many iterations old (the paper's eq. (12)); "
         "otherwise it computes a new one; 0 refuses all late gradients, -1 refuses none",
     )
     addition: Literal["secure", "additive"] = Field(

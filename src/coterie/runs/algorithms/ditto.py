@@ -59,11 +59,7 @@ class PersonalAveraging(FederatedAveraging[DittoSettings]):
     def apply(self, number: int, mean: "ModelArrays", costs: RoundCosts, trainer: "Trainer") -> RoundCosts:
         """Train the personal models of the clients that contributed; then update the common one."""
         began = time.perf_counter()
-        tasks = [self.strategy.personal_task(number, client) for client in sorted(costs.losses)]
-        trainer.start(tasks)
-        results = [trainer.result(task.client) for task in tasks]
-        for result in results:
-            self.strategy.keep(result)
+        results = self.strategy.train_personal(number, sorted(costs.losses), trainer)
         costs = replace(
             costs,
             train_seconds=costs.train_seconds + time.perf_counter() - began,

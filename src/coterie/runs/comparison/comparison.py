@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from coterie.errors import ConfigError, InputError
-from coterie.reports.charts import SERIES, Figure, Trace, draw_labelled, draw_line, make_layout, text, whole_ticks
+from coterie.reports.charts import (
+    SERIES,
+    Figure,
+    Trace,
+    draw_labelled,
+    draw_line,
+    hover_score,
+    make_layout,
+    text,
+    whole_ticks,
+)
 from coterie.reports.findings import Findings, Plot, Table
 from coterie.reports.notebook import Chart, Curve, notebook_html
 from coterie.reports.text import findings_text
@@ -406,7 +416,7 @@ def _caption(group: Group) -> str:
 
 
 def _draw(group: Group) -> Figure:
-    shown = "%{y:.1%}" if group.score.share else "%{y:.4g}"
+    shown = hover_score(share=group.score.share)
     lines: list[Trace] = [
         draw_line(
             curve.name,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from coterie.reports.words import score_format
 from coterie.training.metrics import METRICS, metric_form
 
 
@@ -18,7 +19,7 @@ class Score:
 
     def write(self, value: float) -> str:
         """Return a value as text."""
-        return f"{value:.1%}" if self.share else f"{value:.4g}"
+        return f"{value:{score_format(share=self.share)}}"
 
     def best(self, values: list[float]) -> float:
         """Return the best of some values."""

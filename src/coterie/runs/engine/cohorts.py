@@ -50,7 +50,9 @@ class OwnPolicy:
             raise InputError("cohort.policy: the policy chose clients that are not available")
         if chosen.size > self.largest:
             name = policy_name(self.policy)
-            raise InputError(f"cohort.policy: {name} chose {chosen.size} clients, and says {self.largest} at most")
+            raise InputError(
+                f"cohort.policy: {name} chose {chosen.size} clients; it declares that it chooses at most {self.largest}"
+            )
         check_whole(self.policy, self.circles, chosen, self.names)
         return np.sort(chosen.astype(np.int64))
 

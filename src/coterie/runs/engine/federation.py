@@ -168,7 +168,7 @@ def make_federation(
     if dataset.sources:
         if config.training.executor == "vectorised":
             raise ConfigError(
-                "training.executor: must be processes, not vectorised, for examples that are read anew in every pass"
+                "training.executor: must be processes, not vectorised, for examples that are read again in every pass"
             )
         fresh = FreshData(dataset.sources, examples, labelled=labels is not None, fields=dataset.fields)
         problem = replace(problem, data=fresh)

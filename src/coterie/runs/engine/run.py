@@ -66,7 +66,7 @@ class RunResult:
 
     @property
     def model(self) -> Module:
-        """The one model of all."""
+        """The common model; only for an algorithm that has one."""
         return self.models["global"]
 
     @property

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from coterie.reports.words import score_format
 from coterie.runs.records.record import RoundRecord
 
 
@@ -36,7 +37,7 @@ class Yardstick:
 
     def written(self, value: float) -> str:
         """Return a value as text."""
-        return f"{value:.1%}" if self.share else f"{value:.4g}"
+        return f"{value:{score_format(share=self.share)}}"
 
     def describe(self, value: float) -> str:
         """Return a value with the name: "93.1% accuracy", "a loss of 0.21"."""

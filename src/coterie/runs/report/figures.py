@@ -17,7 +17,7 @@ from coterie.auditing.findings import AuditReport
 from coterie.auditing.logs import Participation
 from coterie.auditing.verdict import Requirement
 from coterie.cohorts.outcome import Outcome
-from coterie.reports.charts import Figure, Trace, draw_line, text, whole_ticks
+from coterie.reports.charts import Figure, Trace, draw_line, hover_score, text, whole_ticks
 from coterie.runs.algorithms import algorithm_of
 from coterie.runs.records.client_scores import OWN_MODEL, Basis, ClientScores
 from coterie.runs.records.record import RoundRecord
@@ -45,7 +45,7 @@ def learning(
     drawn = (yardstick.column, *beside)
     scored = [record for record in records if any(_value(record, column) is not None for column in drawn)]
     scored = [scored[at] for at in sample(len(scored), _POINTS)] if scored else []
-    name, shown = yardstick.name, "%{y:.1%}" if yardstick.share else "%{y:.4g}"
+    name, shown = yardstick.name, hover_score(share=yardstick.share)
 
     def line(column: str, what: str, hover: str, color: str, width: float) -> Trace:
         values = [_value(record, column) for record in scored]
@@ -84,7 +84,7 @@ def client_scores(scores: ClientScores, yardstick: Yardstick) -> Figure:
     """Draw the score of every client, the worst first; beside the personal model's, that of the common model."""
     ranked = scores.ranked(yardstick)
     order = {client: place for place, (client, _) in enumerate(ranked, 1)}
-    shown = "%{y:.1%}" if yardstick.share else "%{y:.4g}"
+    shown = hover_score(share=yardstick.share)
     traces: list[Trace] = []
     others = dict.fromkeys(model for row in scores.rows for model in row.values if model != scores.model)
     for model, color in zip((scores.model, *others), ("@accent", "@muted", "@caution"), strict=False):
@@ -130,7 +130,7 @@ def metric_curves(records: Sequence[RoundRecord], forms: Sequence[MetricForm]) -
         known = [(record.round, value) for record in records if (value := _value(record, form.column)) is not None]
         rounds, values = zip(*(known[at] for at in sample(len(known), _POINTS)), strict=True)
         ends.append(f"{form.title} {form.written(values[-1])}")
-        hover = f"round %{{x}}<br>{text(form.title)} {'%{y:.1%}' if form.share else '%{y:.4g}'}"
+        hover = f"round %{{x}}<br>{text(form.title)} {hover_score(share=form.share)}"
         line = draw_line(form.title, rounds, values, hover=hover, color="@accent", width=2.5)
         traces.append(line | {"showlegend": False, "xaxis": "x", "yaxis": f"y{axis}"})
         bottom = 1 - (place + 1) * height

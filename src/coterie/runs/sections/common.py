@@ -210,7 +210,7 @@ class TrainingSettings(Section):
     drop_last: bool = Field(
         default=False,
         description="whether a pass leaves out the last examples if they do not fill a batch; a client with fewer "
-        "examples than a batch trains on its only batch all the same",
+        "examples than a batch still trains on its only batch",
     )
     server_learning_rate: Positive = Field(default=1.0, description="step size of the server along the mean update")
     server_momentum: BelowOne = Field(default=0.0, description="momentum of the server's steps")

@@ -203,7 +203,7 @@ def pjm(folder: Path, regions: str = "", window: int = 24, test_from: str = "201
     An input is window x 1 and a target is 1 number. Hours from ``test_from`` on are for testing, and test windows start
     there at the earliest. Each region is scaled by its training hours; see :mod:`coterie.training.data.series`.
     ``regions`` is a list of names separated by commas; an empty string means all regions with a file. With ``parts``
-    above 1, each region's training hours are divided into so many consecutive parts, and each part is a client.
+    above 1, each region's training hours are divided into this many consecutive parts, and each part is a client.
     """
     from coterie.training.data.energy import read_regions
 

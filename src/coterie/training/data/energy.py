@@ -28,7 +28,7 @@ def read_regions(
     ``regions`` is a list of names separated by commas. An empty string means all regions, except those without hours
     before or from ``test_from`` on. Irregularities of a file are noted in the data set's ``series``.
 
-    With ``parts_each`` above 1, the training examples of each region are divided into so many consecutive parts. Each
+    With ``parts_each`` above 1, the training examples of each region are divided into this many consecutive parts. Each
     part is a client, such as DAYTON-1, and is tested on the test examples of all regions.
     """
     if window < 1:

@@ -19,7 +19,7 @@ Values = npt.NDArray[np.float64]
 SeriesWindows = npt.NDArray[np.float32]
 
 RULES = {"previous hour": 1, "previous day": 24, "previous week": 168}
-"""Baseline forecasts without learning: the value so many hours ago."""
+"""Baseline forecasts without learning: the value a number of hours ago."""
 
 
 @dataclass(frozen=True, eq=False)

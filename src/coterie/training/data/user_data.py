@@ -223,7 +223,7 @@ def _dataset(
     for client, one in given.items():
         if (least := one.y.min(initial=0)) < 0:
             who = f"{name}, {client}" if client else name
-            raise InputError(f"{who}: labels are whole numbers from 0 on, not {least}; number them anew")
+            raise InputError(f"{who}: labels are whole numbers from 0 on, not {least}; number them again, from 0")
     number = classes or 1 + int(max(y.max(initial=0) for y in (train_y, test_y)))
     whole = [y.astype(np.int64) for y in (train_y, test_y)]
     return Dataset(name, train_x, whole[0], test_x, whole[1], number, notes=tuple(notes), **kept)

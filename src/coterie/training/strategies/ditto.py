@@ -1,6 +1,6 @@
 """Ditto: federated averaging, plus a personal model for each client that stays near the global one."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Unpack
 
@@ -9,6 +9,7 @@ from torch import nn
 from coterie.arithmetic import FloatArray
 from coterie.errors import ConfigError
 from coterie.training import flatten
+from coterie.training.executors.processes import Trainer
 from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalResult, LocalTask, ProximalSGD
 from coterie.training.schedules import Curriculum
@@ -45,6 +46,15 @@ class Ditto(FedAvg):
         """Return the task to train the client's personal model, with the current global model as its centre."""
         task = self._curriculum.task(number, client, self._own.get(client, self._start))
         return replace(task, work=ProximalSGD(self._curriculum.at(number), self._penalty, self._model))
+
+    def train_personal(self, number: int, clients: Iterable[str], trainer: Trainer) -> list[LocalResult]:
+        """Run the part of some clients: train their personal models, from the global model before :meth:`apply`."""
+        tasks = [self.personal_task(number, client) for client in clients]
+        trainer.start(tasks)
+        results = [trainer.result(task.client) for task in tasks]
+        for result in results:
+            self.keep(result)
+        return results
 
     def keep(self, result: LocalResult) -> None:
         """Run the client's part: update its personal model."""

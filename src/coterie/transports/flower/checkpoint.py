@@ -103,11 +103,11 @@ class StrategyCheckpoint:
                 if (state := records.array_records.get(f"state.{name}.{kind}")) is not None
             }
         except Exception as error:  # protobuf, Flower and numpy raise many kinds of errors for invalid input
-            raise ConfigError(f"{self._file.path} is not a checkpoint ({error}); delete it to begin anew") from None
+            raise ConfigError(f"{self._file.path} is not a checkpoint ({error}); delete it to start again") from None
         if _shapes(progress.arrays) != _shapes(like):
             raise ConfigError(
                 f"the run that was interrupted after round {progress.round} had another model: delete "
-                f"{self._file.path} to begin anew, or pass resume=False"
+                f"{self._file.path} to start again, or pass resume=False"
             )
         for name, value in restored.items():
             setattr(strategy, name, value)

@@ -30,7 +30,9 @@ def _describe(command: Command, context: Context) -> Iterator[str]:
         return
     yield f"```\n{context.command_path} {' '.join(command.collect_usage_pieces(context))}\n```"
     rows = [
-        f"| `{name}` | {_words(text)} |" for parameter in command.params for name, text in _entry(parameter, context)
+        f"| `{flat(name)}` | {_words(text)} |"
+        for parameter in command.params
+        for name, text in _entry(parameter, context)
     ]
     if rows:
         yield "\n".join(["| argument or option | meaning |", "|---|---|", *rows])

@@ -1,11 +1,13 @@
 """Generated text of pages: files of the repository, links, settings and commands."""
 
+import re
 from pathlib import Path
 from unittest import mock
 
 import pytest
 from docs.extension import pages
 from docs.extension.command_reference import describe_commands
+from docs.extension.docstrings import write_dashes
 from docs.extension.settings_reference import (
     describe_attacks,
     describe_floor,
@@ -14,6 +16,8 @@ from docs.extension.settings_reference import (
     flat,
     show,
 )
+from docutils import nodes
+from docutils.utils import new_document
 
 from coterie.attacks.table import ATTACKS
 from coterie.rounds.floor import Floor
@@ -73,9 +77,21 @@ def test_settings_of_servers_clients_and_attacks_are_described() -> None:
 
 def test_every_command_is_described() -> None:
     described = describe_commands()
+    rows = [line for line in described.splitlines() if line.startswith("|")]
+    assert {len(re.split(r"(?<!\\)\|", row)) for row in rows} == {4}, "two cells in each row"
+    assert r"| `RUN\|BASELINE.csv...` |" in described
     for heading in ("## coterie run", "## coterie audit", "### coterie attack demo", "### coterie roster retire"):
         assert f"{heading}\n" in described
     assert "| `--where COLUMN=VALUE` |" in described
+
+
+def test_parameters_and_their_meaning_have_a_dash_between_them() -> None:
+    document = new_document("page")
+    meaning = nodes.paragraph("", "", nodes.strong("", "rounds"), nodes.Text(" -- "), nodes.Text("the number -- of"))
+    code = nodes.literal_block("", "", nodes.Text(" -- "))
+    document += [meaning, code]
+    write_dashes(None, document)
+    assert [meaning.astext(), code.astext()] == ["rounds – the number -- of", " -- "]
 
 
 @pytest.mark.parametrize(

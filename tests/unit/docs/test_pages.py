@@ -1,6 +1,7 @@
 """Generated text of pages: files of the repository, links, settings and commands."""
 
 import re
+import shlex
 from pathlib import Path
 from unittest import mock
 
@@ -18,6 +19,7 @@ from docs.extension.settings_reference import (
 )
 from docutils import nodes
 from docutils.utils import new_document
+from tests.support.commands import understand
 
 from coterie.attacks.table import ATTACKS
 from coterie.rounds.floor import Floor
@@ -83,6 +85,19 @@ def test_every_command_is_described() -> None:
     for heading in ("## coterie run", "## coterie audit", "### coterie attack demo", "### coterie roster retire"):
         assert f"{heading}\n" in described
     assert "| `--where COLUMN=VALUE` |" in described
+
+
+def test_examples_of_commands_are_blocks_and_are_understood() -> None:
+    described = describe_commands()
+    assert not re.search(r"\[/?(dim|bold)?\]", described), "marks of the terminal"
+    blocks = re.findall(r"^Examples?:\n\n```\n(.*?)\n```$", described, re.MULTILINE | re.DOTALL)
+    examples = [line for block in blocks for line in block.splitlines()]
+    assert len(blocks) >= 6
+    assert "coterie plan --clients 1000 --lost 0.1 --collusion 0.05" in examples
+    for command in "; ".join(examples).split("; "):
+        program, *words = shlex.split(command.partition(" < ")[0])
+        assert program == "coterie"
+        understand(words)
 
 
 def test_parameters_and_their_meaning_have_a_dash_between_them() -> None:

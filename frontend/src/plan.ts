@@ -54,7 +54,8 @@ export class PlanView implements View {
     const intro = opening(
       "Before the first round",
       "What does privacy cost here?",
-      "Circles keep people together over any number of rounds. Larger ones hide more, and break more often. Move a slider; the numbers are those of ",
+      "Circles keep people together over any number of rounds. Larger ones hide more, and break more often. ",
+      context.source.live ? "Move a slider; the numbers are those of " : "The numbers are those of ",
       h("code", {}, "coterie plan"),
       ".",
     );

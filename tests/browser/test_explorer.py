@@ -457,6 +457,8 @@ def test_the_copy_works_without_a_server(page: "Page", copy: str) -> None:
         page.visit(f"{copy}#/{view}")
         page.wait_for("document.querySelector('.view:not([hidden]) .empty') !== null")
         assert "coterie explore" in texts(page, ".view:not([hidden]) .command")[0]
+        assert not re.search("[Mm]ove a slider|[Dd]rop", texts(page, ".view:not([hidden])")[0])
+    assert "computed when this copy was made" in texts(page, "#about")[0]
     assert page.complaints == []
     assert {url for url in page.requests if not url.startswith("data:")} <= {copy, *(f"{copy}#/{v}" for v in VIEWS)}
 

@@ -152,6 +152,14 @@ def test_a_page_that_is_in_no_list_is_added_to_the_navigation(tmp_path: Path, mo
     assert "../new-guide\n" in read_page("guides/index", "")[0]
 
 
+def test_the_guide_to_the_page_of_an_audit_has_its_headings_in_order() -> None:
+    guide = (pages.DOCS / "guides" / "read-a-report.md").read_text(encoding="utf-8")
+    part = guide.partition("## The page of an audit\n")[2].partition("\n## ")[0]
+    template = pages.PROJECT / "src" / "coterie" / "auditing" / "templates" / "audit.html.j2"
+    headings = re.findall(r"<(?:h2|summary)>([A-Z][a-z][\w, ]+)</(?:h2|summary)>", template.read_text(encoding="utf-8"))
+    assert [heading.rstrip(".") for heading in re.findall(r"\*\*(.+?)\*\*", part)] == headings
+
+
 def test_every_shown_file_exists() -> None:
     assert all((pages.PROJECT / file).is_file() for file in pages.SHOWN_FILES)
     assert {Path(page).suffix for page in pages.SHOWN_FILES.values()} == {".md"}

@@ -174,7 +174,7 @@ def test_a_client_that_computes_the_bound_itself_refuses_the_old_terms(unlucky: 
     floor.check(msgspec.structs.replace(unlucky.terms, **planned), name)
 
 
-def test_with_planned_parameters_no_sum_splits_into_parts() -> None:
+def test_with_planned_parameters_the_honest_clients_of_a_sum_stay_connected() -> None:
     plan = recommend(CLIENTS, 0.02, collusion=COLLUSION, privacy=PRIVACY, privacy_bits=20)
     assert not is_complete(plan.guarantee.topology, CLIENTS)
     planned = (plan.guarantee.topology, plan.guarantee.threshold, plan.minimum)

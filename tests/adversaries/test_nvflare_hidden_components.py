@@ -21,6 +21,8 @@ from tests.support.nvflare_jobs import site_environment as site_environment
 from coterie.transports.nvflare import components
 from coterie.transports.nvflare.job_config import read_app
 
+pytestmark = pytest.mark.usefixtures("site_environment")
+
 SENDERS = (JobLogStreamer, ObjectRetriever, ClientFedEventRunner)
 RETRIEVER = "nvflare.app_common.streamers.file_retriever.FileRetriever"
 
@@ -49,9 +51,7 @@ def check(app: Path, monkeypatch: pytest.MonkeyPatch, *, defended: bool) -> None
 def test_a_component_that_sends(
     component: dict[str, Any],
     defended: bool,
-    home: Path,
     tmp_path: Path,
-    site_environment: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """``yaml`` is a dependency of NVFlare; the job needs no code of its own."""
@@ -62,7 +62,7 @@ def test_a_component_that_sends(
 
 @pytest.mark.parametrize("defended", [False, True])
 def test_a_component_that_the_jobs_own_function_returns(
-    defended: bool, home: Path, tmp_path: Path, site_environment: None, monkeypatch: pytest.MonkeyPatch
+    defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = deploy(tmp_path / "site-1", job("x", {"id": "s", "path": "made_by_job.make"}))
     (app / "custom").mkdir()

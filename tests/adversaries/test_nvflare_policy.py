@@ -27,6 +27,8 @@ from tests.support.nvflare_jobs import site_environment as site_environment
 
 from coterie.transports.nvflare import components
 
+pytestmark = pytest.mark.usefixtures("site_environment")
+
 CCWF = "nvflare.app_common.ccwf"
 FILTER = {"path": "coterie.transports.nvflare.filters.PrivateResults"}
 RESULTS: dict[str, Any] = {"name": "coterie", "task_result_filters": [FILTER]}
@@ -73,9 +75,7 @@ def workflow(folder: Path, controller: str) -> Path:
 
 @pytest.mark.parametrize("defended", [False, True])
 @pytest.mark.parametrize("controller", CONTROLLERS)
-def test_a_workflow_that_clients_control(
-    controller: str, defended: bool, tmp_path: Path, site_environment: None
-) -> None:
+def test_a_workflow_that_clients_control(controller: str, defended: bool, tmp_path: Path) -> None:
     """Where it is not defended, the controller listens for tasks of other clients as soon as the job starts."""
     engine = started(workflow(tmp_path, controller), policy(tmp_path, RESULTS | DATA, **(JOBS if defended else {})))
     route = engine.runner.find_executor("wf_learn")
@@ -91,7 +91,7 @@ def model_at_zero() -> Shareable:
 
 
 @pytest.mark.parametrize("defended", [False, True])
-def test_a_model_that_is_sent_as_the_data_of_a_task(defended: bool, tmp_path: Path, site_environment: None) -> None:
+def test_a_model_that_is_sent_as_the_data_of_a_task(defended: bool, tmp_path: Path) -> None:
     engine = Engine(
         workflow(tmp_path, "CyclicClientController"), policy(tmp_path, RESULTS | (DATA if defended else {}))
     )
@@ -110,7 +110,7 @@ def test_a_model_that_is_sent_as_the_data_of_a_task(defended: bool, tmp_path: Pa
     assert left == ([] if defended else [0.375])
 
 
-def test_a_private_job_runs_under_the_policy(home: Path, tmp_path: Path, site_environment: None) -> None:
+def test_a_private_job_runs_under_the_policy(tmp_path: Path) -> None:
     engine = started(deploy(tmp_path / "site-1", job("x")), policy(tmp_path, RESULTS | DATA, **JOBS))
     assert refusal(engine) is None
     assert not engine.new_context().is_job_unsafe()
@@ -118,7 +118,7 @@ def test_a_private_job_runs_under_the_policy(home: Path, tmp_path: Path, site_en
 
 @pytest.mark.parametrize("judged", [False, True])
 def test_a_job_that_cannot_be_judged_does_not_run(
-    judged: bool, home: Path, tmp_path: Path, site_environment: None, monkeypatch: pytest.MonkeyPatch
+    judged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """NVFlare goes on with a job if a component raises an exception in an event."""
 

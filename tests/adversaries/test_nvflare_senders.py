@@ -26,6 +26,8 @@ from coterie.transports.nvflare import PrivateExecutor, components
 from coterie.transports.nvflare.job_config import read_app
 from coterie.transports.nvflare.request import SiteApp
 
+pytestmark = pytest.mark.usefixtures("site_environment")
+
 CONVERT = {
     "id": "convert",
     "path": "nvflare.app_common.widgets.convert_to_fed_event.ConvertToFedEvent",
@@ -39,9 +41,7 @@ SENDER = {"id": "sender", "path": "nvflare.widgets.fed_event.ClientFedEventRunne
 def test_metrics_stay_on_their_site(
     listed: list[dict[str, object]],
     defended: bool,
-    home: Path,
     tmp_path: Path,
-    site_environment: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A job's components come before its executor, so its own sender would send before ``PrivateExecutor`` acts."""
@@ -62,7 +62,7 @@ def test_metrics_stay_on_their_site(
 
 @pytest.mark.parametrize("defended", [False, True])
 def test_errors_that_nvflare_keeps_for_the_server(
-    defended: bool, home: Path, tmp_path: Path, site_environment: None, monkeypatch: pytest.MonkeyPatch
+    defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server sends the command to the process of the job; no setting of the site forbids it."""
     if not defended:
@@ -108,7 +108,7 @@ def read_at_every_event(private: PrivateExecutor, event_type: str, fl_ctx: FLCon
 
 @pytest.mark.parametrize("defended", [False, True])
 def test_the_server_chooses_when_a_site_reads_its_app(
-    defended: bool, home: Path, tmp_path: Path, site_environment: None, monkeypatch: pytest.MonkeyPatch
+    defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A script notes its number of examples, which masks hide, and the server has the site read its app again.
 

@@ -43,10 +43,9 @@ def send(engine: Engine, sender: str, task: str, data: Shareable) -> Shareable:
     return engine.aux_runner.dispatch(ReservedTopic.DO_TASK, data, engine.new_context())
 
 
+@pytest.mark.usefixtures("site_environment")
 @pytest.mark.parametrize("defended", [False, True])
-def test_a_task_before_the_job_is_judged(
-    defended: bool, home: Path, tmp_path: Path, site_environment: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_before_the_job_is_judged(defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server decides when a job starts. Until then, executors beside ``PrivateExecutor`` are not judged."""
     config = job("x")
     config["executors"].insert(0, {"tasks": ["train"], "executor": {"path": TRAINER, "args": {"delta": 0.375}}})
@@ -60,10 +59,9 @@ def test_a_task_before_the_job_is_judged(
     assert engine.runner.run_abort_signal.triggered == defended
 
 
+@pytest.mark.usefixtures("site_environment")
 @pytest.mark.parametrize("defended", [False, True])
-def test_another_site_plays_the_server(
-    defended: bool, home: Path, tmp_path: Path, site_environment: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_site_plays_the_server(defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not defended:
         monkeypatch.setattr(components, "_refuse_sent_tasks", lambda _engine: None)
     engine = started(deploy(tmp_path / "site-1", job("x")))
@@ -94,7 +92,7 @@ class Told(Executor):  # type: ignore[misc]  # NVFlare has no types
 @pytest.mark.parametrize("defended", [False, True])
 @pytest.mark.parametrize("place", ["peer", "task"])
 def test_a_rate_that_the_server_adds_to_the_task_of_one_site(
-    place: str, defended: bool, home: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, defended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not defended:
         monkeypatch.setattr(executor, "_context_of_app", lambda ctx: ctx)

@@ -31,7 +31,7 @@ def fill(ledger: Ledger, rounds: Iterable[int]) -> None:
 
 
 def run_in_threads(serve: Callable[[int], None], count: int = 2) -> None:
-    """Let some servers, 0 and 1, or so many, work at the same time."""
+    """Let ``count`` servers work at the same time; each gets its number, from 0 on."""
     threads = [threading.Thread(target=serve, args=(server,)) for server in range(count)]
     for thread in threads:
         thread.start()

@@ -94,7 +94,8 @@ class PlainCommand(TyperCommand):
         if not self.fills:
             return
         paragraphs = inspect.cleandoc(self.help or "").split("\n\n")
-        self.help = "\n\n".join(re.sub(rf"(?m)(.{{{_WRAPPED},}})\n", r"\1 ", paragraph) for paragraph in paragraphs)
+        broken = re.compile(rf"^(?!coterie )(.{{{_WRAPPED},}})\n", re.MULTILINE)  # an example is a line of its own
+        self.help = "\n\n".join(broken.sub(r"\1 ", paragraph) for paragraph in paragraphs)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - a type of click
         """Parse the arguments. Errors are in our own words, and suggest only options with a similar name."""

@@ -261,7 +261,7 @@ def _legend(plan: "PopulationPlan", console: "Console") -> "Iterator[str]":
     if console.width >= _WIDE:
         yield "family: different cohorts."
     if console.width >= _WIDEST:
-        yield "rounds: at most so many times those of T = 1 for the same convergence bound."
+        yield "rounds: the most rounds for the convergence bound that T = 1 reaches, as a multiple of those of T = 1."
     needed = {row.privacy: row.cohort_needed for choice in plan.main if (row := choice.expected)}
     if larger := [f"{cohort:,} (T = {level:,})" for level, cohort in needed.items() if cohort > plan.cohort]:
         yield f"† Some circles are larger than T. For one circle more in a cohort, K must be {', '.join(larger)}."

@@ -54,8 +54,8 @@ def retire(
     """Retire the circles of nodes that left, permanently.
 
     If the other members of such a circle continued without the node, the difference of two sums would be the node's own
-    update. So they cannot take part any more: put reliable nodes together, and choose T with this in mind. A node that
-    is away for a while needs no retirement: its circle is skipped until it is back.
+    update. So they cannot take part any more. Put only reliable nodes into a population, and choose T with this in
+    mind. A node that is away for a while needs no retirement: its circle is skipped until it is back.
     """
     rosters, roster = _read(home)
     later = roster.leave(names)

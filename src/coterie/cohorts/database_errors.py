@@ -1,4 +1,4 @@
-"""What a database that cannot be used says: one error of Coterie, on one line.
+"""Errors of a database that cannot be used, converted to one error of Coterie on one line.
 
 The file may be damaged, or come from somebody else. SQLite finds most damage only when it reads the page that has it,
 so an error is possible at every statement. It quotes the file, and where it quotes bytes that are no text, Python's

@@ -175,14 +175,14 @@ class Aggregator:
         self._trainings += 1
         self._empty = self._empty + 1 if empty else 0
         if self._empty and self._empty == self._settings.empty_rounds:
-            raise self._make_error()
+            raise self._make_nothing_trained()
 
     def check_trained(self) -> None:
         """Raise an error at the end of a run in which no training had a result, unless the settings allow it."""
         if self._empty and self._empty == self._trainings and self._settings.empty_rounds:
-            raise self._make_error()
+            raise self._make_nothing_trained()
 
-    def _make_error(self) -> NothingTrained:
+    def _make_nothing_trained(self) -> NothingTrained:
         rounds = "a round had no result" if self._empty == 1 else f"{self._empty} rounds in a row had no result"
         what = [f"{rounds}, and the model is unchanged", one_line(self.results[-1].reason), self._advice]
         return NothingTrained("; ".join(filter(None, [*what, *group_by_reason(self.reasons)])), self.reasons)

@@ -383,8 +383,8 @@ def _check_models(models: Sequence[Arrays], confinement: Confinement) -> None:
         if not _within(model, confinement, model):
             raise PeerProtocolError(
                 SERVER,
-                f"showed a model whose entries are so large that adding a start of spread {confinement.spread:g} has "
-                "no effect in their type",
+                f"showed a model whose entries are so large that rounding would leave too little of a start of spread "
+                f"{confinement.spread:g}",
             )
 
 

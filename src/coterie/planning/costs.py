@@ -58,9 +58,20 @@ class Price:
 
 
 def session_costs(
-    clients: int, degree: float, bits: int, length: int, *, lost: float = 0.0, active: bool = False
+    clients: int,
+    degree: float,
+    bits: int,
+    length: int,
+    *,
+    lost: float = 0.0,
+    active: bool = False,
+    colluders: int = 0,
 ) -> Costs:
-    """Count the bytes of every message of a session, and its key agreements, for a client of this degree."""
+    """Count the bytes and the operations of a session, for a client of this degree, if no client is lost.
+
+    ``lost`` and ``colluders`` change one number each: the key agreements of the server, and the signatures that a
+    client verifies, because more of them make a quorum.
+    """
     neighbours = math.ceil(degree)
     last = clients - 1  # the largest client number takes the most bytes to write
     terms, key, mark, signature = bytes(32), bytes(KEY_BYTES), bytes(FINGERPRINT_BYTES), bytes(SIGNATURE_BYTES)
@@ -101,8 +112,8 @@ def session_costs(
         client_download_bytes=down,
         masked_vector_bytes=vector,
         key_agreements=2 * neighbours,
-        # The keys of all clients, the statements of neighbours, and the confirmations of all.
-        signature_checks=2 * clients + neighbours if active else 0,
+        # The keys of all others, the statements of neighbours, and the confirmations of a quorum except its own.
+        signature_checks=last + neighbours + quorum_of(clients, colluders) - 1 if active else 0,
         server_upload_bytes=clients * down,
         server_download_bytes=clients * up,
         server_key_agreements=round(lost * clients * degree * (1 - lost)),

@@ -27,7 +27,7 @@ from coterie.secagg.terms import MOST_CLIENTS
 FEW_CLIENTS = 20
 #: Against a malicious server, the complete graph is planned up to this number of clients unless another is chosen,
 #: because T holds on no other graph there. In a session of 1,000, a client sends and receives 0.62 MB beside its own
-#: vector, agrees on 1,998 keys and checks 2,999 signatures (:func:`~coterie.planning.costs.session_costs`). At 0.05 and
+#: vector, agrees on 1,998 keys and checks 2,664 signatures (:func:`~coterie.planning.costs.session_costs`). At 0.05 and
 #: 0.25 ms each, this takes under a second of one core. It also expands as many masks as it has neighbours. All of this
 #: grows in proportion to the clients of a session, and the server's part with their square.
 COMPLETE_CLIENTS = 1_000
@@ -217,10 +217,10 @@ def recommend(
     else:
         candidates = [search.find(topology)]
 
-    def price(found: Guarantee) -> Costs:
-        return session_costs(clients, found.degree, bits, length, lost=lost, active=active)
+    def costs_at(degree: float) -> Costs:
+        return session_costs(clients, degree, bits, length, lost=lost, active=active, colluders=colluders.number)
 
-    best, model = min(candidates, key=lambda found: price(found[0]).client_bytes)
+    best, model = min(candidates, key=lambda found: costs_at(found[0].degree).client_bytes)
     too_few = law.more_missing(model.missing)
     if sessions * clients > everybody and not by_rule:  # some sessions have one client less, and as many missing
         minimum = max(model.minimum - 1, search.complete.minimum)
@@ -248,8 +248,8 @@ def recommend(
         bits=bits,
         length=length,
         guarantee=best,
-        costs=price(best),
-        complete=session_costs(clients, clients - 1, bits, length, lost=lost, active=active),
+        costs=costs_at(best.degree),
+        complete=costs_at(clients - 1),
         notes=(),
     )
     if not by_rule and best.reliability_failure_log2 > -reliability_bits:

@@ -64,15 +64,6 @@ class Noise:
         """The distribution of one client's share."""
         return DISTRIBUTIONS[self.kind](self.variance)
 
-    @property
-    def guaranteed_variance(self) -> float:
-        """The minimum variance in every opened sum. Accounting uses it."""
-        return self.least * self.variance
-
-    def excess(self, count: int) -> float:
-        """Return how much more variance than guaranteed a sum of ``count`` honest clients has, as a fraction."""
-        return count / self.least - 1
-
     def sample(self, size: int, entropy: Entropy) -> Integers:
         """Return one client's noise for ``size`` entries."""
         return sample(self.distribution, size, entropy)

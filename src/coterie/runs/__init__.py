@@ -6,7 +6,7 @@ and call the observers, which may end the run. After each round the folder (``st
 continue; in the end the run writes a page (``report``). ``records`` are the values that these packages exchange, and
 ``sections`` the parts of the settings. The packages are layers: engine, report, storage, settings, algorithms, records,
 sections; each imports only those after it. Above them, ``comparison`` shows several runs beside each other. Only
-``engine`` imports torch.
+``engine`` loads torch when it is imported.
 
 Start with :meth:`coterie.runs.engine.loop.Engine.run`, the loop, then :class:`~coterie.runs.engine.run.TrainingRun`,
 which begins and resumes runs, and :class:`~coterie.runs.algorithms.base.Algorithm`, the interface of an algorithm.

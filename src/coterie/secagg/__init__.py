@@ -1,8 +1,9 @@
 """Secure aggregation as a sans-IO protocol: bytes in, bytes out, no clock, no socket, no thread.
 
-The server learns the sum of the survivors' vectors and nothing else, whichever clients drop out. One implementation
-serves three published protocols, which differ in the graph of clients that exchange shares: Bonawitz et al. 2017
-(complete), Choi et al. 2020 (Erdős-Rényi) and Bell et al. 2020 (Harary).
+The server learns the sum of the vectors of the clients that it aggregates and nothing else about any vector, whichever
+clients drop out; SECURITY.md has the conditions. One implementation serves three published protocols, which differ in
+the graph of clients that exchange shares: Bonawitz et al. 2017 (complete), Choi et al. 2020 (Erdős-Rényi) and Bell et
+al. 2020 (Harary).
 
 Read :mod:`~coterie.secagg.terms` first, then :mod:`~coterie.secagg.client` and :mod:`~coterie.secagg.server`;
 :mod:`~coterie.secagg.rules` lists the checks of a client.

@@ -1,4 +1,4 @@
-"""The privacy that the paper claims, and the epsilon that its noise really gives."""
+"""The privacy that the paper claims, and the epsilon that explicit noise really gives."""
 
 import math
 from dataclasses import replace

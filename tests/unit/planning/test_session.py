@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.support.cast import identity_for, make_inputs, make_terms
 
 from coterie.arithmetic.ring import Ring
+from coterie.crypto import signing
 from coterie.errors import ConfigError
 from coterie.graphs import ThreatModel, assess, search_harary
 from coterie.graphs.failures import part_of
@@ -29,12 +30,23 @@ from coterie.transports.memory import Session
 
 @pytest.mark.parametrize("active", [False, True])
 @pytest.mark.parametrize(("size", "topology", "degree"), [(12, Complete(), 11), (40, Harary(10), 10)])
-def test_predicted_bytes_are_what_a_session_sends(size: int, topology: object, degree: int, active: bool) -> None:
-    terms = make_terms(size, topology=topology, length=500, active=active, colluders=1)
+def test_predicted_bytes_and_operations_are_those_of_a_session(
+    size: int, topology: object, degree: int, active: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verified, verify = [], signing.verify
+
+    def counted(public: bytes, signature: bytes, context: bytes) -> None:
+        verified.append(public)
+        verify(public, signature, context)
+
+    monkeypatch.setattr(signing, "verify", counted)
+    terms = make_terms(size, topology=topology, length=500, active=active, colluders=2 if active else None)
     identities = {name: identity_for(name) for name in terms.clients}
     session = Session(terms, one_off(terms, make_inputs(terms), identities=identities))
     session.run()
-    costs = session_costs(size, degree, terms.bits, terms.length, active=active)
+    costs = session_costs(size, degree, terms.bits, terms.length, active=active, colluders=2)
+    # The server verifies each of three signatures of every client once.
+    assert len(verified) == size * (costs.signature_checks + 3) * active
     assert costs.client_upload_bytes == pytest.approx(session.report.upload_bytes, rel=0.01)
     assert costs.client_download_bytes == pytest.approx(session.report.download_bytes, rel=0.01)
     assert costs.key_agreements == 2 * degree
@@ -169,7 +181,7 @@ def test_against_a_lying_server_the_complete_graph_is_planned_as_long_as_it_is_a
     # What the limit is justified with: bytes beside the vector, and operations, of one client.
     costs = at_the_limit.costs
     assert costs.client_bytes - costs.masked_vector_bytes < 0.65e6
-    assert (costs.key_agreements, costs.signature_checks) == (1_998, 2_999)
+    assert (costs.key_agreements, costs.signature_checks) == (1_998, 999 + 999 + 550)
 
     above = recommend(COMPLETE_CLIENTS + 1, 0.1, collusion=0.1, active=True, privacy=2)
     assert isinstance(above.guarantee.topology, Harary)

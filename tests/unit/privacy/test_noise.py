@@ -1,4 +1,4 @@
-"""Shares of noise: enough in the smallest sum that may be opened, with the stated excess in larger sums."""
+"""Shares of noise: enough in the smallest sum that may be opened, and more in larger sums, in proportion."""
 
 import math
 from itertools import combinations
@@ -38,20 +38,18 @@ def test_left_after_dropouts_counts_the_worst_case(sizes: list[int], dropouts: i
 
 
 @pytest.mark.parametrize("kind", DISTRIBUTIONS)
-def test_the_smallest_sum_carries_the_target_and_larger_ones_the_stated_excess(kind: str) -> None:
+def test_the_smallest_sum_has_the_target_variance_and_larger_ones_more_in_proportion(kind: str) -> None:
     cohort, dropouts, target = [4, 4, 4, 4], 2, 30.0
     least = least_aggregated(cohort, left_after_dropouts(cohort, dropouts))
     assert least == 8
     noise = Noise.for_sum(kind, target, least)
-    assert noise.guaranteed_variance == pytest.approx(target**2)
+    assert noise.least * noise.variance == pytest.approx(target**2)
     size = 40_000
     shares = [noise.sample(size, DeterministicEntropy(b"client %d" % client)) for client in range(sum(cohort))]
     for count in (least, 12, 16):
         variance = np.square(sum(shares[:count], np.zeros(size, np.int64))).mean()
-        expected = target**2 * (1 + noise.excess(count))
+        expected = target**2 * count / least
         assert variance == pytest.approx(expected, rel=5 * math.sqrt(2 / size))  # five standard errors
-    assert noise.excess(least) == 0
-    assert noise.excess(16) == 1
 
 
 @given(st.floats(0.5, 1e20), st.integers(1, 1000), st.integers(0, 10**7))

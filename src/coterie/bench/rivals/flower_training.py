@@ -57,9 +57,8 @@ def serve(scenario: Scenario, rounds: int, workers: int, orders: Orders) -> None
         ray: dict[str, Any] = {
             "num_cpus": max(1, workers),
             "_temp_dir": scratch,
-            "_system_config": {
-                "worker_niceness": 0
-            },  # 15 by default, so that all other programs of the machine go first
+            # Ray's default is 15, with which all other programs of the machine go first.
+            "_system_config": {"worker_niceness": 0},
         }
         settings: dict[str, Any] = {"init_args": ray, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
         run_simulation(server, client, num_supernodes=scenario.clients, backend_config=settings)

@@ -108,9 +108,8 @@ def _claims(experiment: ConvergenceSettings, found: Sequence[SchemeCourses]) -> 
         yield _below_bound(f"{says} the corrected bound", one, one.bounds(experiment), ours=True)
     for one in found:
         says = f"Theorem 2, {one.scheme.name}: the variance of selection is at most"
-        if (
-            one.scheme.alike or one.scheme.name == experiment.baseline
-        ):  # random circles have the variance of single clients
+        # Circles that are composed at random have the variance of single clients.
+        if one.scheme.alike or one.scheme.name == experiment.baseline:
             yield _below_variance(f"{says} {printed:.3f}, as printed", one, printed)
         if one.scheme.uniform:
             limit = one.row.variance

@@ -150,8 +150,9 @@ class Comparison:
         said = []
         if any(entry.summary and entry.summary.promised > 1 for entry in runs):
             said.append(
-                "T promised: the sums of any number of rounds are about at least so many clients. T held: the smallest "
-                "group that the sums of the rounds played so far do not separate."
+                "T promised: every combination of the sums of any number of rounds is about groups of at least T "
+                "clients. T held: the size of the smallest group that the sums of the rounds played so far do not "
+                "separate."
             )
         if deltas := {entry.summary.config.noise.delta for entry in runs if entry.summary and entry.summary.epsilon}:
             deltas_shown = " or ".join(f"{delta:g}" for delta in sorted(deltas))

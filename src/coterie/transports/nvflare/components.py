@@ -106,7 +106,7 @@ class Guard(FLComponent):
         raise NotImplementedError
 
     def accept(self, fl_ctx: FLContext) -> None:
-        """Take note that nothing speaks against this job."""
+        """Let this job start on this site; the default needs no action."""
 
     def _keep(self, event_type: str, data: object) -> None:
         """Mark an event as received, so that no component sends it."""

@@ -31,6 +31,8 @@ from tests.support.nvflare_jobs import site_environment as site_environment
 
 from coterie.transports.nvflare.executor import PrivateExecutor
 
+pytestmark = pytest.mark.usefixtures("site_environment")
+
 COMMON = "nvflare.app_common"
 
 
@@ -109,7 +111,7 @@ LEARNER = {"path": f"{COMMON}.executors.model_learner_executor.ModelLearnerExecu
         job("x", {"id": "auto_log_streamer", "path": STREAMER, "args": {"log_file_name": "error_log.txt"}}),
     ],
 )
-def test_ordinary_jobs_are_accepted(config: dict[str, Any], home: Path, tmp_path: Path, site_environment: None) -> None:
+def test_ordinary_jobs_are_accepted(config: dict[str, Any], tmp_path: Path) -> None:
     assert refusal(started(deploy(tmp_path / "site-1", config))) is None
 
 
@@ -143,9 +145,7 @@ def test_ordinary_jobs_are_accepted(config: dict[str, Any], home: Path, tmp_path
 def test_other_components_are_named_refused_and_silent(
     config: dict[str, Any],
     name: str,
-    home: Path,
     tmp_path: Path,
-    site_environment: None,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     engine = started(deploy(tmp_path / "site-1", config))
@@ -155,7 +155,7 @@ def test_other_components_are_named_refused_and_silent(
 
 
 def test_a_guard_gets_events_first_and_others_get_each_event_once(
-    home: Path, tmp_path: Path, site_environment: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[str, str]] = []
 
@@ -177,9 +177,7 @@ def test_a_guard_gets_events_first_and_others_get_each_event_once(
 
 
 @pytest.mark.parametrize("is_running", [False, True])
-def test_a_task_that_runs_while_the_job_is_judged_aborts_the_job(
-    is_running: bool, home: Path, tmp_path: Path, site_environment: None
-) -> None:
+def test_a_task_that_runs_while_the_job_is_judged_aborts_the_job(is_running: bool, tmp_path: Path) -> None:
     """NVFlare may have chosen its executor before."""
     engine = Engine(deploy(tmp_path / "site-1", wrapped({"path": "of_a_job.Own"})))
     if is_running:
@@ -190,7 +188,7 @@ def test_a_task_that_runs_while_the_job_is_judged_aborts_the_job(
 
 @pytest.mark.parametrize("listed", [[], [{"id": "a", "path": "of_a_job.OwnHandler"}]])
 def test_a_refused_job_gets_no_plain_evaluation_either(
-    listed: list[dict[str, Any]], home: Path, tmp_path: Path, site_environment: None
+    listed: list[dict[str, Any]], home: Path, tmp_path: Path
 ) -> None:
     folder = home / "nodes" / "site-1"
     folder.mkdir(parents=True, mode=0o700)

@@ -17,6 +17,7 @@ def setup(app: "Sphinx") -> dict[str, Any]:
     from docs.extension import docstrings, figures  # the modules that need Sphinx
 
     app.connect("autodoc-process-docstring", docstrings.read_docstring)
+    app.connect("doctree-read", docstrings.write_dashes)
     app.connect("source-read", pages.read_source)
     app.add_directive("drawing", figures.DrawingDirective)
     app.connect("builder-inited", figures.write_stylesheet)

@@ -10,6 +10,8 @@ from docs.extension.settings_reference import flat
 
 from coterie.cli import app
 
+_EXAMPLES = re.compile(r"\[dim\](Examples?)\[/\]")
+
 
 def describe_commands() -> str:
     """Describe every command: its usage, what it does, its arguments and options."""
@@ -22,7 +24,7 @@ def _describe(command: Command, context: Context) -> Iterator[str]:
     if context.parent:
         depth = "##" + "#" * (context.command_path.count(" ") - 1)
         yield f"{depth} coterie {context.command_path.partition(' ')[2]}"
-        yield "\n\n".join(_words(paragraph) for paragraph in inspect.cleandoc(command.help or "").split("\n\n"))
+        yield "\n\n".join(map(_paragraph, inspect.cleandoc(command.help or "").split("\n\n")))
     if isinstance(command, Group):
         for name in command.list_commands(context):
             if (inner := command.get_command(context, name)) and not inner.hidden:
@@ -30,10 +32,20 @@ def _describe(command: Command, context: Context) -> Iterator[str]:
         return
     yield f"```\n{context.command_path} {' '.join(command.collect_usage_pieces(context))}\n```"
     rows = [
-        f"| `{name}` | {_words(text)} |" for parameter in command.params for name, text in _entry(parameter, context)
+        f"| `{flat(name)}` | {_words(text)} |"
+        for parameter in command.params
+        for name, text in _entry(parameter, context)
     ]
     if rows:
         yield "\n".join(["| argument or option | meaning |", "|---|---|", *rows])
+
+
+def _paragraph(text: str) -> str:
+    """Return a paragraph of help; examples are a block of code, with one command in each line."""
+    heading, _, examples = text.partition("\n")
+    if found := _EXAMPLES.fullmatch(heading):
+        return f"{found[1]}:\n\n```\n{examples}\n```"
+    return re.sub(r"\[bold\](.*?)\[/\]", r"**\1**", _words(text))
 
 
 def _entry(parameter: Parameter, context: Context) -> Iterator[tuple[str, str]]:

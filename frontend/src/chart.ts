@@ -20,12 +20,13 @@ export function lines(series: Series): HTMLElement {
     "div",
     { class: "charts" },
     figure("Strong T after each round", `${strong ?? "nothing"} at the end`, "safe", series.strong, series.rounds),
-    figure("Exposed clients after each round", `${exposed.toLocaleString("en")} at the end`, "danger", series.exposed, series.rounds),
+    figure("Exposed clients after each round", `${exposed.toLocaleString("en")} at the end`, exposed ? "danger" : "safe", series.exposed, series.rounds),
   );
 }
 
 function figure(title: string, end: string, level: string, values: (number | null)[], rounds: string[]): HTMLElement {
-  const top = Math.max(1, ...values.map((value) => value ?? 0));
+  const most = Math.max(0, ...values.map((value) => value ?? 0));
+  const top = Math.max(1, most);
   const x = (at: number): number => EDGE + ((WIDTH - 2 * EDGE) * at) / Math.max(1, values.length - 1);
   const y = (value: number): number => HEIGHT - EDGE - ((HEIGHT - 2 * EDGE) * value) / top;
   let path = "";
@@ -36,7 +37,7 @@ function figure(title: string, end: string, level: string, values: (number | nul
   return h(
     "figure",
     {},
-    h("figcaption", {}, h("strong", {}, title), h("span", { class: "quiet" }, `${end}; up to ${top.toLocaleString("en")}`)),
+    h("figcaption", {}, h("strong", {}, title), h("span", { class: "quiet" }, most ? `${end}; up to ${most.toLocaleString("en")}` : end)),
     s(
       "svg",
       { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title}: ${end}.`, class: `curve ${level}`, preserveAspectRatio: "none" },

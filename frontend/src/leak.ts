@@ -3,7 +3,7 @@
 import { note, whole } from "./address";
 import { h, icon, listed, put, still } from "./dom";
 import { symmetric } from "./pictures";
-import type { Exposure, Leak, Query, Round } from "./source";
+import type { Exposure, Leak, Query, Round, Story } from "./source";
 import { type Context, type View, complaint, opening } from "./view";
 
 const SCALE = 10_000;
@@ -14,6 +14,8 @@ const LETTERS = "ABCDEF";
 const SIZES = [2, 3, 4, 6];
 const LOSSES = [0.02, 0.08, 0.15, 0.3];
 const FEW = 6; // terms of an equation that is shown at once
+const MARKS = { one: "summed", lost: "left during the round", stranded: "left out with its circle" };
+const FIELDS = { one: "summed", lost: "lost", stranded: "stranded" } as const;
 const FRACTIONS: Record<string, string> = { "1/2": "½", "1/3": "⅓", "2/3": "⅔", "1/4": "¼", "3/4": "¾" };
 
 interface Card {
@@ -63,6 +65,7 @@ export class LeakView implements View {
   private readonly news = h("p", { class: "news", role: "status" });
   private readonly measures = h("dl", { class: "measures" });
   private readonly matrix = h("div", { class: "scroll" });
+  private readonly legend = h("ul", { class: "legend" });
   private readonly reduced = h("div", { class: "scroll" });
   private readonly findings = h("section", { class: "card findings", "aria-labelledby": "findings-title" });
   private readonly trouble = h("div");
@@ -132,6 +135,7 @@ export class LeakView implements View {
           this.measures,
           h("h3", {}, "Participation matrix"),
           this.matrix,
+          this.legend,
           h("h3", {}, "The same, reduced"),
           this.reduced,
           h("p", { class: "caption" }, "Adding and subtracting rounds turns the upper table into the lower one. A row with a single 1 is one person."),
@@ -167,6 +171,11 @@ export class LeakView implements View {
     await this.load(story, seed, whole(query, "round", this.round, 0, 40));
   }
 
+  /** The story that is shown. */
+  private get kind(): Story {
+    return this.context.about.stories.find((one) => one.name === this.story)!;
+  }
+
   /** The settings of the rounds that are shown. A copy without a server has those of the default settings only. */
   private query(): Query {
     const { story, seed, privacy, lost } = this;
@@ -197,9 +206,8 @@ export class LeakView implements View {
     this.story = story;
     this.seed = seed;
     for (const input of this.stories) input.checked = input.value === story;
-    const kind = this.context.about.stories.find((one) => one.name === story)!;
-    this.circleSize.disabled = !kind.circles;
-    this.leaving.disabled = !kind.losses;
+    this.circleSize.disabled = !this.kind.circles;
+    this.leaving.disabled = !this.kind.losses;
     const turn = ++this.wanted;
     const query = this.query();
     const asked = JSON.stringify(query);
@@ -425,10 +433,13 @@ export class LeakView implements View {
           if (!past) return h("td");
           const one = round.summed.includes(person);
           const gone = round.lost.includes(person) ? "lost" : round.stranded.includes(person) ? "stranded" : "";
-          return h("td", { class: one ? "one" : gone }, h("span", { class: "hidden" }, one ? "1" : "0"));
+          return h("td", { class: one ? "one" : gone }, h("span", { class: "hidden" }, one ? "1" : gone ? `0, ${MARKS[gone]}` : "0"));
         }),
       );
     });
+    const shown = rounds.slice(0, this.round);
+    const kinds = (["one", "lost", "stranded"] as const).filter((kind) => shown.some((round) => round[FIELDS[kind]].length));
+    put(this.legend, kinds.map((kind) => h("li", {}, h("span", { class: `mark-of ${kind}`, "aria-hidden": "true" }), MARKS[kind])));
     put(this.matrix, h("table", { class: "bits" }, h("caption", { class: "hidden" }, "Who was in the sum of each round"), this.header(), h("tbody", {}, rows)));
   }
 
@@ -460,12 +471,13 @@ export class LeakView implements View {
     }
     const parts = [now.summed.length ? `Round ${this.round}: the server learns the sum of ${name(now.summed)}.` : `Round ${this.round}: no sum is opened.`];
     if (now.lost.length) parts.push(`${name(now.lost)} left during the round.`);
-    if (now.stranded.length) parts.push(`${name(now.stranded)} stay out with them: their circle is not whole.`);
+    if (now.stranded.length) parts.push(`${name(now.stranded)} ${now.stranded.length === 1 ? "is" : "are"} left out too: a circle is summed whole or not at all.`);
     const witness = shortest(now.exposed);
     if (now.exposed.length === names.length) parts.push("Everybody is exposed, all at once.");
     else if (now.exposed.length > 1) parts.push(`${name(now.exposed.map((one) => one.person))} are exposed.`);
     if (witness) parts.push(`${capital(witness.words.replace("'s update", "’s picture"))}.`);
-    else if (this.round === this.leak!.rounds.length && !found.length) parts.push(now.strong === this.privacy ? "The rounds are over, and nobody is exposed. No further round would change that while circles stay whole." : "The rounds are over, and nobody is exposed yet.");
+    else if (this.round === this.leak!.rounds.length && found.length) parts.push(`The rounds are over: ${found.length === names.length ? "everybody is exposed" : found.length === 1 ? `${names[found[0]!.person]} is exposed` : `${found.length} of ${names.length} people are exposed`}.`);
+    else if (this.round === this.leak!.rounds.length && !found.length) parts.push(this.kind.holds ? "The rounds are over, and nobody is exposed. No further round would change that: circles stay whole." : "The rounds are over, and nobody is exposed yet.");
     if (now.exposed.length) this.news.classList.add("danger");
     put(this.news, parts.join(" "));
   }
@@ -493,21 +505,24 @@ export class LeakView implements View {
       album.draw(canvas, album.guess(shares));
       return h("span", { class: "term" }, canvas, h("span", {}, caption));
     };
-    const terms = one.terms.flatMap((term, index) => {
+    const terms = one.terms.map((term, index) => {
       const members = this.leak!.rounds[term.round - 1]!.summed;
       const shares = new Float32Array(names.length);
       for (const person of members) shares[person] = 1 / members.length;
       const negative = term.coefficient.startsWith("-");
       const size = term.coefficient.replace("-", "");
       const sign = negative ? "−" : index ? "+" : "";
-      return [
+      // A sign and its picture stay on one line.
+      return h(
+        "span",
+        { class: "step" },
         sign || size !== "1" ? h("span", { class: "sign" }, sign, size === "1" ? "" : ` ${written(size)} ×`) : null,
         picture(`The sum of round ${term.round}`, shares, `round ${term.round}`),
-      ];
+      );
     });
     const own = new Float32Array(names.length);
     own[one.person] = 1;
-    const result = [h("span", { class: "sign" }, "="), picture(`${name}, exactly`, own, name)];
+    const result = h("span", { class: "step answer" }, h("span", { class: "sign" }, "="), picture(`${name}, exactly`, own, name));
     if (one.terms.length <= FEW) return h("li", { class: "equation" }, h("div", { class: "terms" }, terms, result));
     const closed = h("summary", {}, h("span", { class: "terms" }, h("span", { class: "many" }, `${one.terms.length} sums, added and subtracted`), result));
     return h("li", { class: "equation" }, h("details", {}, closed, h("div", { class: "terms long" }, terms)));

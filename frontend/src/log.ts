@@ -38,7 +38,9 @@ export class LogView implements View {
     const intro = opening(
       "After the fact",
       "What did your rounds give away?",
-      "Drop a participation log: who was aggregated in which round. CSV, JSON, npy, Parquet and more, from any system. It is read by your own machine, and does not leave it.",
+      context.source.live
+        ? "Drop a participation log: who was aggregated in which round. CSV, JSON, npy, Parquet and more, from any system. It is read by your own machine, and does not leave it."
+        : "A participation log says who was aggregated in which round. An audit finds whom its sums expose.",
     );
     if (!context.source.live) {
       this.element = h("article", { class: "view log" }, intro, needsServer("An audit"));

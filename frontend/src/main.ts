@@ -29,7 +29,8 @@ async function begin(): Promise<void> {
   put(document.getElementById("views")!, ...links);
   const missing = new MissingView(views);
   put(main, ...[...views, missing].map((view) => view.element));
-  document.getElementById("about")!.append(` Coterie ${context.about.version}.`);
+  const origin = source.live ? "computed on this machine" : "computed when this copy was made";
+  put(document.getElementById("about")!, `Everything on this page is ${origin}. It loads nothing from elsewhere, and sends nothing anywhere. Coterie ${context.about.version}.`);
 
   let shown: View | null = null;
   const show = (): void => {

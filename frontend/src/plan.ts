@@ -54,7 +54,8 @@ export class PlanView implements View {
     const intro = opening(
       "Before the first round",
       "What does privacy cost here?",
-      "Circles keep people together over any number of rounds. Larger ones hide more, and break more often. Move a slider; the numbers are those of ",
+      "Circles keep people together over any number of rounds. Larger ones hide more, and break more often. ",
+      context.source.live ? "Move a slider; the numbers are those of " : "The numbers are those of ",
       h("code", {}, "coterie plan"),
       ".",
     );
@@ -248,7 +249,7 @@ export class PlanView implements View {
       h("span", { class: "amount" }, row.aggregated.toFixed(row.aggregated < 10 ? 1 : 0)),
       h("span", { class: "hidden" }, " clients with T = "),
       column,
-      h("span", { class: "step" }, row.privacy),
+      h("span", { class: "number" }, row.privacy),
       remarks.length ? h("span", { class: "hidden" }, `, ${remarks.join(", ")}`) : null,
       row.recommended ? h("span", { class: "mark", "aria-hidden": "true" }, "★") : null,
     );
@@ -271,9 +272,9 @@ export class PlanView implements View {
       h(
         "details",
         { class: "card fold" },
-        h("summary", {}, "One session of this plan, and the command for all of it"),
+        h("summary", {}, "One session of this plan, and the commands for all of it"),
         h("table", { class: "facts" }, h("tbody", {}, rows.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, value))))),
-        h("pre", { class: "command", tabindex: "0" }, h("code", {}, plan.command)),
+        plan.commands.map(({ purpose, command }) => [h("p", { class: "quiet" }, purpose), h("pre", { class: "command", tabindex: "0" }, h("code", {}, command))]),
       ),
     );
   }

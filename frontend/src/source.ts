@@ -9,6 +9,16 @@ export interface Setting {
   kind: string;
 }
 
+export interface Story {
+  name: string;
+  title: string;
+  summary: string;
+  circles: boolean;
+  losses: boolean;
+  /** Whether no round can split a circle. */
+  holds: boolean;
+}
+
 export interface About {
   version: string;
   people: { name: string; picture: string }[];
@@ -17,7 +27,7 @@ export interface About {
   delta: number;
   most_bytes: number;
   formats: string[];
-  stories: { name: string; title: string; summary: string; circles: boolean; losses: boolean }[];
+  stories: Story[];
   settings: Record<"leak" | "plan" | "audit" | "session", Record<string, Setting>>;
 }
 
@@ -72,7 +82,7 @@ export interface Plan {
     leak_log2: number | null;
     promise: string;
   };
-  command: string;
+  commands: { purpose: string; command: string }[];
 }
 
 export interface Audit {

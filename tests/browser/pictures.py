@@ -31,12 +31,16 @@ def coterie(*arguments: str) -> None:
 
 
 def save(page: Page, name: str, box: Box, scale: float = 1.0) -> None:
-    """Write a part of what a page shows, with 256 colours, which halves the file."""
+    """Write a part of what a page shows."""
     left, top, width, height = box
     clip = {"x": left, "y": top, "width": width, "height": height, "scale": scale}
     shot = page.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
-    picture = Image.open(io.BytesIO(base64.b64decode(shot["data"]))).convert("RGB")
-    picture.quantize(256).save(DOCS / name, optimize=True)
+    keep(Image.open(io.BytesIO(base64.b64decode(shot["data"]))), name)
+
+
+def keep(picture: Image.Image, name: str) -> None:
+    """Write a picture with 256 colours, which halves the file."""
+    picture.convert("RGB").quantize(256).save(DOCS / name, optimize=True)
 
 
 def box_of(page: Page, selector: str) -> Box:
@@ -102,11 +106,18 @@ def show_site(page: Page, _folder: Path) -> None:
     save(page, "pictures/site.png", (0, 0, 1095, 747), _SCALE)
 
 
+def show_forecast(_page: Page, folder: Path) -> None:
+    """The forecast of the run on a power grid, which takes minutes."""
+    coterie("run", str(PROJECT / "examples" / "energy.toml"), "--out", str(folder / "energy"))
+    keep(Image.open(folder / "energy" / "forecast.png"), "energy-forecast.png")
+
+
 PICTURES: dict[str, Callable[[Page, Path], None]] = {
     "report": show_report,
     "audit": show_audit,
     "explorer": show_explorer,
     "site": show_site,
+    "forecast": show_forecast,
 }
 """What is taken by one call."""
 

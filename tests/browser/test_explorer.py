@@ -106,6 +106,50 @@ def test_the_witness_is_shown_in_words_and_as_a_picture(page: "Page", explorer: 
     assert page.evaluate("document.querySelectorAll('tr.plus, tr.minus').length") == 2
 
 
+def test_marks_of_the_matrix_are_explained(page: "Page", explorer: ExplorerServer) -> None:
+    show(page, explorer.url, "leak", "#/leak?story=whole&seed=7&round=0")
+    assert texts(page, ".legend li") == []
+    show(page, explorer.url, "leak", "#/leak?story=whole&seed=7&round=20")
+    assert texts(page, ".legend li") == ["summed", "left during the round", "left out with its circle"]
+    assert {"1", "0", "0, left during the round", "0, left out with its circle"} == set(texts(page, ".bits td .hidden"))
+    show(page, explorer.url, "leak", "#/leak?story=circles&seed=7&round=20")
+    assert texts(page, ".legend li") == ["summed"]
+
+
+def test_a_sign_of_an_equation_is_beside_its_picture(page: "Page", explorer: ExplorerServer) -> None:
+    """On a phone, where an equation takes several lines."""
+    show(page, explorer.url, "leak", "#/leak?story=naive&seed=7&round=12", width=390)
+    middles = page.evaluate(
+        "[...document.querySelectorAll('.step:has(.sign)')].map((one) => [...one.children].map((part) => {"
+        " const box = part.getBoundingClientRect(); return [box.top, box.bottom, box.left]; }))"
+    )
+    assert len(middles) > 20
+    for (top, bottom, left), (other_top, other_bottom, other_left) in middles:
+        assert other_top < (top + bottom) / 2 < other_bottom
+        assert left < other_left
+
+
+def test_one_person_left_out_is_one(page: "Page", explorer: ExplorerServer) -> None:
+    show(page, explorer.url, "leak", "#/leak?story=whole&seed=7&round=20&privacy=2&lost=0.15")
+    found = set()
+    for number in range(1, 21):
+        page.evaluate(
+            f"(() => {{ const range = document.querySelector('.transport input'); range.value = {number};"
+            " range.dispatchEvent(new Event('input', { bubbles: true })); })()"
+        )
+        (news,) = texts(page, ".news")
+        found |= set(re.findall(r"\. ([\w, ]+) (is|are) left out too", news))
+    assert {verb for _, verb in found} == {"is", "are"}
+    assert all((verb == "are") == (" and " in names) for names, verb in found)
+
+
+def test_the_end_of_a_story_says_who_is_exposed(page: "Page", explorer: ExplorerServer) -> None:
+    show(page, explorer.url, "leak", "#/leak?story=random&seed=7&round=20")
+    assert "The rounds are over: everybody is exposed." in texts(page, ".news")[0]
+    show(page, explorer.url, "leak", "#/leak?story=naive&seed=7&round=20")
+    assert "The rounds are over: 10 of 12 people are exposed." in texts(page, ".news")[0]
+
+
 def test_rounds_play_pause_and_scrub(page: "Page", explorer: ExplorerServer) -> None:
     show(page, explorer.url, "leak", "#/leak?story=random&seed=7&round=0", still=True)
     assert "knows nothing" in texts(page, ".news")[0]
@@ -189,9 +233,9 @@ def test_sliders_and_bars_change_the_plan_and_the_link(page: "Page", explorer: E
     page.evaluate("document.querySelector('#plan-privacy').focus()")
     press(page, "ArrowRight", 39)
     page.wait_for("location.hash.includes('privacy=5')")
-    page.wait_for("document.querySelector('.bar.chosen .step').textContent === '5'")
+    page.wait_for("document.querySelector('.bar.chosen .number').textContent === '5'")
     click(page, ".bar[data-privacy='2']")
-    page.wait_for("document.querySelector('.bar.chosen .step').textContent === '2'")
+    page.wait_for("document.querySelector('.bar.chosen .number').textContent === '2'")
     assert "privacy=2" in page.evaluate("location.hash")
     page.evaluate(
         "(() => { const range = document.querySelector('#plan-privacy'); range.value = 30;"
@@ -236,6 +280,27 @@ def test_a_log_dropped_outside_the_zone_is_audited_and_not_opened(page: "Page", 
     show(page, explorer.url, "plan")
     drop(page, "mine.csv", "round,client\n1,ada\n1,ben\n", "h1")
     assert page.evaluate("document.querySelector('.certificate')") is None
+
+
+def test_curves_of_a_quiet_log_claim_no_exposure(page: "Page", explorer: ExplorerServer) -> None:
+    show(page, explorer.url, "log")
+    drop(page, "mine.csv", "round,client\n1,ada\n1,ben\n2,ada\n2,ben\n")
+    page.wait_for("document.querySelector('.certificate') !== null")
+    assert texts(page, ".charts figcaption .quiet") == ["2 at the end; up to 2", "0 at the end"]
+    assert page.evaluate("document.querySelectorAll('.curve.danger').length") == 0
+
+
+def test_headings_of_the_list_are_not_broken_inside_a_word(page: "Page", explorer: ExplorerServer) -> None:
+    show(page, explorer.url, "log", width=390)
+    click(page, ".intake button")
+    page.wait_for("document.querySelector('.certificate') !== null")
+    lines = page.evaluate(
+        "[...document.querySelectorAll('.list thead th')].map((one) => {"
+        " const range = document.createRange(); range.selectNodeContents(one);"
+        " return [range.getClientRects().length, one.textContent.split(' ').length]; })"
+    )
+    assert len(lines) == 3
+    assert all(rows <= words for rows, words in lines), lines
 
 
 def test_the_example_is_the_story_of_naive_dropout(page: "Page", explorer: ExplorerServer) -> None:
@@ -304,6 +369,7 @@ def test_nothing_is_wider_than_the_page_and_no_other_host_is_contacted(
     if view == "log":
         click(page, ".intake button")
         page.wait_for("document.querySelector('.certificate') !== null")
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert all(url.startswith((explorer.url, "data:")) for url in page.requests)
     assert page.complaints == []
@@ -391,6 +457,8 @@ def test_the_copy_works_without_a_server(page: "Page", copy: str) -> None:
         page.visit(f"{copy}#/{view}")
         page.wait_for("document.querySelector('.view:not([hidden]) .empty') !== null")
         assert "coterie explore" in texts(page, ".view:not([hidden]) .command")[0]
+        assert not re.search("[Mm]ove a slider|[Dd]rop", texts(page, ".view:not([hidden])")[0])
+    assert "computed when this copy was made" in texts(page, "#about")[0]
     assert page.complaints == []
     assert {url for url in page.requests if not url.startswith("data:")} <= {copy, *(f"{copy}#/{v}" for v in VIEWS)}
 

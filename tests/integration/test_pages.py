@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 import pytest
 import typer.main
+from markdown_it import MarkdownIt
 from tests.support.commands import understand
-from tests.support.page_blocks import REASONS, PageRun, find_faults, read_blocks
+from tests.support.page_blocks import REASONS, SHOWN, PageRun, find_faults, read_blocks
 
 from coterie.cli import app
 
@@ -47,6 +48,25 @@ SLOW = {name: blocks for name, blocks in PAGES.items() if any(block.slow for blo
 @pytest.mark.parametrize("name", PAGES)
 def test_every_block_of_a_page_is_checked(name: str) -> None:
     assert find_faults(PAGES[name]) == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_block_of_a_page_is_overlooked(name: str) -> None:
+    """Fences inside lists, fences of tildes, and indented commands are read as code by the site, and not by us."""
+    shown = re.sub(r"^<!-- setup\n.*?^-->$", "", TEXTS[name], flags=re.MULTILINE | re.DOTALL)
+    tokens = MarkdownIt("commonmark").parse(shown)
+    fences = [token for token in tokens if token.type == "fence"]
+    directives = [token for token in fences if token.info[1:].partition("}")[0] in SHOWN]
+    assert len(fences) - len(directives) == len(read_blocks(shown))
+    indented = [token.content for token in tokens if token.type == "code_block"]
+    assert [text for text in indented if re.match(r"\$ |coterie |python |pip |import |from |def ", text)] == []
+
+
+def test_generated_pages_and_the_changelog_have_no_blocks() -> None:
+    pages = [*(ROOT / "docs" / "results").rglob("*.md"), ROOT / "CHANGELOG.md"]
+    texts = {path: path.read_text(encoding="utf-8") for path in pages}
+    assert len(texts) > 20
+    assert [str(path) for path, text in texts.items() if "```" in text or "~~~" in text] == []
 
 
 def test_every_reason_to_leave_a_block_out_is_still_needed() -> None:

@@ -56,6 +56,11 @@ def variables(colours: dict[str, str]) -> str:
     return ";".join(f"--{name}:{value}" for name, value in colours.items())
 
 
+def text_width(words: str) -> float:
+    """Return about how wide a line of text is at most, in pixels."""
+    return 8.5 * len(words)
+
+
 def stylesheet() -> str:
     """Return the style of drawings for pages of the site, whose body has the theme as ``data-theme``."""
     shapes = "".join(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from docs.extension.drawings.canvas import Canvas
+from docs.extension.drawings.canvas import Canvas, text_width
 
 from coterie.secagg import client as papers_client
 from coterie.secagg import steps as papers_steps
@@ -35,10 +35,13 @@ def layers() -> Canvas:
         720, 20 + 44 * len(rows), "Layers of the packages of Coterie: each imports only from the layers below it."
     )
     for number, names in enumerate(rows):
-        top, width = 10 + 44 * number, 640 / len(names)
-        for place, name in enumerate(names):
-            tone = ("one", "two", "three")[min(2, 3 * number // len(rows))]
-            canvas.label(14 + width * place, top, width - 8, name, tone)
+        tone = ("one", "two", "three")[min(2, 3 * number // len(rows))]
+        needed = [text_width(name) + 24 for name in names]
+        spare = (640 - sum(needed)) / len(names)
+        left = 14.0
+        for name, width in zip(names, needed, strict=True):
+            canvas.label(left, 10 + 44 * number, width + spare - 8, name, tone)
+            left += width + spare
     bottom = 10 + 44 * len(rows) - 14
     canvas.arrow(680, 16, 680, bottom, "plain")
     canvas.add(

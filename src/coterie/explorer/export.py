@@ -1,4 +1,4 @@
-"""A copy of the page as one file, for what needs no server: the stories, and one recorded session.
+"""A copy of the page as one file, for what needs no server: the stories, and two recorded sessions.
 
 The file has its script, style and data in it, so it opens from a disk, and from any web server. Plans and audits need
 the library; the copy says so.

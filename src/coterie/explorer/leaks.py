@@ -47,6 +47,11 @@ class Story:
         """Whether people are in circles."""
         return POLICIES[self.policy].keeps_circles
 
+    @property
+    def holds(self) -> bool:
+        """Whether no round can split a circle."""
+        return self.circles and (self.whole or not self.losses)
+
 
 STORIES: dict[str, Story] = {
     "random": Story(

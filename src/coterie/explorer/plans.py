@@ -74,7 +74,7 @@ def make_plan(settings: PlanSettings) -> dict[str, Any]:
         "choices": [_row(choice.expected) for choice in everything.main],
         "chosen": _row(chosen),
         "session": _session(settings, chosen),
-        "command": _command(settings),
+        "commands": _commands(settings),
     }
 
 
@@ -179,11 +179,16 @@ def _sentence(settings: PlanSettings, chosen: TradeOff, best: TradeOff | None) -
     return f"{said} Recommended is T = {best.privacy:,}, which keeps {best.convergence:.0%}."
 
 
-def _command(settings: PlanSettings) -> str:
-    """Return the command that prints the whole plan."""
+def _commands(settings: PlanSettings) -> list[dict[str, str]]:
+    """Return the commands that print the three numbers, and every T."""
     active = " --active" if settings.active else ""
     collusion = f" --collusion {settings.collusion:g}" if settings.collusion else ""
-    return (
+    every = (
         f"coterie plan --population {settings.clients} --cohort {settings.cohort} --absent {settings.absent:g} "
         f"--lost {settings.lost:g}{collusion}{active}"
     )
+    this = f"{every} --privacy {settings.privacy} --rounds {settings.rounds} --epsilon {settings.epsilon:g}"
+    return [
+        {"purpose": "This plan, with its costs and its noise:", "command": this},
+        {"purpose": "Every T, side by side:", "command": every},
+    ]

@@ -79,7 +79,10 @@ def describe(_query: str = "", _body: bytes = b"") -> dict[str, Any]:
         "delta": DELTA,
         "most_bytes": MOST_BYTES,
         "formats": [row.name for row in FORMATS if not row.has_head],
-        "stories": [{"name": name, **asdict(story), "circles": story.circles} for name, story in STORIES.items()],
+        "stories": [
+            {"name": name, **asdict(story), "circles": story.circles, "holds": story.holds}
+            for name, story in STORIES.items()
+        ],
         "settings": {panel: describe_settings(kind) for panel, kind in PANELS.items()},
     }
 
@@ -123,6 +126,8 @@ def explain(error: CoterieError) -> str:
 
 
 def _spell(remedy: Remedy) -> str:
+    if remedy.parameter == "limit" and remedy.value is None:
+        return "coterie audit --limit MB"  # the page's own limit is fixed
     words = LABELS.get(remedy.parameter, remedy.parameter.replace("_", " "))
     if remedy.mention or remedy.value is None:
         return f"“{words}”"

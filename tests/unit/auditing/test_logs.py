@@ -139,7 +139,7 @@ def test_formats_are_distinguished(text: str, history: dict[Label, set[str]]) ->
     [
         ("1,a\n2\n3,c\n", [2], "a round and a client are expected"),
         ("1,a\n,b\n", [2], "the round is missing"),
-        ('{"round": 1, "client": "a"}\n' + "[" * 10_000 + "\n", [2], "not JSON"),
+        ('{"round": 1, "client": "a"}\n' + "[" * 10_000 + "\n", [2], "not JSON: it is nested too deeply"),
         ('1,a\n2,"b\n3,c\n', [2], "quotation marks"),
         ("1,0,1\n0,1\n1,x,0\n0,0,1\n", [2, 3], "2 columns instead of 3"),
         ("0,1,1,x\n1,0,1,0\n1,0,1,1\n", [1], "neither 0 nor 1: x"),

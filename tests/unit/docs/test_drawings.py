@@ -1,14 +1,16 @@
 """Drawings: valid SVG in one style, and in agreement with the code that they show."""
 
 import re
+import tomllib
 import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
 from types import ModuleType
 
 import pytest
 from docs.extension.drawings import DRAWINGS, README_DRAWING, tables
-from docs.extension.drawings.canvas import DARK, LIGHT, stylesheet
+from docs.extension.drawings.canvas import DARK, LIGHT, stylesheet, text_width
 from docs.extension.drawings.ideas import HISTORY
-from docs.extension.pages import DOCS
+from docs.extension.pages import DOCS, PROJECT
 
 import coterie
 from coterie.secagg import client as papers_client
@@ -43,11 +45,29 @@ def test_a_drawing_has_no_colour_of_its_own(name: str) -> None:
     assert not re.search(r"fill=|stroke=|style=|#[0-9a-f]{6}", drawn), "colours come from the theme"
 
 
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_a_line_in_a_box_fits_into_it(name: str) -> None:
+    tree = ElementTree.fromstring(DRAWINGS[name]().inline())  # noqa: S314 - our own
+    for box, text in pairwise(tree.iter()):
+        if box.tag == f"{SVG}rect" and text.tag == f"{SVG}text" and box.attrib["height"] == "32":
+            assert text_width(text.text or "") <= float(box.attrib["width"]) - 8, text.text
+
+
 def test_light_and_dark_have_the_same_colours() -> None:
     assert LIGHT.keys() == DARK.keys()
     style = stylesheet()
     assert "body[data-theme=dark] svg.drawing{--ink" in style
     assert style.count("{") == style.count("}")
+
+
+def test_packages_without_clocks_and_threads_are_those_of_the_contract() -> None:
+    contracts = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    (contract,) = (one for one in contracts["contracts"] if "socket" in one.get("forbidden_modules", []))
+    page = (DOCS / "explanation" / "layers.md").read_text(encoding="utf-8")
+    (named,) = re.findall(r"^(`.*`) have no clock, socket, thread, logger or global random", page, re.MULTILINE)
+    assert {f"coterie.{name}" for name in re.findall(r"`(\w+)`", named)} == set(contract["source_modules"])
+    excepted = {line.split(" -> ")[0].removeprefix("coterie.") for line in contract["ignore_imports"]}
+    assert excepted == {"cohorts.ledger", "cohorts.ledger_database", "cohorts.database_file"}, "only databases"
 
 
 def test_layers_are_those_of_the_contract() -> None:

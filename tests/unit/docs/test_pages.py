@@ -1,11 +1,14 @@
 """Generated text of pages: files of the repository, links, settings and commands."""
 
+import re
+import shlex
 from pathlib import Path
 from unittest import mock
 
 import pytest
 from docs.extension import pages
 from docs.extension.command_reference import describe_commands
+from docs.extension.docstrings import write_dashes
 from docs.extension.settings_reference import (
     describe_attacks,
     describe_floor,
@@ -14,6 +17,9 @@ from docs.extension.settings_reference import (
     flat,
     show,
 )
+from docutils import nodes
+from docutils.utils import new_document
+from tests.support.commands import understand
 
 from coterie.attacks.table import ATTACKS
 from coterie.rounds.floor import Floor
@@ -73,9 +79,34 @@ def test_settings_of_servers_clients_and_attacks_are_described() -> None:
 
 def test_every_command_is_described() -> None:
     described = describe_commands()
+    rows = [line for line in described.splitlines() if line.startswith("|")]
+    assert {len(re.split(r"(?<!\\)\|", row)) for row in rows} == {4}, "two cells in each row"
+    assert r"| `RUN\|BASELINE.csv...` |" in described
     for heading in ("## coterie run", "## coterie audit", "### coterie attack demo", "### coterie roster retire"):
         assert f"{heading}\n" in described
     assert "| `--where COLUMN=VALUE` |" in described
+
+
+def test_examples_of_commands_are_blocks_and_are_understood() -> None:
+    described = describe_commands()
+    assert not re.search(r"\[/?(dim|bold)?\]", described), "marks of the terminal"
+    blocks = re.findall(r"^Examples?:\n\n```\n(.*?)\n```$", described, re.MULTILINE | re.DOTALL)
+    examples = [line for block in blocks for line in block.splitlines()]
+    assert len(blocks) >= 6
+    assert "coterie plan --clients 1000 --lost 0.1 --collusion 0.05" in examples
+    for command in "; ".join(examples).split("; "):
+        program, *words = shlex.split(command.partition(" < ")[0])
+        assert program == "coterie"
+        understand(words)
+
+
+def test_parameters_and_their_meaning_have_a_dash_between_them() -> None:
+    document = new_document("page")
+    meaning = nodes.paragraph("", "", nodes.strong("", "rounds"), nodes.Text(" -- "), nodes.Text("the number -- of"))
+    code = nodes.literal_block("", "", nodes.Text(" -- "))
+    document += [meaning, code]
+    write_dashes(None, document)
+    assert [meaning.astext(), code.astext()] == ["rounds – the number -- of", " -- "]
 
 
 @pytest.mark.parametrize(
@@ -119,6 +150,14 @@ def test_a_page_that_is_in_no_list_is_added_to_the_navigation(tmp_path: Path, mo
     monkeypatch.setattr(pages, "DOCS", tmp_path)
     assert pages.find_unlisted() == ["new-guide"]
     assert "../new-guide\n" in read_page("guides/index", "")[0]
+
+
+def test_the_guide_to_the_page_of_an_audit_has_its_headings_in_order() -> None:
+    guide = (pages.DOCS / "guides" / "read-a-report.md").read_text(encoding="utf-8")
+    part = guide.partition("## The page of an audit\n")[2].partition("\n## ")[0]
+    template = pages.PROJECT / "src" / "coterie" / "auditing" / "templates" / "audit.html.j2"
+    headings = re.findall(r"<(?:h2|summary)>([A-Z][a-z][\w, ]+)</(?:h2|summary)>", template.read_text(encoding="utf-8"))
+    assert [heading.rstrip(".") for heading in re.findall(r"\*\*(.+?)\*\*", part)] == headings
 
 
 def test_every_shown_file_exists() -> None:

@@ -41,6 +41,17 @@ def test_exposures_are_those_of_an_audit_of_the_same_rounds(story: str, seed: in
 
 
 @settings(max_examples=EXAMPLES)
+@given(SEEDS, st.integers(2, 6), st.floats(0, 0.5))
+def test_stories_said_to_hold_expose_nobody_and_keep_t(seed: int, privacy: int, lost: float) -> None:
+    holding = [name for name, story in STORIES.items() if story.holds]
+    assert holding == ["circles", "whole"]
+    for name in holding:
+        leak = play_story(LeakSettings(name, seed, 16, 6, privacy, lost))
+        assert not any(row["exposed"] for row in leak["rounds"])
+        assert all(row["strong"] is None or row["strong"] >= privacy for row in leak["rounds"])
+
+
+@settings(max_examples=EXAMPLES)
 @given(st.sampled_from(["random", "naive"]), SEEDS)
 def test_a_witness_adds_up_to_one_person_and_reads_so(story: str, seed: int) -> None:
     leak = play_story(LeakSettings(story, seed))

@@ -1,12 +1,16 @@
 """Plans on the page are the plans of the library."""
 
+import json
 import re
+import shlex
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.commands import run_in
 
 from coterie.errors import ConfigError
 from coterie.explorer import plans
@@ -37,6 +41,22 @@ def test_the_numbers_are_those_of_the_planner(
     assert plan["numbers"][0]["value"] == f"{max(1, row.honest)}"
     assert plan["numbers"][1]["value"] == f"{row.aggregated:.1f}"
     assert (plan["level"] == "safe") == (row.protects and row.aggregated > 0)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [PlanSettings(), PlanSettings(200, 20, 5, 0.1, 0.01, 0.02, 50, 4.0, active=True)],
+    ids=["default", "active"],
+)
+def test_the_commands_print_the_numbers_of_the_page(tmp_path: Path, wanted: PlanSettings) -> None:
+    plan = make_plan(wanted)
+    this, every = (
+        json.loads(run_in(tmp_path, *shlex.split(shown["command"])[1:], "--json").said) for shown in plan["commands"]
+    )
+    numbers = [f"{this['honest_in_circle']}", f"{this['aggregated']:.1f}", f"{this['noise_multiplier']:.2f}"]
+    assert [number["value"] for number in plan["numbers"]] == numbers
+    printed = {row["privacy"]: row["aggregated"] for row in every["choices"] if row["composition"] == "any"}
+    assert printed == {row["privacy"]: row["aggregated"] for row in plan["choices"]}
 
 
 def test_without_the_accounting_package_the_page_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

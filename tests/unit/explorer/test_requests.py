@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from coterie.auditing.logs import FORMATS
 from coterie.cli.audit_input import OPTIONS
-from coterie.errors import CoterieError, InputError, Remedy
+from coterie.cohorts.log_size import check_size
+from coterie.errors import CoterieError, InputError, LogTooLarge, Remedy
 from coterie.explorer.audits import AuditSettings
 from coterie.explorer.leaks import LeakSettings
 from coterie.explorer.plans import PlanSettings
@@ -79,6 +80,12 @@ def test_errors_use_the_names_of_the_page() -> None:
     error = InputError("set ", where, ", ", Remedy("keep_order", True), " or ", Remedy("round_column"))
     assert explain(error) == "set “Rows that count” event=aggregated, event=done, “Keep order” or “Round column”"
     assert explain(InputError("limit ", Remedy("limit", 5))) == "limit “limit” 5"
+
+
+def test_a_limit_that_the_page_cannot_raise_is_an_option_of_the_command() -> None:
+    with pytest.raises(LogTooLarge) as caught:
+        check_size(65_000_000, 64_000_000)
+    assert explain(caught.value).endswith("raise the limit (coterie audit --limit MB)")
 
 
 def test_the_page_has_the_bounds_that_are_checked() -> None:

@@ -70,6 +70,11 @@ def is_json(log: RawLog) -> bool:
         return log.text.sample[0].lstrip().startswith("{")
 
 
+def _fault(error: Exception) -> str:
+    """Return in words why a text is not JSON."""
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
 def read_json(log: RawLog) -> Participation:
     """Read a whole document."""
     try:
@@ -79,7 +84,7 @@ def read_json(log: RawLog) -> Participation:
     except (ValueError, RecursionError) as error:
         if log.options.format is None and _is_object(log.text.sample[0], log.options.limit):
             return read_jsonl(log)  # records with unusual fields, one on each line
-        raise InputError(f"nothing in the log is readable: not JSON: {error}") from error
+        raise InputError(f"nothing in the log is readable: not JSON: {_fault(error)}") from error
     found, options = log.text.collector(), log.options
     match document:
         case [*records] if _is_records(records):
@@ -167,7 +172,7 @@ class RecordLog:
             except (ValueError, RecursionError) as error:
                 if isinstance(error, InputError):
                     raise
-                raise InputError(f"not JSON: {error}") from error
+                raise InputError(f"not JSON: {_fault(error)}") from error
             self._use(record)
 
         self._found.each(lines, use)

@@ -271,15 +271,15 @@ def train(
     from coterie.runs.engine.federation import make_federation
     from coterie.runs.engine.interrupts import play
     from coterie.runs.engine.metrics import user_metrics
-    from coterie.runs.engine.program import Wanted, own_config, own_dataset, reconciled
+    from coterie.runs.engine.program import Wanted, check_train_arguments, own_config, own_dataset, reconciled
     from coterie.runs.engine.run import TrainingRun
     from coterie.runs.storage.folder import RunFolder
     from coterie.training.streams import torch_seed
     from coterie.training.user_models import instantiate
 
+    check_train_arguments(clients, settings, out, loss, observers)
     if (train_set is None) == isinstance(clients, int):
         raise ConfigError("give train either a train_set, which is divided, or the examples of each client in clients")
-    _check_train_arguments(settings, out, observers)
     if resume and out is None:
         raise ConfigError("resume=True continues the run in out, so give its folder: train(..., out=..., resume=True)")
     chosen: dict[str, Any] = {"training.algorithm": algorithm} if algorithm is not None else {}
@@ -290,7 +290,7 @@ def train(
     if metrics:
         chosen["training.metrics"] = [*metrics, *(settings or {}).get("training.metrics", ())]
     if epsilon is not None:
-        if not isinstance(epsilon, Real) or not 0 < epsilon < math.inf:
+        if not isinstance(epsilon, Real) or isinstance(epsilon, bool) or not 0 < epsilon < math.inf:
             raise ConfigError(f"epsilon is a number above 0, or None for no noise, not {epsilon!r}")
         chosen |= {"noise.kind": "discrete-gaussian", "noise.epsilon": epsilon}
     given = {key: value for key, value in (settings or {}).items() if not (metrics and key == "training.metrics")}
@@ -317,25 +317,6 @@ def train(
         changes = reconciled(folder, config, wanted)
         return play(TrainingRun.open(folder, federation, everybody, changes, ignore_stop=ignore_stop))
     return play(TrainingRun.begin(path, config, federation, everybody))
-
-
-def _check_train_arguments(settings: object, out: object, observers: object) -> None:
-    """Refuse arguments of a wrong kind before data is read; the other arguments are checked where they are used."""
-    from coterie.runs.report.observers import Observer
-
-    if settings is not None and not (isinstance(settings, Mapping) and all(isinstance(key, str) for key in settings)):
-        raise ConfigError('settings are keys with values, such as {"training.learning_rate": 0.05}')
-    if out is not None and not isinstance(out, str | PathLike):
-        raise ConfigError(f"out is the path of a folder, not {out!r}")
-    if not isinstance(observers, Sequence):
-        raise ConfigError(f"observers is a list, not {type(observers).__name__}")
-    called = ("begin", "step", "after_round", "end", "close")
-    for observer in observers:
-        if not all(callable(getattr(observer, name, None)) for name in called):
-            raise ConfigError(
-                f"{type(observer).__name__} is no observer: derive it from "
-                f"{Observer.__module__}.{Observer.__qualname__}"
-            )
 
 
 def audit(

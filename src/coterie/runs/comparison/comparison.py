@@ -359,7 +359,7 @@ def _headline(title: str, score: Score, scores: "Sequence[tuple[Entry, float | N
     if not ranked:
         return f"{title}: no scores yet."
     (leader, final), others = ranked[0], ranked[1:]
-    said = f"{title}: {printable(leader.name)} ends with {score.write(final)} after {leader.rounds:,} rounds"
+    said = f"{title}: {printable(leader.name)} ends with {score.write(final)} after {count(leader.rounds, 'round')}"
     if others and others[0][1] == final:
         return f"{said}, and so does {printable(others[0][0].name)}."
     return f"{said}, the best of {len(ranked)}." if others else f"{said}."

@@ -76,7 +76,7 @@ def with_circles(participation: Participation, size: int, *, seed: int = 0) -> W
     """Return what the log would reveal if only whole circles of ``size`` clients had been summed."""
     clients = len(participation.clients)
     if size < 2 or size > clients:
-        raise ConfigError(f"circles of this log have 2 to {clients:,} members, not {size}")
+        raise ConfigError(f"circles of this log may have 2 to {clients:,} members, not {size}")
     rng = np.random.default_rng(seed)
     before = [np.asarray(row, dtype=np.int64) for row in participation.members]
     total = sum(map(len, before))

@@ -46,10 +46,17 @@ def test_answers_are_in_the_text_the_json_the_page_and_the_summary(safe: Path, t
     assert found["forecast"]["seed"] == found["what_if"]["seed"] == 3
     assert found["what_if"]["strong_privacy"] == 2
     assert found["evidence"]["options"]["--what-if"] == "circles=2"
-    texts = [shown.output, *((tmp_path / name).read_text("utf-8") for name in ("page.html", "summary.html"))]
-    for text in texts:
+    for text in (shown.output, (tmp_path / "page.html").read_text("utf-8")):
         for title in ("Named colluders", "Forecast", "With circles"):
             assert title in text
+    summary = (tmp_path / "summary.html").read_text("utf-8")
+    for title in (
+        "If 1 named participant helped the server",
+        "If rounds go on as before",
+        "If only whole circles of 2 had been added up",
+    ):
+        assert title in summary
+    assert "somebody took part in rounds like nobody else" in summary
 
 
 @pytest.mark.parametrize(

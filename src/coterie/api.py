@@ -5,7 +5,8 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
+from inspect import Parameter, signature
+from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, overload
@@ -128,16 +129,21 @@ def aggregate(
     if not inputs:
         raise InputError("there is nothing to aggregate")
     names = tuple(inputs)
+    _check_aggregate_arguments(
+        names,
+        {"weights": weights, "circles": circles, "identities": identities},
+        {"minimum": minimum, "threshold": threshold, "colluders": colluders, "workers": workers, "seed": seed},
+        dropout,
+    )
+    if faults is not None and not isinstance(faults, Faults):
+        raise ConfigError(f"faults is {Faults.__module__}.{Faults.__qualname__}(...) or None, not {faults!r:.60}")
     arrays = {name: listed(given) for name, given in inputs.items()}
-    layouts = {name: Layout.of(given) for name, given in arrays.items()}
+    layouts = {name: _layout(name, given) for name, given in arrays.items()}
     keys = {name: keys_of(given) for name, given in inputs.items()}
     layout = layouts[names[0]]
     odd = [name for name in names if layouts[name] != layout or keys[name] != keys[names[0]]]
     if odd:
         raise InputError(f"the arrays of {odd[0]!r} differ in name, shape or dtype from those of {names[0]!r}")
-    for label, given in (("weights", weights), ("circles", circles), ("identities", identities)):
-        if given is not None and given.keys() != inputs.keys():
-            raise ConfigError(f"{label} must be given for exactly the clients with inputs")
     if topology is None:
         sizes = tuple(Counter(circles.values()).values()) if circles else (1,)
         shape = _choose(len(names), sizes, dropout, identities is not None, threshold, colluders)
@@ -163,7 +169,10 @@ def aggregate(
     vectors: dict[str, RingVector] = {}
     clipped = 0
     for name in names:
-        encoded = quantizer.encode(arrays[name], streams[name], weights[name] if weights else 1)
+        try:
+            encoded = quantizer.encode(arrays[name], streams[name], weights[name] if weights else 1)
+        except InputError as error:
+            raise InputError(f"the input of {name!r}: {error}") from None
         vectors[name] = encoded.vector
         clipped += encoded.clipped
     session = Session(terms, one_off(terms, vectors, identities=identities), Carrier(faults, workers))
@@ -177,6 +186,45 @@ def aggregate(
         error_bound=quantizer.error_bound(len(result.clients), decoded.total_weight),
         report=session.report,
     )
+
+
+def _layout(name: str, arrays: list[Any]) -> Layout:
+    try:
+        return Layout.of(arrays)
+    except InputError as error:
+        raise InputError(f"the input of {name!r}: {error}") from None
+
+
+def _check_aggregate_arguments(
+    names: Sequence[object], by_client: Mapping[str, object], numbers: Mapping[str, object], dropout: object
+) -> None:
+    """Refuse arguments of a wrong kind; the session checks whether its clients can agree on them."""
+    for name in names:
+        if not (isinstance(name, str) and name):
+            raise InputError(f"the name of a client is a text that is not empty, such as 'ann', not {name!r}")
+    for label, given in by_client.items():
+        if given is None:
+            continue
+        if not isinstance(given, Mapping):
+            raise ConfigError(f"{label} is a dictionary with a value for each client, not {type(given).__name__}")
+        if given.keys() != set(names):
+            raise ConfigError(f"{label} must be given for exactly the clients with inputs")
+        for client, value in given.items():
+            if label == "identities" and not isinstance(value, Identity):
+                raise ConfigError(f"identities[{client!r}] must be of type {Identity.__qualname__}, not {value!r:.60}")
+            if label == "circles":
+                check_number(f"circles[{client!r}]", value, whole=True)
+            if label == "weights" and (isinstance(value, bool) or not isinstance(value, Integral) or value < 1):
+                raise InputError(f"weights[{client!r}] must be a whole number of at least 1, not {value!r:.60}")
+    for label, value in numbers.items():
+        if value is not None:
+            most = max(2, len(names)) if label in ("minimum", "threshold") else None
+            check_number(label, value, whole=True, least=_LEAST[label], most=most)
+    check_number("dropout", dropout, least=0, most=1)
+
+
+_LEAST = {"minimum": 2, "threshold": 1, "colluders": 0, "workers": 1, "seed": 0}
+"""The least values of arguments of ``aggregate``."""
 
 
 def _choose(
@@ -427,7 +475,11 @@ def plan(
 
 
 def plan(
-    clients: int, missing: float | Sequence[float] | None = None, *, cohort: int | None = None, **options: Any
+    clients: int | None = None,
+    missing: float | Sequence[float] | None = None,
+    *,
+    cohort: int | None = None,
+    **options: Any,
 ) -> "Plan | PopulationPlan":
     """Plan one session of all ``clients``; or, with a ``cohort``, many rounds that select this many clients each.
 
@@ -441,7 +493,7 @@ def plan(
         clients: the number of clients.
         missing: for a session, the probability that a client is *lost*: it drops out during the session. For many
             rounds, the probability that a client is *absent* when a round begins; or several probabilities, each for
-            an equal share of the clients.
+            an equal share of the clients. It may also be given by these names, ``lost=`` and ``absent=``.
         cohort: K, the number of clients that take part in a round.
         options: for a session ``privacy``, ``collusion``, ``roster``, ``topology``, ``privacy_bits``,
             ``reliability_bits``, ``active``, ``length`` and ``precision``, as of
@@ -450,11 +502,23 @@ def plan(
             :func:`~coterie.planning.population.plan_population`.
 
     """
-    if missing is None and "dropout" in options:  # its old name
-        missing = options.pop("dropout")
+    if clients is None:
+        raise ConfigError(
+            "plan needs the number of clients: plan(1000, 0.1) for a session, or plan(500, 0.1, cohort=60) for many "
+            f"rounds. {_DEPLOYMENT}"
+        )
+    called = "absent" if cohort is not None else "lost"
+    for name in (called, "dropout"):  # dropout is an old name
+        if missing is None and name in options:
+            missing = options.pop(name)
     if missing is None:
-        raise ConfigError("a plan needs missing: the share of clients lost in a session, or absent before a round")
+        raise ConfigError(
+            "a plan needs missing, the second argument: the probability that a client is lost in a session, as in "
+            "plan(1000, 0.1), or absent before a round, as in plan(500, 0.1, cohort=60)"
+        )
     levels = missing if isinstance(missing, Sequence) and not isinstance(missing, str) else (missing,)
+    if not levels:
+        raise ConfigError("missing is empty: give a probability such as 0.1, or several")
     for name, value in (("clients", clients), ("cohort", cohort), *options.items()):
         if name in _PLAN_NUMBERS and value is not None:
             whole, least, most = _PLAN_NUMBERS[name]
@@ -464,9 +528,22 @@ def plan(
     if cohort is not None:
         from coterie.planning.population import plan_population
 
+        _check_plan_options(options, plan_population, "many rounds")
         return plan_population(clients, cohort, levels, **options)
     if len(levels) != 1:
         raise ConfigError(
             "a session has one share of lost clients; several shares are for many rounds, which need a cohort"
         )
+    _check_plan_options(options, recommend, "a session")
     return recommend(clients, levels[0], **options)
+
+
+_DEPLOYMENT = "coterie.planning.deployment.plan_deployment plans a deployment, from its rounds and epsilon"
+
+
+def _check_plan_options(options: Mapping[str, object], planner: Callable[..., object], what: str) -> None:
+    """Refuse an option that the planner does not know, and name those that it knows."""
+    known = [name for name, one in signature(planner).parameters.items() if one.kind is Parameter.KEYWORD_ONLY]
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"a plan of {what} has no option {name}; it has {', '.join(known)}. {_DEPLOYMENT}")

@@ -48,6 +48,11 @@ def reproduce(
 
     It writes a Markdown report, its figures and a JSON file. Interrupt it (Ctrl-C) at any time: the report then covers
     the finished jobs, and the same command continues from there.
+
+    [dim]Examples[/]
+    coterie reproduce --list
+    coterie reproduce multi-round-theorem1 --quick
+    coterie reproduce ccesa-costs --out results/costs --report
     """
     from rich.console import Console
 

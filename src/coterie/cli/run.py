@@ -70,6 +70,12 @@ def run(
 
     The run folder gets the settings, metrics, participation ledger, model and a report. Ctrl-C interrupts the run after
     the round in progress; coterie resume continues a run that was interrupted or killed.
+
+    [dim]Examples[/]
+    coterie run --set rounds=30 --out first
+    coterie run --set cohort.size=12 --set cohort.privacy=4 --algorithm fedprox
+    coterie run my.toml --set noise.epsilon=8
+    coterie run --set data=mine:load --set model=mine:make_model
     """
     from rich.console import Console
 

@@ -30,7 +30,7 @@ class PlanSettings(Settings):
     selected. [bold]--lost[/]: dropped out during the round, so their circle is left out of the sum.
 
     [dim]Examples[/]
-    coterie plan --population 500 --cohort 60 --lost 0.02 --rounds 200 --epsilon 8
+    coterie plan --population 500 --cohort 60 --absent 0.1 --lost 0.02 --rounds 200 --epsilon 8
     coterie plan --clients 1000 --lost 0.1 --collusion 0.05
     coterie plan --clients 1000 --lost 0.02 --collusion 0.05 --privacy 4
     coterie plan --clients 60 --lost 0.1 --active --roster 500 --collusion 0.02

@@ -7,8 +7,8 @@ from typing import Any
 
 from coterie.auditing.colluders import AnyColluders, NamedColluders, collude, find_clients, judge_any
 from coterie.auditing.findings import AuditReport
-from coterie.auditing.forecast import Forecast, forecast
-from coterie.auditing.what_if import WholeCircles, with_circles
+from coterie.auditing.forecast import Forecast, check_size, forecast
+from coterie.auditing.what_if import WholeCircles, check_circles, with_circles
 from coterie.cohorts.participation import Participation
 from coterie.errors import ConfigError, Remedy
 from coterie.reports.words import printable
@@ -42,6 +42,14 @@ class Questions:
             circles=int(circles[1]) if circles else 0,
             **others,
         )
+
+    def check(self, participation: Participation) -> None:
+        """Refuse a question that this log cannot answer, before the audit is made."""
+        find_clients(self.colluders, participation.clients)
+        if self.forecast:
+            check_size(participation)
+        if self.circles:
+            check_circles(participation, self.circles)
 
     def answer(self, participation: Participation, report: AuditReport) -> "Answers":
         """Answer all questions about a log and its audit. The seed makes random draws reproducible."""

@@ -60,6 +60,27 @@ def test_answers_are_in_the_text_the_json_the_page_and_the_summary(safe: Path, t
 
 
 @pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        (["--what-if", "circles=99"], "circles of this log may have 2 to"),
+        (["--colluders", "zoe"], "the log has no client zoe"),
+        (["--forecast"], "a forecast is for up to 2 clients"),
+    ],
+)
+def test_a_question_that_has_no_answer_is_refused_before_the_work(
+    safe: Path, question: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def audit(*_: object, **__: object) -> None:
+        pytest.fail("the audit began")
+
+    monkeypatch.setattr("coterie.auditing.auditor.audit", audit)
+    monkeypatch.setattr("coterie.auditing.forecast.MOST_CLIENTS", 2)
+    refused = run(safe, *question)
+    assert refused.exit_code == 2
+    assert said in " ".join(refused.output.split())
+
+
+@pytest.mark.parametrize(
     ("arguments", "status"),
     [
         (["--colluders", "a"], 0),

@@ -125,7 +125,9 @@ class PlainCommand(TyperCommand):
 def plain_complaint(message: str) -> str:
     """Return what click says of a wrong number in the words that settings use."""
     if found := re.fullmatch(r"('.*') is not a valid (integer|float)( range)?\.", message, re.DOTALL):
-        return f"should be a {'whole number' if found[2] == 'integer' else 'number'}, not {found[1]}."
+        share = re.fullmatch(r"'(\d+(?:\.\d+)?)%'", found[1])
+        hint = f"; write {float(share[1]) / 100:g}" if share and found[2] == "float" else ""
+        return f"should be a {'whole number' if found[2] == 'integer' else 'number'}, not {found[1]}{hint}."
     if found := re.fullmatch(r"(\S+) is not in the range (\S+?)<=x<=(\S+)\.", message):
         return f"should be from {found[2]} to {found[3]}, not {found[1]}."
     if found := re.fullmatch(r"(\S+) is not in the range x([<>])(=?)(\S+)\.", message):

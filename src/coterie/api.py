@@ -5,23 +5,24 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from inspect import Parameter, signature
-from numbers import Integral, Real
+from numbers import Real
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 import numpy as np
 
-from coterie.arithmetic.quantize import Layout, Quantizer
+from coterie.arithmetic.quantize import Quantizer
 from coterie.arithmetic.ring import RingVector
 from coterie.arithmetic.structures import V, listed, rebuilt
 from coterie.arithmetic.structures import names as keys_of
 from coterie.crypto.signing import Identity
 from coterie.errors import ConfigError, InputError
 from coterie.graphs.topology import Complete, Topology
+from coterie.planning.arguments import DEPLOYMENT, check_plan_options
 from coterie.planning.session import FEW_CLIENTS, Plan, recommend
 from coterie.rounds import one_off
+from coterie.rounds.arguments import check_aggregate_arguments, layout_of
 from coterie.rounds.coordinator import SessionShape
 from coterie.secagg.terms import Terms, ThreatMode
 from coterie.settings import MOST_SEED, check_number
@@ -129,7 +130,7 @@ def aggregate(
     if not inputs:
         raise InputError("there is nothing to aggregate")
     names = tuple(inputs)
-    _check_aggregate_arguments(
+    check_aggregate_arguments(
         names,
         {"weights": weights, "circles": circles, "identities": identities},
         {"minimum": minimum, "threshold": threshold, "colluders": colluders, "workers": workers, "seed": seed},
@@ -138,7 +139,7 @@ def aggregate(
     if faults is not None and not isinstance(faults, Faults):
         raise ConfigError(f"faults is {Faults.__module__}.{Faults.__qualname__}(...) or None, not {faults!r:.60}")
     arrays = {name: listed(given) for name, given in inputs.items()}
-    layouts = {name: _layout(name, given) for name, given in arrays.items()}
+    layouts = {name: layout_of(name, given) for name, given in arrays.items()}
     keys = {name: keys_of(given) for name, given in inputs.items()}
     layout = layouts[names[0]]
     odd = [name for name in names if layouts[name] != layout or keys[name] != keys[names[0]]]
@@ -186,45 +187,6 @@ def aggregate(
         error_bound=quantizer.error_bound(len(result.clients), decoded.total_weight),
         report=session.report,
     )
-
-
-def _layout(name: str, arrays: list[Any]) -> Layout:
-    try:
-        return Layout.of(arrays)
-    except InputError as error:
-        raise InputError(f"the input of {name!r}: {error}") from None
-
-
-def _check_aggregate_arguments(
-    names: Sequence[object], by_client: Mapping[str, object], numbers: Mapping[str, object], dropout: object
-) -> None:
-    """Refuse arguments of a wrong kind; the session checks whether its clients can agree on them."""
-    for name in names:
-        if not (isinstance(name, str) and name):
-            raise InputError(f"the name of a client is a text that is not empty, such as 'ann', not {name!r}")
-    for label, given in by_client.items():
-        if given is None:
-            continue
-        if not isinstance(given, Mapping):
-            raise ConfigError(f"{label} is a dictionary with a value for each client, not {type(given).__name__}")
-        if given.keys() != set(names):
-            raise ConfigError(f"{label} must be given for exactly the clients with inputs")
-        for client, value in given.items():
-            if label == "identities" and not isinstance(value, Identity):
-                raise ConfigError(f"identities[{client!r}] must be of type {Identity.__qualname__}, not {value!r:.60}")
-            if label == "circles":
-                check_number(f"circles[{client!r}]", value, whole=True)
-            if label == "weights" and (isinstance(value, bool) or not isinstance(value, Integral) or value < 1):
-                raise InputError(f"weights[{client!r}] must be a whole number of at least 1, not {value!r:.60}")
-    for label, value in numbers.items():
-        if value is not None:
-            most = max(2, len(names)) if label in ("minimum", "threshold") else None
-            check_number(label, value, whole=True, least=_LEAST[label], most=most)
-    check_number("dropout", dropout, least=0, most=1)
-
-
-_LEAST = {"minimum": 2, "threshold": 1, "colluders": 0, "workers": 1, "seed": 0}
-"""The least values of arguments of ``aggregate``."""
 
 
 def _choose(
@@ -505,7 +467,7 @@ def plan(
     if clients is None:
         raise ConfigError(
             "plan needs the number of clients: plan(1000, 0.1) for a session, or plan(500, 0.1, cohort=60) for many "
-            f"rounds. {_DEPLOYMENT}"
+            f"rounds. {DEPLOYMENT}"
         )
     called = "absent" if cohort is not None else "lost"
     for name in (called, "dropout"):  # dropout is an old name
@@ -528,22 +490,11 @@ def plan(
     if cohort is not None:
         from coterie.planning.population import plan_population
 
-        _check_plan_options(options, plan_population, "many rounds")
+        check_plan_options(options, plan_population, "many rounds")
         return plan_population(clients, cohort, levels, **options)
     if len(levels) != 1:
         raise ConfigError(
             "a session has one share of lost clients; several shares are for many rounds, which need a cohort"
         )
-    _check_plan_options(options, recommend, "a session")
+    check_plan_options(options, recommend, "a session")
     return recommend(clients, levels[0], **options)
-
-
-_DEPLOYMENT = "coterie.planning.deployment.plan_deployment plans a deployment, from its rounds and epsilon"
-
-
-def _check_plan_options(options: Mapping[str, object], planner: Callable[..., object], what: str) -> None:
-    """Refuse an option that the planner does not know, and name those that it knows."""
-    known = [name for name, one in signature(planner).parameters.items() if one.kind is Parameter.KEYWORD_ONLY]
-    for name in options:
-        if name not in known:
-            raise ConfigError(f"a plan of {what} has no option {name}; it has {', '.join(known)}. {_DEPLOYMENT}")

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 import numpy as np
 
-from coterie.arithmetic.quantize import Layout, Quantizer
+from coterie.arithmetic.quantize import Quantizer
 from coterie.arithmetic.ring import RingVector
 from coterie.arithmetic.structures import V, listed, rebuilt
 from coterie.arithmetic.structures import names as keys_of
 from coterie.crypto.signing import Identity
 from coterie.errors import ConfigError, InputError
 from coterie.graphs.topology import Complete, Topology
+from coterie.planning.arguments import DEPLOYMENT, check_plan_options
 from coterie.planning.session import FEW_CLIENTS, Plan, recommend
 from coterie.rounds import one_off
+from coterie.rounds.arguments import check_aggregate_arguments, layout_of
 from coterie.rounds.coordinator import SessionShape
 from coterie.secagg.terms import Terms, ThreatMode
 from coterie.settings import MOST_SEED, check_number
@@ -128,16 +130,21 @@ def aggregate(
     if not inputs:
         raise InputError("there is nothing to aggregate")
     names = tuple(inputs)
+    check_aggregate_arguments(
+        names,
+        {"weights": weights, "circles": circles, "identities": identities},
+        {"minimum": minimum, "threshold": threshold, "colluders": colluders, "workers": workers, "seed": seed},
+        dropout,
+    )
+    if faults is not None and not isinstance(faults, Faults):
+        raise ConfigError(f"faults is {Faults.__module__}.{Faults.__qualname__}(...) or None, not {faults!r:.60}")
     arrays = {name: listed(given) for name, given in inputs.items()}
-    layouts = {name: Layout.of(given) for name, given in arrays.items()}
+    layouts = {name: layout_of(name, given) for name, given in arrays.items()}
     keys = {name: keys_of(given) for name, given in inputs.items()}
     layout = layouts[names[0]]
     odd = [name for name in names if layouts[name] != layout or keys[name] != keys[names[0]]]
     if odd:
         raise InputError(f"the arrays of {odd[0]!r} differ in name, shape or dtype from those of {names[0]!r}")
-    for label, given in (("weights", weights), ("circles", circles), ("identities", identities)):
-        if given is not None and given.keys() != inputs.keys():
-            raise ConfigError(f"{label} must be given for exactly the clients with inputs")
     if topology is None:
         sizes = tuple(Counter(circles.values()).values()) if circles else (1,)
         shape = _choose(len(names), sizes, dropout, identities is not None, threshold, colluders)
@@ -163,7 +170,10 @@ def aggregate(
     vectors: dict[str, RingVector] = {}
     clipped = 0
     for name in names:
-        encoded = quantizer.encode(arrays[name], streams[name], weights[name] if weights else 1)
+        try:
+            encoded = quantizer.encode(arrays[name], streams[name], weights[name] if weights else 1)
+        except InputError as error:
+            raise InputError(f"the input of {name!r}: {error}") from None
         vectors[name] = encoded.vector
         clipped += encoded.clipped
     session = Session(terms, one_off(terms, vectors, identities=identities), Carrier(faults, workers))
@@ -271,15 +281,15 @@ def train(
     from coterie.runs.engine.federation import make_federation
     from coterie.runs.engine.interrupts import play
     from coterie.runs.engine.metrics import user_metrics
-    from coterie.runs.engine.program import Wanted, own_config, own_dataset, reconciled
+    from coterie.runs.engine.program import Wanted, check_train_arguments, own_config, own_dataset, reconciled
     from coterie.runs.engine.run import TrainingRun
     from coterie.runs.storage.folder import RunFolder
     from coterie.training.streams import torch_seed
     from coterie.training.user_models import instantiate
 
+    check_train_arguments(clients, settings, out, loss, observers)
     if (train_set is None) == isinstance(clients, int):
         raise ConfigError("give train either a train_set, which is divided, or the examples of each client in clients")
-    _check_train_arguments(settings, out, observers)
     if resume and out is None:
         raise ConfigError("resume=True continues the run in out, so give its folder: train(..., out=..., resume=True)")
     chosen: dict[str, Any] = {"training.algorithm": algorithm} if algorithm is not None else {}
@@ -290,7 +300,7 @@ def train(
     if metrics:
         chosen["training.metrics"] = [*metrics, *(settings or {}).get("training.metrics", ())]
     if epsilon is not None:
-        if not isinstance(epsilon, Real) or not 0 < epsilon < math.inf:
+        if not isinstance(epsilon, Real) or isinstance(epsilon, bool) or not 0 < epsilon < math.inf:
             raise ConfigError(f"epsilon is a number above 0, or None for no noise, not {epsilon!r}")
         chosen |= {"noise.kind": "discrete-gaussian", "noise.epsilon": epsilon}
     given = {key: value for key, value in (settings or {}).items() if not (metrics and key == "training.metrics")}
@@ -317,25 +327,6 @@ def train(
         changes = reconciled(folder, config, wanted)
         return play(TrainingRun.open(folder, federation, everybody, changes, ignore_stop=ignore_stop))
     return play(TrainingRun.begin(path, config, federation, everybody))
-
-
-def _check_train_arguments(settings: object, out: object, observers: object) -> None:
-    """Refuse arguments of a wrong kind before data is read; the other arguments are checked where they are used."""
-    from coterie.runs.report.observers import Observer
-
-    if settings is not None and not (isinstance(settings, Mapping) and all(isinstance(key, str) for key in settings)):
-        raise ConfigError('settings are keys with values, such as {"training.learning_rate": 0.05}')
-    if out is not None and not isinstance(out, str | PathLike):
-        raise ConfigError(f"out is the path of a folder, not {out!r}")
-    if not isinstance(observers, Sequence):
-        raise ConfigError(f"observers is a list, not {type(observers).__name__}")
-    called = ("begin", "step", "after_round", "end", "close")
-    for observer in observers:
-        if not all(callable(getattr(observer, name, None)) for name in called):
-            raise ConfigError(
-                f"{type(observer).__name__} is no observer: derive it from "
-                f"{Observer.__module__}.{Observer.__qualname__}"
-            )
 
 
 def audit(
@@ -446,7 +437,11 @@ def plan(
 
 
 def plan(
-    clients: int, missing: float | Sequence[float] | None = None, *, cohort: int | None = None, **options: Any
+    clients: int | None = None,
+    missing: float | Sequence[float] | None = None,
+    *,
+    cohort: int | None = None,
+    **options: Any,
 ) -> "Plan | PopulationPlan":
     """Plan one session of all ``clients``; or, with a ``cohort``, many rounds that select this many clients each.
 
@@ -460,7 +455,7 @@ def plan(
         clients: the number of clients.
         missing: for a session, the probability that a client is *lost*: it drops out during the session. For many
             rounds, the probability that a client is *absent* when a round begins; or several probabilities, each for
-            an equal share of the clients.
+            an equal share of the clients. It may also be given by these names, ``lost=`` and ``absent=``.
         cohort: K, the number of clients that take part in a round.
         options: for a session ``privacy``, ``collusion``, ``roster``, ``topology``, ``privacy_bits``,
             ``reliability_bits``, ``active``, ``length`` and ``precision``, as of
@@ -469,11 +464,23 @@ def plan(
             :func:`~coterie.planning.population.plan_population`.
 
     """
-    if missing is None and "dropout" in options:  # its old name
-        missing = options.pop("dropout")
+    if clients is None:
+        raise ConfigError(
+            "plan needs the number of clients: plan(1000, 0.1) for a session, or plan(500, 0.1, cohort=60) for many "
+            f"rounds. {DEPLOYMENT}"
+        )
+    called = "absent" if cohort is not None else "lost"
+    for name in (called, "dropout"):  # dropout is an old name
+        if missing is None and name in options:
+            missing = options.pop(name)
     if missing is None:
-        raise ConfigError("a plan needs missing: the share of clients lost in a session, or absent before a round")
+        raise ConfigError(
+            "a plan needs missing, the second argument: the probability that a client is lost in a session, as in "
+            "plan(1000, 0.1), or absent before a round, as in plan(500, 0.1, cohort=60)"
+        )
     levels = missing if isinstance(missing, Sequence) and not isinstance(missing, str) else (missing,)
+    if not levels:
+        raise ConfigError("missing is empty: give a probability such as 0.1, or several")
     for name, value in (("clients", clients), ("cohort", cohort), *options.items()):
         if name in _PLAN_NUMBERS and value is not None:
             whole, least, most = _PLAN_NUMBERS[name]
@@ -483,9 +490,11 @@ def plan(
     if cohort is not None:
         from coterie.planning.population import plan_population
 
+        check_plan_options(options, plan_population, "many rounds")
         return plan_population(clients, cohort, levels, **options)
     if len(levels) != 1:
         raise ConfigError(
             "a session has one share of lost clients; several shares are for many rounds, which need a cohort"
         )
+    check_plan_options(options, recommend, "a session")
     return recommend(clients, levels[0], **options)

@@ -36,6 +36,7 @@ _NAME_KEPT = 40  # characters of a file's name in the name of its draft; a name 
 _PLAIN = {
     errno.ENOENT: "there is no such file",
     errno.EISDIR: "it is a folder",
+    errno.EEXIST: "it is a file, not a folder",
     errno.ENOTDIR: "a part of the path is a file, not a folder",
     errno.ELOOP: "its links lead back to each other",
 }

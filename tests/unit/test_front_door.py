@@ -200,7 +200,7 @@ def test_a_plan_is_for_a_session_or_for_many_rounds() -> None:
     assert coterie.plan(60, [0.1, 0.3], cohort=12, seed=5) == plan_population(60, 12, [0.1, 0.3], seed=5)
     with pytest.raises(ConfigError, match="need a cohort"):
         coterie.plan(60, [0.1, 0.3])  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match="seed"):
+    with pytest.raises(ConfigError, match="a plan of a session has no option seed; it has privacy, "):
         coterie.plan(60, 0.1, seed=9)  # type: ignore[call-overload]
     assert coterie.plan(60, 0.1, cohort=12, lost=0.1) == plan_population(60, 12, [0.1], lost=0.1)
     assert coterie.plan(60, dropout=0.1) == recommend(60, 0.1)  # type: ignore[call-overload]

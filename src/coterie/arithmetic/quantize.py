@@ -321,7 +321,7 @@ def _listed(arrays: Arrays) -> list[FloatArray]:
     """Return the arrays as a list of plain arrays, all of them floating-point."""
     listed = [arrays] if isinstance(arrays, np.ndarray) else arrays
     if not isinstance(listed, Sequence) or not listed:
-        raise InputError("expected a numpy array or a list of at least one")
+        raise InputError(f"expected a numpy array or a list of at least one, not {listed!r:.60}")
     for number, array in enumerate(listed):
         if not isinstance(array, np.ndarray):
             raise InputError(f"arrays[{number}] is a {type(array).__name__}, not a numpy array")
@@ -342,5 +342,5 @@ def _chunks(size: int) -> Iterator[slice]:
 def _whole(name: str, number: object, least: int, most: int, error: type[CoterieError]) -> int:
     """Return a Python or numpy integer (no bool) as an int; raise ``error`` unless it is within the range."""
     if isinstance(number, bool) or not isinstance(number, int | np.integer) or not least <= number <= most:
-        raise error(f"{name} must be a whole number from {least} to {most}")
+        raise error(f"{name} must be a whole number from {least} to {most}, not {number!r:.60}")
     return int(number)

@@ -7,12 +7,13 @@ from typing import Any
 
 from coterie.auditing.colluders import AnyColluders, NamedColluders, collude, find_clients, judge_any
 from coterie.auditing.findings import AuditReport
-from coterie.auditing.forecast import Forecast, forecast
-from coterie.auditing.what_if import WholeCircles, with_circles
+from coterie.auditing.forecast import Forecast, check_size, forecast
+from coterie.auditing.what_if import WholeCircles, check_circles, with_circles
 from coterie.cohorts.participation import Participation
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, Remedy
+from coterie.reports.words import printable
 
-_ANY = re.compile(r"any[ :]?(\d{1,9})")
+_ANY = re.compile(r"any[ :]?0*([1-9]\d{0,8})")
 _WHAT_IF = re.compile(r"circles=(\d{1,9})")
 
 
@@ -32,15 +33,23 @@ class Questions:
         anyone = [found for text in colluders if (found := _ANY.fullmatch(text.strip()))]
         if len(anyone) > 1 or (anyone and len(colluders) > 1):
             raise ConfigError("colluders are either names or, once, a number of any clients, as in “any 5”")
-        circles = _WHAT_IF.fullmatch(what_if.strip()) if what_if else None
-        if what_if and not circles:
-            raise ConfigError(f"what-if is written as circles=4, not {what_if}")
+        circles = _WHAT_IF.fullmatch(what_if.strip()) if what_if is not None else None
+        if what_if is not None and not (circles and int(circles[1])):
+            raise ConfigError(Remedy("what_if", mention=True), f" is written as circles=4, not {printable(what_if)}")
         return cls(
             colluders=() if anyone else tuple(colluders),
             any_colluders=int(anyone[0][1]) if anyone else 0,
             circles=int(circles[1]) if circles else 0,
             **others,
         )
+
+    def check(self, participation: Participation) -> None:
+        """Refuse a question that this log cannot answer, before the audit is made."""
+        find_clients(self.colluders, participation.clients)
+        if self.forecast:
+            check_size(participation)
+        if self.circles:
+            check_circles(participation, self.circles)
 
     def answer(self, participation: Participation, report: AuditReport) -> "Answers":
         """Answer all questions about a log and its audit. The seed makes random draws reproducible."""

@@ -57,10 +57,18 @@ def find_clients(given: Sequence[str], clients: Collection[str]) -> tuple[str, .
         for name in names:
             if name not in known:
                 near = get_close_matches(name, [*known], 1)
-                hint = f"; did you mean {printable(near[0])}?" if near else ""
+                hint = f"; did you mean {printable(near[0])}?" if near else _examples(clients)
+                if name.startswith("any"):
+                    hint = "; for any clients, give a number from 1 on, as in “any 5”"
                 raise InputError(f"the log has no client {printable(name)}{hint}")
             found[name] = None
     return tuple(found)
+
+
+def _examples(clients: Collection[str]) -> str:
+    """Return the names of a few clients of the log."""
+    named = ", ".join(printable(client) for client in list(clients)[:_NAMED])
+    return f"; its {count(len(clients), 'client')}: {named}{', ...' if len(clients) > _NAMED else ''}"
 
 
 def collude(participation: Participation, names: Collection[str], exposed: Collection[str] = ()) -> NamedColluders:

@@ -99,6 +99,13 @@ class Forecast:
         return f"{what} is {'expected ' if when.median else ''}{middle}; 90% interval: {when.low:,} to {high}{never}."
 
 
+def check_size(participation: Participation) -> None:
+    """Refuse a log with too many clients for a forecast."""
+    clients = len(participation.clients)
+    if clients > MOST_CLIENTS:
+        raise InputError(f"a forecast is for up to {MOST_CLIENTS:,} clients, and the log has {clients:,}")
+
+
 def forecast(
     participation: Participation, report: AuditReport, *, seed: int = 0, histories: int | None = None
 ) -> Forecast:
@@ -109,10 +116,7 @@ def forecast(
     """
     if histories is not None and histories < 1:
         raise ConfigError(f"a forecast needs at least one simulated history, not {histories}")
-    if len(participation.clients) > MOST_CLIENTS:
-        raise InputError(
-            f"a forecast is for up to {MOST_CLIENTS:,} clients, and the log has {len(participation.clients):,}"
-        )
+    check_size(participation)
     matrix = participation.matrix.astype(np.bool_)
     matrix = matrix[:, matrix.any(axis=0)]
     if not matrix.size:

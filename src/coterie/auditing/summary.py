@@ -10,6 +10,7 @@ from typing import Any
 from coterie.auditing.answers import Answers
 from coterie.auditing.findings import AuditReport
 from coterie.auditing.logs import Participation
+from coterie.auditing.plain_answers import plain_answers
 from coterie.auditing.preview import evidence_words, gather_evidence
 from coterie.auditing.verdict import Requirement, judge_what_was_read
 from coterie.reports.html import render
@@ -99,8 +100,8 @@ def summary_page(
         more=f"{exposed - len(named):,}" if exposed > len(named) else "",
         of=f"{exposed:,} of {count(total, 'participant')}",
         unread=count(participation.unread, "line") if participation.unread else "",
-        requirement=requirement and requirement.words(report),
-        answers=answers.words(),
+        requirement=requirement and requirement.words(report).replace("strong T", "T"),
+        answers=plain_answers(answers),
         evidence=[
             (name, printable(words, _EVIDENCE))
             for name, words in evidence_words(gather_evidence(participation, source, options))

@@ -72,11 +72,17 @@ class WholeCircles:
         return f"{circles}, {hides}. {cost}. A system with circles selects whole ones, and loses less."
 
 
-def with_circles(participation: Participation, size: int, *, seed: int = 0) -> WholeCircles:
-    """Return what the log would reveal if only whole circles of ``size`` clients had been summed."""
+def check_circles(participation: Participation, size: int) -> None:
+    """Refuse a size of circles that is impossible among the clients of a log."""
     clients = len(participation.clients)
     if size < 2 or size > clients:
-        raise ConfigError(f"circles of this log have 2 to {clients:,} members, not {size}")
+        raise ConfigError(f"circles of this log may have 2 to {clients:,} members, not {size}")
+
+
+def with_circles(participation: Participation, size: int, *, seed: int = 0) -> WholeCircles:
+    """Return what the log would reveal if only whole circles of ``size`` clients had been summed."""
+    check_circles(participation, size)
+    clients = len(participation.clients)
     rng = np.random.default_rng(seed)
     before = [np.asarray(row, dtype=np.int64) for row in participation.members]
     total = sum(map(len, before))

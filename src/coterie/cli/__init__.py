@@ -33,10 +33,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(cls=run.SettingsCommand)(run.run)
-app.command(cls=run.SettingsCommand)(run.resume)
-app.command(cls=PlainCommand)(run.init)
+app.command(cls=run.SettingsCommand, epilog="Example: coterie resume runs/first")(run.resume)
+app.command(cls=PlainCommand, epilog="Example: coterie init my.toml")(run.init)
 app.command(cls=PlainCommand)(compare.compare)
-app.command(cls=ListingCommand)(demo.demo)
+app.command(cls=ListingCommand, epilog="Example: coterie demo --clients 60 --dropout 0.2")(demo.demo)
 app.command(cls=ListingCommand)(plan.plan)
 app.command(cls=AuditCommand)(audit.audit)
 app.command(cls=PlainCommand)(explore.explore)
@@ -75,6 +75,9 @@ def main() -> None:
 def _run() -> None:
     try:
         app()
+    except KeyboardInterrupt:  # outside a command, where typer does not catch it
+        typer.secho("coterie: interrupted", err=True)
+        sys.exit(ExitStatus.INTERRUPTED)
     except CoterieError as error:
         typer.secho(f"coterie: {spell(error)}", fg=typer.colors.RED, err=True)
         sys.exit(_status(error))

@@ -18,6 +18,7 @@ from coterie.cli.audit_input import LogInput
 from coterie.cli.common import AsJson, train_extra
 from coterie.cli.derive import ListingCommand, PlainGroup, with_options
 from coterie.errors import ConfigError
+from coterie.files import explain
 from coterie.settings import Settings
 
 FOLDER, PAGE = Path("coterie-attack-demo"), "attack.html"
@@ -29,10 +30,12 @@ def make_app(attacks: dict[str, AttackRow]) -> typer.Typer:
         cls=PlainGroup,
         help="Run attacks without their defence and with it. Each one states its threat model, shows what the attack "
         "achieves, and ends with a privacy card.",
+        epilog="Example: coterie attack demo",
         no_args_is_help=True,
     )
     for name, row in attacks.items():
-        app.command(name, cls=ListingCommand)(with_options(_SPECIAL.get(name) or _plain(name, row)))
+        example = f"Example: coterie attack {name} --html {name}.html"
+        app.command(name, cls=ListingCommand, epilog=example)(with_options(_SPECIAL.get(name) or _plain(name, row)))
     return app
 
 
@@ -72,7 +75,7 @@ def _demo(
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"cannot write to {folder}: {error.strerror}") from None
+            raise ConfigError(f"cannot write to {folder}: {explain(error)}") from None
         html = folder / PAGE
     _show("demo", ATTACKS["demo"], settings, html, as_json)
 

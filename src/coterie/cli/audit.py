@@ -53,7 +53,7 @@ def audit(
             settings.colluders, settings.what_if, forecast=settings.forecast, seed=settings.seed
         )
     except ConfigError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(spell(error)) from None
     log_input = LogInput(log, settings, settings.limit, settings.head)
     errors = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
     examination = Examination(settings, questions, errors)

@@ -100,6 +100,7 @@ class Examination(NamedTuple):
         from coterie.auditing.auditor import audit
         from coterie.auditing.verdict import Requirement
 
+        self.questions.check(participation)
         require, recipes = self.settings.require, max(1, len(participation.recipes))
         requirement = None if require is None else Requirement(require, self.settings.weak, recipes)
         with Meter(self.errors, self.weak_seconds) as meter:

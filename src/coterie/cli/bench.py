@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 app = typer.Typer(
     cls=PlainGroup, help="Measure what secure aggregation, audits and ledgers cost.", no_args_is_help=True
 )
-app.command(cls=PlainCommand)(training)
-app.command(cls=PlainCommand)(confined)
-app.command(cls=PlainCommand)(flower)
-app.command(cls=PlainCommand)(audit)
-app.command(cls=PlainCommand)(ledger)
-app.command("two-trips", cls=PlainCommand)(two_trips)
-app.command(cls=PlainCommand)(scale)
+app.command(cls=PlainCommand, epilog="Example: coterie bench training")(training)
+app.command(cls=PlainCommand, epilog="Example: coterie bench confined")(confined)
+app.command(cls=PlainCommand, epilog="Example: coterie bench flower")(flower)
+app.command(cls=PlainCommand, epilog="Example: coterie bench audit")(audit)
+app.command(cls=PlainCommand, epilog="Example: coterie bench ledger")(ledger)
+app.command("two-trips", cls=PlainCommand, epilog="Example: coterie bench two-trips")(two_trips)
+app.command(cls=PlainCommand, epilog="Example: coterie bench scale")(scale)
 
 
-@app.command(cls=ListingCommand)
+@app.command(cls=ListingCommand, epilog="Example: coterie bench secagg")
 @with_options
 def secagg(settings: SecaggSettings, as_json: AsJson = False) -> None:
     """Time one session, and print the costs."""

@@ -50,6 +50,11 @@ def compare(
     The table has the final and the best score, the rounds to a target, the T that a run promised and the T that held,
     epsilon, time and traffic. Runs that were scored by different metrics or on different data are shown in groups of
     their own.
+
+    [dim]Examples[/]
+    coterie compare runs/first runs/second
+    coterie compare runs --metric accuracy --target 0.9 --out compare.html
+    coterie compare runs/first baseline.csv
     """
     from coterie.cli.findings import print_findings
     from coterie.files import check_output, write_output

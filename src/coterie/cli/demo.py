@@ -44,14 +44,14 @@ def demo(
     from coterie.demo.picture import draw
     from coterie.demo.session import Demo
     from coterie.errors import ConfigError, RoundAborted
-    from coterie.files import write_output
+    from coterie.files import explain, write_output
     from coterie.host import install_command
 
     console, errors = Console(quiet=as_json, highlight=False), Console(stderr=True, highlight=False)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"cannot write to {out}: {error.strerror}") from None
+        raise ConfigError(f"cannot write to {out}: {explain(error)}") from None
     with console.status(f"Making up {settings.clients:,} fingerprints ..."):
         show = Demo(settings)
     console.print(*_introduction(show), sep="\n")

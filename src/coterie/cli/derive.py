@@ -70,6 +70,15 @@ class PlainGroup(TyperGroup):
     click suggests names since 8.4, and typer would repeat the suggestion.
     """
 
+    elsewhere: Mapping[str, str] = {"train": "run"}
+    """Names that users try, and the commands that they mean."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - types of click, which typer brings
+        """Find the command; for a name that is used in Python, name the command that does the same."""
+        if args and args[0] not in self.commands and (meant := self.elsewhere.get(args[0])) in self.commands:
+            raise click.UsageError(f"No such command '{args[0]}'. On the command line it is '{meant}'.", ctx)
+        return super().resolve_command(ctx, args)
+
     def __init__(self, *args: Any, **given: Any) -> None:  # noqa: ANN401 - what typer passes
         super().__init__(*args, **given)
         self.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")
@@ -99,6 +108,10 @@ class PlainCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - a type of click
         """Parse the arguments. Errors are in our own words, and suggest only options with a similar name."""
+        if "" in args:
+            at = args.index("")
+            what = args[at - 1] if at and args[at - 1].startswith("-") else "an argument"
+            raise click.BadParameter(f"{what} is empty: give a value, or leave it out", ctx)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -113,7 +126,9 @@ class PlainCommand(TyperCommand):
 def plain_complaint(message: str) -> str:
     """Return what click says of a wrong number in the words that settings use."""
     if found := re.fullmatch(r"('.*') is not a valid (integer|float)( range)?\.", message, re.DOTALL):
-        return f"should be a {'whole number' if found[2] == 'integer' else 'number'}, not {found[1]}."
+        share = re.fullmatch(r"'(\d+(?:\.\d+)?)%'", found[1])
+        hint = f"; write {float(share[1]) / 100:g}" if share and found[2] == "float" else ""
+        return f"should be a {'whole number' if found[2] == 'integer' else 'number'}, not {found[1]}{hint}."
     if found := re.fullmatch(r"(\S+) is not in the range (\S+?)<=x<=(\S+)\.", message):
         return f"should be from {found[2]} to {found[3]}, not {found[1]}."
     if found := re.fullmatch(r"(\S+) is not in the range x([<>])(=?)(\S+)\.", message):

@@ -1,5 +1,6 @@
 """``coterie plan``: parameters, bounds and costs, before anything runs."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -72,6 +73,7 @@ def _plan_deployment(
 ) -> None:
     from coterie.cli.plan_deployment import show_deployment
     from coterie.errors import ConfigError
+    from coterie.files import check_output
     from coterie.planning.deployment import plan_deployment
 
     if settings.clients is not None:
@@ -79,6 +81,11 @@ def _plan_deployment(
     if table := _given(context, names=("plot", "seed")):
         raise ConfigError(f"{', '.join(table)} is for the table of all T: leave --rounds out")
     population, cohort, levels = _people(settings)
+    for path in (config, threat_model):
+        if path is not None:
+            check_output(path)
+    if config is not None and threat_model is not None and os.path.realpath(config) == os.path.realpath(threat_model):
+        raise ConfigError(f"--threat-model: {threat_model} is also the file of --config")
     found = plan_deployment(
         population,
         cohort,
@@ -103,7 +110,9 @@ def _people(settings: PlanSettings) -> tuple[int, int, list[float]]:
     # The old option --dropout means absence here, and loss in a session.
     absent = _once("--absent", settings.absent, "--dropout", settings.dropout)
     if absent is None:
-        raise ConfigError("--population needs --absent, the probability that a client is not there for a round")
+        raise ConfigError(
+            "--population needs --absent, the probability that a client is not there for a round; 0 if all always are"
+        )
     levels = _levels(absent)
     if not all(0 <= level <= 1 for level in levels):
         raise ConfigError(f"--absent is a probability from 0 to 1, or several; not {absent!r}")

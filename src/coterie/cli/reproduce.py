@@ -1,5 +1,6 @@
 """``coterie reproduce``: run the experiments of the papers again."""
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,6 +49,11 @@ def reproduce(
 
     It writes a Markdown report, its figures and a JSON file. Interrupt it (Ctrl-C) at any time: the report then covers
     the finished jobs, and the same command continues from there.
+
+    [dim]Examples[/]
+    coterie reproduce --list
+    coterie reproduce multi-round-theorem1 --quick
+    coterie reproduce ccesa-costs --out results/costs --report
     """
     from rich.console import Console
 
@@ -74,7 +80,9 @@ def reproduce(
     if name is None:
         raise ConfigError("name an experiment; --list shows them all")
     if name not in known:
-        raise ConfigError(f"there is no experiment {name!r}; known are {', '.join(sorted(known)) or 'none'}")
+        near = get_close_matches(name, known, 3)
+        meant = f"did you mean {' or '.join(near)}?" if near else "coterie reproduce --list shows all"
+        raise ConfigError(f"there is no experiment {name!r}; {meant}")
     if quick and size not in (None, QUICK):
         raise ConfigError(f"--quick and --size {size} contradict each other; give one of them")
     require_matplotlib()

@@ -31,7 +31,7 @@ Home = Annotated[
 ]
 
 
-@app.command(cls=PlainCommand)
+@app.command(cls=PlainCommand, epilog="Example: coterie roster show --home /srv/coterie")
 def show(home: Home = None, as_json: AsJson = False) -> None:
     """Show the circles, the nodes that wait for one, how contributions are made, and the digest to pin nodes to.
 
@@ -45,7 +45,7 @@ def show(home: Home = None, as_json: AsJson = False) -> None:
     _show(roster, len(rosters.versions), whole=True)
 
 
-@app.command(cls=PlainCommand)
+@app.command(cls=PlainCommand, epilog="Example: coterie roster retire 17320508075688772935")
 def retire(
     names: Annotated[list[str], typer.Argument(help="Nodes that left, by name.", show_default=False)],
     home: Home = None,

@@ -42,7 +42,8 @@ def _how_to_set(error: NoSuchOption, found: list[str], args: list[str]) -> str:
     value = next((after for word, after in pairwise(words) if word == error.option_name), "")
     value = "VALUE" if not value or value.startswith("--") else value
     if len(found) == 1:
-        return f"{error.message} It is a setting: write --set {shlex.quote(f'{found[0]}={value}')}"
+        kind = " --set noise.kind=discrete-gaussian" if found == ["noise.epsilon"] else ""  # by default there is none
+        return f"{error.message} It is a setting: write --set {shlex.quote(f'{found[0]}={value}')}{kind}"
     choices = ", ".join(found)
     return f"{error.message} Write --set {shlex.quote(f'KEY={value}')} with one of these settings as KEY: {choices}"
 
@@ -70,6 +71,12 @@ def run(
 
     The run folder gets the settings, metrics, participation ledger, model and a report. Ctrl-C interrupts the run after
     the round in progress; coterie resume continues a run that was interrupted or killed.
+
+    [dim]Examples[/]
+    coterie run --set rounds=30 --out first
+    coterie run --set cohort.size=12 --set cohort.privacy=4 --algorithm fedprox
+    coterie run my.toml --set noise.kind=discrete-gaussian --set noise.epsilon=8
+    coterie run --set data=mine:load --set model=mine:make_model
     """
     from rich.console import Console
 

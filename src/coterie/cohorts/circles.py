@@ -59,7 +59,10 @@ def circles_per_round(sizes: Indices, cohort: int) -> int:
         raise ConfigError(f"a cohort of {cohort} cannot be drawn from {sizes.sum()} clients in circles")
     fitting = int(np.searchsorted(np.cumsum(np.sort(sizes)[::-1]), cohort, side="right"))
     if fitting == 0:
-        raise ConfigError(f"the largest circle has {sizes.max()} clients, more than a cohort of {cohort}")
+        raise ConfigError(
+            f"the largest circle has {sizes.max()} clients, more than a cohort of {cohort}: take a smaller T or larger "
+            "cohorts"
+        )
     return fitting
 
 

@@ -14,7 +14,7 @@ from coterie.explorer.leaks import STORIES, LeakSettings, play_story
 from coterie.explorer.requests import describe
 from coterie.explorer.server import read_static
 from coterie.explorer.sessions import SessionSettings, play_session
-from coterie.files import write_output
+from coterie.files import explain, write_output
 
 SEEDS = (7, 2, 12)
 """The seeds of the stories in the copy."""
@@ -25,7 +25,7 @@ def export_page(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"cannot write to {folder}: {error.strerror}") from None
+        raise ConfigError(f"cannot write to {folder}: {explain(error)}") from None
     path = folder / "index.html"
     write_output(path, static_page().encode())
     return path

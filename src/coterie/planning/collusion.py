@@ -53,7 +53,7 @@ def count_colluders(
             reason += f"; it must cover all colluders among the {roster:,} clients: the server chooses whom it invites"
         return Colluders(number, number, never, reason)
     if not 0 <= collusion < 1:
-        raise ConfigError(f"collusion is a fraction in [0, 1), not {collusion}")
+        raise ConfigError(f"collusion is a share of all clients, from 0 to below 1, not {collusion:g}")
     of_roster = part_of(collusion, roster)
     if roster == clients:
         return Colluders(of_roster, of_roster, never, f"{collusion:.3g} of the {clients:,} clients")
@@ -123,7 +123,9 @@ def least_session(colluders: int, lost: float) -> int | None:
 def check_lost(lost: float) -> None:
     """Refuse a value that is not a probability of being lost in a round."""
     if not 0 <= lost < 1:
-        raise ConfigError(_LOST, f" is the probability of being lost in a round; it lies in [0, 1), not at {lost:g}")
+        raise ConfigError(
+            _LOST, f" is the probability that a client is lost in a round, from 0 to below 1, not {lost:g}"
+        )
 
 
 def check_session(clients: int, colluders: Colluders, lost: float, roster: int) -> None:

@@ -88,11 +88,11 @@ def compute_metric(name: str, compute: Compute, outputs: Outputs, answers: Answe
         raise
     except Exception as error:
         raise InputError(
-            f"the metric {name} failed on outputs of shape {outputs.shape} and targets of shape {answers.shape}: "
+            f"your metric {name!r} failed on outputs of shape {outputs.shape} and targets of shape {answers.shape}: "
             f"{type(error).__name__}: {error}. It gets two numpy arrays and returns one number"
         ) from error
     if not math.isfinite(value):
-        raise InputError(f"the metric {name} is {value} on {len(answers)} test examples; it must be a finite number")
+        raise InputError(f"your metric {name!r} is {value} on {len(answers)} test examples; it must be a finite number")
     return value
 
 

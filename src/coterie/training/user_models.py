@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from coterie.arithmetic import FloatArray
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, CoterieError
 from coterie.training import flatten
 
 Module: TypeAlias = nn.Module
@@ -27,7 +27,12 @@ def instantiate(model: Module | Callable[[], Module], seed: int) -> Module:
     _check_callable(model)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed accelerators as well
-        made = model()
+        try:
+            made = model()
+        except CoterieError:
+            raise
+        except Exception as error:
+            raise ConfigError(f"the function that makes the model failed: {type(error).__name__}: {error}") from error
     if not isinstance(made, nn.Module):
         raise ConfigError(f"the model must be a torch module, or a function that makes one, not {type(made).__name__}")
     return made

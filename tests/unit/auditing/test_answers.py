@@ -15,6 +15,7 @@ from coterie.auditing.auditor import AuditReport, audit
 from coterie.auditing.colluders import NamedColluders, collude, find_clients, judge_any
 from coterie.auditing.forecast import Forecast, forecast
 from coterie.auditing.logs import Participation
+from coterie.auditing.plain_answers import plain_answers
 from coterie.auditing.what_if import with_circles
 from coterie.errors import ConfigError, InputError
 
@@ -114,7 +115,7 @@ def test_colluders_must_be_clients_of_the_log() -> None:
         find_clients(["anne"], ["ann", "bob"])
     with pytest.raises(ConfigError, match="either names or, once"):
         Questions.parse(["any 5", "ann"])
-    with pytest.raises(ConfigError, match="what-if is written as circles=4"):
+    with pytest.raises(ConfigError, match="what_if is written as circles=4"):
         Questions.parse(what_if="circle=4")
 
 
@@ -242,3 +243,23 @@ def test_circles_in_the_log_are_found_in_hindsight() -> None:
     assert "strong T would be 4" in found.words()
     with pytest.raises(ConfigError, match="have 2 to 4 members, not 9"):
         with_circles(Participation.from_matrix([[1, 1, 1, 1]]), 9)
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        [[1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 0]],  # two clients are exposed
+        [[1, 1, 1, 1], [1, 1, 0, 0]],  # two pairs
+        [[1, 1, 1, 0], [0, 1, 1, 1]],  # unique histories
+        [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]],  # all are exposed
+    ],
+)
+@pytest.mark.parametrize("who", [("1",), ("1", "2", "3"), ("any 1",), ("any 3",)])
+def test_the_summary_answers_without_the_words_of_engineers(matrix: list[list[int]], who: tuple[str, ...]) -> None:
+    log = Participation.from_matrix(matrix)
+    report = audit(log)
+    answers = Questions.parse(who, "circles=2", forecast=True).answer(log, report)
+    said = " ".join(f"{title}. {text}" for title, text in plain_answers(answers))
+    assert len(plain_answers(answers)) == len(answers.words()) == 3
+    for word in ("client", "collud", "update", "strong T", "cohort", "sum "):
+        assert word not in said, said

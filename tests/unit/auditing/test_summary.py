@@ -23,7 +23,7 @@ def test_every_verdict_has_its_words(matrix: list[list[int]], headline: str) -> 
     page = summary_page(audit(log), log, "log.csv", Requirement(2), Answers(), {})
     assert f"<h1>{headline}</h1>" in page
     assert "<script" not in page
-    assert "Required: strong T of at least 2." in page
+    assert "Required: T of at least 2." in page
 
 
 def test_colluders_who_expose_a_client_are_in_the_headline() -> None:

@@ -46,10 +46,38 @@ def test_answers_are_in_the_text_the_json_the_page_and_the_summary(safe: Path, t
     assert found["forecast"]["seed"] == found["what_if"]["seed"] == 3
     assert found["what_if"]["strong_privacy"] == 2
     assert found["evidence"]["options"]["--what-if"] == "circles=2"
-    texts = [shown.output, *((tmp_path / name).read_text("utf-8") for name in ("page.html", "summary.html"))]
-    for text in texts:
+    for text in (shown.output, (tmp_path / "page.html").read_text("utf-8")):
         for title in ("Named colluders", "Forecast", "With circles"):
             assert title in text
+    summary = (tmp_path / "summary.html").read_text("utf-8")
+    for title in (
+        "If 1 named participant helped the server",
+        "If rounds go on as before",
+        "If only whole circles of 2 had been added up",
+    ):
+        assert title in summary
+    assert "somebody took part in rounds like nobody else" in summary
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        (["--what-if", "circles=99"], "circles of this log may have 2 to"),
+        (["--colluders", "zoe"], "the log has no client zoe"),
+        (["--forecast"], "a forecast is for up to 2 clients"),
+    ],
+)
+def test_a_question_that_has_no_answer_is_refused_before_the_work(
+    safe: Path, question: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def audit(*_: object, **__: object) -> None:
+        pytest.fail("the audit began")
+
+    monkeypatch.setattr("coterie.auditing.auditor.audit", audit)
+    monkeypatch.setattr("coterie.auditing.forecast.MOST_CLIENTS", 2)
+    refused = run(safe, *question)
+    assert refused.exit_code == 2
+    assert said in " ".join(refused.output.split())
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_bad_requests_are_one_clear_line(monkeypatch: pytest.MonkeyPatch, capsys
     with pytest.raises(SystemExit) as left:
         main()
     assert left.value.code == 2
-    assert capsys.readouterr().err.startswith("coterie: --lost is the probability of being lost in a round")
+    assert capsys.readouterr().err.startswith("coterie: --lost is the probability that a client is lost in a round")
 
 
 def test_version_and_help() -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,20 @@ import click
 import numpy as np
 import pytest
 import typer.main
+from typer.testing import CliRunner
 
 import coterie
 from coterie.cli import app, main
 from coterie.cli.common import ExitStatus
 from coterie.errors import CoterieError, InputError
+from coterie.planning.settings import PlanSettings
 
+GROUP: Any = typer.main.get_command(app)
+COMMAND_NAMES = [
+    f"{name} {inner}".strip()
+    for name, command in GROUP.commands.items()
+    for inner in getattr(command, "commands", {"": None})
+]
 HUGE = 10**30
 LONG = "x" * 5000
 DEPLOYMENT = ["plan", "--population", "60", "--cohort", "12", "--absent", "0.1", "--rounds", "5", "--no-calibrate"]
@@ -40,9 +49,19 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "log: number": (["audit", "ok.csv", "--require", "nan"], "should be a whole number, not 'nan'"),
     "log: NaN": (["audit", "ok.csv", "--weak-seconds", "nan"], "weak_seconds must be a number of at least 0, not nan"),
     "log: huge": (["audit", "ok.csv", "--witnesses", str(HUGE)], "witnesses must be a whole number from 0 to 9,223"),
+    "log: empty path": (["audit", ""], "an argument is empty: give a value, or leave it out"),
+    "log: output is empty": (["audit", "ok.csv", "--exposed", ""], "--exposed is empty: give a value"),
+    "log: what-if": (["audit", "ok.csv", "--what-if", "4"], "--what-if is written as circles=4, not 4"),
+    "log: circles of 0": (["audit", "ok.csv", "--what-if", "circles=0"], "--what-if is written as circles=4"),
+    "log: any 0": (["audit", "ok.csv", "--colluders", "any 0"], "for any clients, give a number from 1 on, as in"),
+    "log: who": (["audit", "ok.csv", "--colluders", "zed"], "the log has no client zed; its "),
+    "log: window": (["audit", "ok.csv", "--window", "month"], "there is no window month; there are minute, hour"),
     "log: unicode": (["audit", "ok.csv", "--colluders", "zoë\u202e"], "the log has no client zoë"),
-    "settings: missing": (["run", "missing.toml"], "cannot read missing.toml: No such file"),
-    "settings: folder": (["run", "folder"], "cannot read folder: Is a directory"),
+    "settings: missing": (
+        ["run", "missing.toml"],
+        "cannot read missing.toml: there is no such file; coterie init writes",
+    ),
+    "settings: folder": (["run", "folder"], "cannot read folder: it is a folder"),
     "settings: binary": (["run", "binary"], "binary is not TOML: it is not a text file in UTF-8"),
     "settings: not TOML": (["run", "ok.csv"], "ok.csv is not TOML"),
     "settings: section": (["run", "--set", "data=3"], "data: is a section and has keys of its own, such as data.name"),
@@ -51,12 +70,23 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "settings: negative": (["run", "--set", "rounds=-1"], "rounds: should be at least 1, not -1"),
     "settings: NaN": (["run", "--set", "training.learning_rate=nan"], "should be a finite number, not nan"),
     "settings: text": (["run", "--set", "rounds=many"], 'rounds: should be a whole number, not "many"'),
-    "run: out is a file": (["run", "--out", "ok.csv"], "cannot write to ok.csv: File exists"),
-    "run: out below a device": (["run", "--out", "/dev/null/run"], "cannot write to /dev/null/run: Not a directory"),
+    "run: out is a file": (["run", "--out", "ok.csv"], "cannot write to ok.csv: it is a file, not a folder"),
+    "run: out below a device": (
+        ["run", "--out", "/dev/null/run"],
+        "cannot write to /dev/null/run: a part of the path is a file",
+    ),
     "run: data in a file": (
         ["run", "--data-dir", "ok.csv", "--set", "data.name=mnist"],
         "a part of the path is a file",
     ),
+    "run: out is empty": (["run", "--out", ""], "--out is empty: give a value, or leave it out"),
+    "run: algorithm is empty": (["run", "--algorithm", ""], "--algorithm is empty: give a value"),
+    "train": (["train"], "No such command 'train'. On the command line it is 'run'."),
+    "explore: empty": (["explore", "--export", ""], "--export is empty: give a value, or leave it out"),
+    "plan: two files": ([*DEPLOYMENT, "--config", "a", "--threat-model", "./a"], "a is also the file of --config"),
+    "plan: percent": (["plan", "--clients", "9", "--lost", "10%"], "should be a number, not '10%'; write 0.1."),
+    "reproduce: nearly": (["reproduce", "ccesa-cost"], "there is no experiment 'ccesa-cost'; did you mean ccesa-costs"),
+    "reproduce: unlike": (["reproduce", "qqq"], "there is no experiment 'qqq'; coterie reproduce --list shows all"),
     "resume: missing": (["resume", "missing"], "missing is not the folder of a run"),
     "resume: file": (["resume", "ok.csv"], "ok.csv is not the folder of a run"),
     "resume: endless name": (["resume", LONG], "file name too long"),
@@ -204,6 +234,31 @@ def test_an_audit_refuses_in_words(source: Any, said: str) -> None:  # noqa: ANN
     assert len(str(refused.value)) < 400
 
 
+def aggregate(**more: Any) -> object:  # noqa: ANN401
+    """Aggregate three clients, with some arguments."""
+    return coterie.aggregate(**{"inputs": {name: np.ones(2) for name in "abc"}, "clip": 1.0, **more})
+
+
+AGGREGATES: dict[str, tuple[dict[str, Any], str]] = {
+    "names": ({"inputs": {1: np.ones(2), 2: np.ones(2)}}, "the name of a client is a text"),
+    "no name": ({"inputs": {"": np.ones(2), "a": np.ones(2)}}, "the name of a client is a text"),
+    "text": (
+        {"inputs": {"a": np.ones(2), "b": "x"}},
+        "the input of 'b': arrays[0] is a str, not a numpy array",
+    ),
+    "NaN": ({"inputs": {"a": np.ones(2), "b": np.full(2, np.nan)}}, "the input of 'b': arrays[0] is NaN"),
+    "weights in a list": ({"weights": [1, 1, 1]}, "weights is a dictionary with a value for each client, not"),
+    "weight": ({"weights": {"a": 1, "b": -1, "c": 1}}, "weights['b'] must be a whole number of at least 1"),
+    "half": ({"weights": {"a": 1, "b": 0.5, "c": 1}}, "weights['b'] must be a whole number of at least 1"),
+    "circles": ({"circles": {"a": "x", "b": "x", "c": "x"}}, "circles['a'] must be a whole number, not 'x'"),
+    "minimum": ({"minimum": "x"}, "minimum must be a whole number from 2 to 3, not 'x'"),
+    "threshold": ({"threshold": 99}, "threshold must be a whole number from 1 to 3, not 99"),
+    "dropout": ({"dropout": math.nan}, "dropout must be a number from 0 to 1, not nan"),
+    "faults": ({"faults": 0.5}, "faults is coterie.transports.faults.Faults(...) or None, not 0.5"),
+    "workers": ({"workers": -1}, "workers must be a whole number of at least 1, not -1"),
+    "seed": ({"seed": "x"}, "seed must be a whole number of at least 0, not 'x'"),
+    "identities": ({"identities": dict.fromkeys("abc", 1)}, "identities['a'] must be of type Identity, not 1"),
+}
 MATRIX = [[1, 1, 0], [1, 0, 1]]
 CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "collusion": (
@@ -223,6 +278,23 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "T": (lambda: coterie.plan(50, 0.1, privacy=math.nan), "privacy must be a whole number"),  # type: ignore[call-overload]
     "digits": (lambda: coterie.plan(10**3000, 0.1), "..."),
     "inputs": (lambda: coterie.aggregate([1, 2], clip=1.0), "inputs is a dictionary"),  # type: ignore[arg-type]
+    "absent in a session": (lambda: coterie.plan(50, 0.1, absent=0.1), "a plan of a session has no option absent"),  # type: ignore[call-overload]
+    "rounds": (
+        lambda: coterie.plan(50, 0.1, cohort=10, rounds=5),  # type: ignore[call-overload]
+        "no option rounds; it has privacy, lost, ",
+    ),
+    "no clients": (lambda: coterie.plan(population=50, rounds=5), "plan needs the number of clients: plan(1000, 0.1)"),  # type: ignore[call-overload]
+    "no missing": (lambda: coterie.plan(50), "a plan needs missing, the second argument"),  # type: ignore[call-overload]
+    "missing is empty": (lambda: coterie.plan(50, [], cohort=10), "missing is empty: give a probability"),
+    "precision": (lambda: coterie.plan(50, 0.1, precision=99), "a whole number from 2 to 53, not 99"),
+    "lost": (
+        lambda: coterie.plan(50, -0.1),
+        "the probability that a client is lost in a round, from 0 to below 1, not",
+    ),
+    "runs": (lambda: coterie.compare(5), "compare takes folders of runs, results of train and CSV files, not int"),  # type: ignore[arg-type]
+    "no runs": (lambda: coterie.compare(""), "the path of a source is empty"),
+    "target": (lambda: coterie.compare("x", target="y"), "target is a score such as 0.9, not 'y'"),  # type: ignore[arg-type]
+    **{f"aggregate: {name}": (partial(aggregate, **more), said) for name, (more, said) in AGGREGATES.items()},
 }
 
 
@@ -306,3 +378,36 @@ def test_an_unexpected_system_error_is_one_line(
         main()
     assert ended.value.code == ExitStatus.BAD_INPUT
     assert capsys.readouterr().err == "coterie: /data/run/metrics.jsonl: no space left on device\n"
+
+
+def test_ctrl_c_while_the_program_is_loaded_is_one_line(tmp_path: Path) -> None:
+    """A package that the command line imports first stands for a slow disk."""
+    (tmp_path / "typer.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    program = "from coterie.__main__ import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "coterie: interrupted\n")
+
+
+@pytest.mark.parametrize("command", sorted(COMMAND_NAMES))
+def test_every_help_has_an_example(command: str) -> None:
+    found = CliRunner().invoke(app, [*command.split(), "--help"], terminal_width=200)
+    assert found.exit_code == 0
+    assert f"coterie {command}" in found.stdout.split("Usage:")[1].split("\n", 1)[1]
+
+
+def test_the_examples_of_the_help_of_plan_are_plans() -> None:
+    examples = [
+        line.split()[1:]
+        for line in (PlanSettings.__doc__ or "").splitlines()
+        if line.strip().startswith("coterie plan")
+    ]
+    assert len(examples) == 5
+    for example in examples:
+        assert CliRunner().invoke(app, [*example, "--json"]).exit_code == 0, example

@@ -311,7 +311,7 @@ def test_words_need_no_quotation_marks() -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    assert "No such file" in complaints(tmp_path / "none.toml")[0]
+    assert "there is no such file; coterie init writes" in complaints(tmp_path / "none.toml")[0]
     for content in (b"[cohort\n", b"name = '\xff'\n"):
         (tmp_path / "bad.toml").write_bytes(content)
         assert "is not TOML" in complaints(tmp_path / "bad.toml")[0]

@@ -45,8 +45,8 @@ def test_clients_keep_their_given_examples() -> None:
 @pytest.mark.parametrize(
     ("count", "partition", "said"),
     [
-        (5, "iid", r"clients\.count = 5, partition\.kind = iid: 4 cannot be divided into 5 parts"),
-        (3, "label-shards", r"clients\.count = 3, partition\.kind = label-shards: 4 cannot be divided into 6"),
+        (5, "iid", r"clients\.count = 5, partition\.kind = iid: 4 examples cannot be divided into 5 parts"),
+        (3, "label-shards", r"clients\.count = 3, partition\.kind = label-shards: 4 examples cannot be divided into 6"),
     ],
 )
 def test_more_parts_than_examples_are_refused_by_name(count: int, partition: str, said: str) -> None:

@@ -41,7 +41,7 @@ class Convolution(nn.Module):
         (
             (8, 9),
             {},
-            r"batch_size = 4: the last batch of 'c1', with 9 in all, .* set training.drop_last = true",
+            r"batch_size = 4: 'c1' has 9 examples, so its last batch has a single one, .* set training.drop_last",
         ),
         ((8, 9), {"training.drop_last": True}, ""),
         ((8, 10), {}, ""),

@@ -50,7 +50,7 @@ def test_a_policy_object_keeps_its_declared_circles_together() -> None:
 
 @pytest.mark.parametrize("own", [None, object()])
 def test_what_is_no_policy_is_refused(own: Any) -> None:  # noqa: ANN401
-    with pytest.raises(ConfigError, match=r"cohort\.policy: own gives no policy"):
+    with pytest.raises(ConfigError, match=r"cohort\.policy: .* is no policy, which is an object with a method select"):
         selection("own", own)
 
 

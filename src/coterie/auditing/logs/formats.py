@@ -18,6 +18,7 @@ from coterie.auditing.logs.parquet import is_parquet, read_parquet
 from coterie.auditing.logs.raw_log import RawLog
 from coterie.auditing.logs.records import is_json, is_jsonl, read_json, read_jsonl
 from coterie.auditing.logs.table_kinds import is_table, read_csv
+from coterie.auditing.logs.windows import Windows
 from coterie.cohorts.log_size import DEFAULT_LIMIT
 from coterie.cohorts.participation import LogReading, Participation
 from coterie.errors import ConfigError, InputError, Remedy
@@ -149,6 +150,8 @@ def read_log(
         head=head,
         progress=progress,
     )
+    if window is not None:
+        Windows(window)
     if window and not round_column:
         raise ConfigError("windows of time need a column of times: use ", Remedy("round_column"))
     log = RawLog(source, options)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Real
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -205,7 +206,7 @@ class Comparison:
 
 
 def compare(
-    sources: "Sequence[Source] | Mapping[str, Source]",
+    sources: "Source | Sequence[Source] | Mapping[str, Source]",
     *,
     metric: str | None = None,
     target: float | None = None,
@@ -214,8 +215,8 @@ def compare(
     """Compare runs with each other and with baselines.
 
     Args:
-        sources: folders of runs, results of ``train``, folders with several runs in them, and CSV files of baselines
-            with the columns round and score. A mapping gives each of them a name.
+        sources: one or several: folders of runs, results of ``train``, folders with several runs in them, and CSV files
+            of baselines with the columns round and score. A mapping gives each of them a name.
         metric: the column of the records to compare: accuracy, test_loss, error, or one of ``training.metrics``. By
             default accuracy, and the test loss of runs without labels.
         target: also find the first round with this score, a share such as 0.9 for an accuracy.
@@ -224,7 +225,7 @@ def compare(
     Runs whose metric or data differ are in groups of their own.
 
     """
-    if target is not None and not abs(target) < float("inf"):
+    if target is not None and not (isinstance(target, Real) and abs(float(target)) < float("inf")):
         raise ConfigError(f"target is a score such as 0.9, not {target!r}")
     named = _named(sources)
     runs: list[Entry] = []
@@ -245,9 +246,11 @@ def compare(
     return Comparison(tuple(groups), target)
 
 
-def _named(sources: "Sequence[Source] | Mapping[str, Source]") -> list[tuple[str, Path]]:
+def _named(sources: "Source | Sequence[Source] | Mapping[str, Source]") -> list[tuple[str, Path]]:
     """Return the paths that were given, with names that tell them apart."""
     if isinstance(sources, str | PathLike):
+        sources = [sources]
+    if not isinstance(sources, Mapping | Sequence):
         sources = [sources]
     if isinstance(sources, Mapping):
         found = [(str(name), _path_of(source)) for name, source in sources.items()]
@@ -262,6 +265,8 @@ def _named(sources: "Sequence[Source] | Mapping[str, Source]") -> list[tuple[str
 
 
 def _path_of(source: "Source") -> Path:
+    if source == "":
+        raise InputError("the path of a source is empty")
     if isinstance(source, str | PathLike):
         path = Path(source)
     else:
@@ -360,7 +365,7 @@ def _headline(title: str, score: Score, scores: "Sequence[tuple[Entry, float | N
     if not ranked:
         return f"{title}: no scores yet."
     (leader, final), others = ranked[0], ranked[1:]
-    said = f"{title}: {printable(leader.name)} ends with {score.write(final)} after {leader.rounds:,} rounds"
+    said = f"{title}: {printable(leader.name)} ends with {score.write(final)} after {count(leader.rounds, 'round')}"
     if others and others[0][1] == final:
         return f"{said}, and so does {printable(others[0][0].name)}."
     return f"{said}, the best of {len(ranked)}." if others else f"{said}."

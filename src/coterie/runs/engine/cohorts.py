@@ -82,7 +82,11 @@ def make_selection(
             given = compose_circles(settings, rng)
         policy = call_named("cohort.policy", name, **vars(settings), circles=Circles.of(given), clients=count)
     if policy is None or not callable(getattr(policy, "select", None)):
-        raise ConfigError(f"cohort.policy: {name} gives no policy, which has a method select")
+        what = f"{own!r:.60} is" if name == OWN else f"{name} gives"
+        raise ConfigError(
+            f"cohort.policy: {what} no policy, which is an object with a method select; a policy of Coterie is named "
+            'in the settings, as in settings={"cohort.policy": "random"}'
+        )
     circles = circles_of(policy, count, given)
     numbered = [str(number) for number in range(count)]
     return circles, OwnPolicy(policy, largest_cohort(policy, count), circles, names or numbered)

@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, TracebackType
 
 from coterie.errors import RunInterrupted
 from coterie.runs.engine.run import RunResult, TrainingRun
@@ -24,7 +24,17 @@ def play(training: TrainingRun) -> RunResult:
 
 
 def _interrupted(training: TrainingRun) -> RunInterrupted:
+    if sys.excepthook is sys.__excepthook__:  # a program that has its own hook keeps it
+        sys.excepthook = _show
     return RunInterrupted(str(training.folder.path), training.played, training.config.rounds)
+
+
+def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print an uncaught error: one line if the user stopped a run, since its traceback shows nothing wrong."""
+    if isinstance(error, RunInterrupted):
+        print(f"coterie: {error}", file=sys.stderr, flush=True)
+    else:
+        sys.__excepthook__(kind, error, trace)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ def user_metrics(metric: UserMetric | None) -> tuple[dict[str, Compute], tuple[s
         compute, larger = (one.compute, one.larger is not False) if isinstance(one, Metric) else (one, True)
         if not callable(compute):
             raise ConfigError(
-                f"metric: {name} must be a function from outputs and targets to a number, not {type(one).__name__}"
+                f"metric: {name!r} must be a function from outputs and targets to a number, not {one!r:.60}"
             )
         functions[name] = compute
         settings.append(f"{OWN}:{name}" if larger else f"{OWN}:{name}:smaller")

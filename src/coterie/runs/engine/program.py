@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from os import PathLike
 from typing import Any
 
 from coterie.cohorts.policies import POLICIES, Policy
@@ -22,6 +23,13 @@ from coterie.training.data.user_data import from_clients, from_torch
 
 _COHORT = 8
 _CALLED = "your data"  # in errors
+_ARGUMENTS = {
+    "data": "train_set or clients",
+    "data.name": "train_set or clients",
+    "model": "model",
+    "model.name": "model",
+}
+"""Settings that describe what ``train`` is given, and the arguments that decide them."""
 KIND: dict[str, Any] = {
     "availability.kind": "equal",
     "availability.dropout": 0.0,
@@ -44,6 +52,40 @@ class Wanted:
     settings: Mapping[str, Any]
 
 
+def check_train_arguments(clients: object, settings: object, out: object, loss: object, observers: object) -> None:
+    """Refuse arguments of a wrong kind before data is read; the other arguments are checked where they are used."""
+    from coterie.runs.report.observers import Observer
+
+    if isinstance(clients, str | bytes | bool) or not isinstance(clients, int | Mapping | Sequence):
+        raise ConfigError(
+            f"clients is a number, or the examples of each client by name or in a list, not {clients!r:.60}"
+        )
+    if isinstance(clients, int) and clients < 2:
+        raise ConfigError(f"clients should be at least 2, not {clients}")
+    if settings is not None and not (isinstance(settings, Mapping) and all(isinstance(key, str) for key in settings)):
+        raise ConfigError('settings are keys with values, such as {"training.learning_rate": 0.05}')
+    for key, argument in _ARGUMENTS.items():
+        if settings and key in settings:
+            raise ConfigError(f"settings contain {key}, which the argument {argument} of train decides: leave it out")
+    if out is not None and not isinstance(out, str | PathLike):
+        raise ConfigError(f"out is the path of a folder, not {out!r}")
+    if out == "":
+        raise ConfigError("out is empty: give the path of a folder, or leave it out for a new folder in runs")
+    if isinstance(loss, type):
+        raise ConfigError(f"loss is the class {loss.__name__}, not a function: create it by {loss.__name__}()")
+    if loss is not None and not callable(loss):
+        raise ConfigError(f"loss is a function of outputs and targets, such as torch.nn.MSELoss(), not {loss!r:.60}")
+    if not isinstance(observers, Sequence):
+        raise ConfigError(f"observers is a list, not {type(observers).__name__}")
+    called = ("begin", "step", "after_round", "end", "close")
+    for observer in observers:
+        if not all(callable(getattr(observer, name, None)) for name in called):
+            raise ConfigError(
+                f"{type(observer).__name__} is no observer: derive it from "
+                f"{Observer.__module__}.{Observer.__qualname__}"
+            )
+
+
 def own_dataset(
     train_set: Examples,
     test_set: Examples,
@@ -57,8 +99,6 @@ def own_dataset(
 
     Dictionaries of arrays are the columns of members if the ``algorithm`` supports members, otherwise named inputs.
     """
-    if isinstance(clients, str | bytes):
-        raise ConfigError(f"clients is a number, or the examples of each client by name or in a list, not {clients!r}")
     if isinstance(clients, Mapping | Sequence):
         known = ALGORITHMS.get(algorithm or RunConfig().training.algorithm)
         columns = known is not None and known.takes_columns

@@ -131,11 +131,11 @@ class Promise:
             )
         if self.varying:
             said += (
-                ". What sums say about a group together is not bounded. In this run clients and their examples have "
-                "different weights from round to round. For simple models that has been enough to compute the data of "
-                "both members of a circle of two (docs/security/threat-model.md). Noise is a bound; fedavg or fedprox "
-                "with a constant learning rate and examples in a fixed order (training.shuffle = false) removes these "
-                "causes"
+                ". What sums reveal about a group together is not bounded by T. In this run the weights of clients and "
+                "examples change from round to round, and for simple models such sums were enough to compute the data "
+                "of both members of a circle of two. Two settings help: noise, which bounds it; or fedavg or fedprox "
+                "with a constant learning rate and training.shuffle = false, which keeps the weights the same. The "
+                "page on the threat model has more"
             )
         return said
 

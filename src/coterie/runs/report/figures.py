@@ -337,7 +337,7 @@ def _scores(page: PageContents) -> Captioned | None:
     return Captioned(
         client_scores(scores, yardstick),
         f"The score of every client, from the worst to the best, on {scores.basis.value}. The worst are {worst}; the "
-        "file clients.csv has all.",
+        "file clients.csv has all of them.",
     )
 
 

@@ -61,7 +61,7 @@ def level_of(summary: Summary) -> Level:
 
 def headline_of(summary: Summary) -> str:
     """Return the quality and the privacy of a run in a line."""
-    learnt = f"{summary.rounds:,} rounds"
+    learnt = count(summary.rounds, "round")
     if (score := leading_score(summary)) is not None:
         described = summary.yardstick.describe(score)
         whose = " on the owners' data" if summary.owners_score is not None else ""
@@ -173,7 +173,8 @@ def _scores(summary: Summary) -> str:
     worst = ", ".join(f"{client} {yardstick.written(value)}" for client, value in ranked[:_WORST])
     return (
         f"Client by client{sample}, the {yardstick.name} of {whose} is {yardstick.written(mean)} on average, with a "
-        f"standard deviation of {spread}; the worst: {worst}. It is on {scores.basis.value}. clients.csv has all."
+        f"standard deviation of {spread}; the worst: {worst}. These scores are on {scores.basis.value}. "
+        "clients.csv has all of them."
     )
 
 

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from coterie.errors import ConfigError, ErrorText, Remedy
+from coterie.files import explain
 from coterie.graphs.table import TOPOLOGIES
 from coterie.runs.algorithms import ALGORITHMS
 from coterie.runs.sections.base import NamedSection, choices_of
@@ -49,7 +50,8 @@ def load_config(path: Path | None = None, overrides: Iterable[str] = (), *, reco
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
-            raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+            hint = "; coterie init writes a file with all settings" if isinstance(error, FileNotFoundError) else ""
+            raise ConfigError(f"cannot read {path}: {explain(error)}{hint}") from None
         except UnicodeDecodeError:
             raise ConfigError(f"{path} is not TOML: it is not a text file in UTF-8") from None
         tree = _written_out(parse_toml(text, path))

@@ -130,7 +130,7 @@ class RunFolder:
                 write_secret(folder.secret_file, os.urandom(SECRET_BYTES))
                 write_file(folder.config_file, to_toml(config).encode())
         except OSError as error:
-            raise ConfigError(f"cannot write to {path or RUNS}: {error.strerror}") from None
+            raise ConfigError(f"cannot write to {path or RUNS}: {explain(error)}") from None
         return folder
 
     def _refuse_another(self) -> None:

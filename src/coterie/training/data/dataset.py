@@ -73,7 +73,13 @@ class Dataset:
             elif y.dtype != np.int64 or y.ndim != 1 or np.any((y < 0) | (y >= self.classes)):
                 raise InputError(f"{self.name}: {part} labels must be int64 from 0 to {self.classes - 1}")
         if self.train_x.shape[1:] != self.test_x.shape[1:] or self.train_y.shape[1:] != self.test_y.shape[1:]:
-            raise InputError(f"{self.name}: training and test examples differ in shape")
+            inputs, targets = (
+                [y.shape[1:] for y in pair] for pair in ((self.train_x, self.test_x), (self.train_y, self.test_y))
+            )
+            raise InputError(
+                f"{self.name}: training and test examples differ in shape: inputs {inputs[0]} and {inputs[1]}, targets "
+                f"{targets[0]} and {targets[1]}"
+            )
         if self.members and sum(self.members.values()) != self.train_x.shape[-1]:
             raise InputError(f"{self.name}: the members do not have all {self.train_x.shape[-1]} columns")
         if self.series and (self.classes is not None or self.test_y.shape != (self.series.times.size, 1)):

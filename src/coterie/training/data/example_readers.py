@@ -7,6 +7,7 @@ shuffling of a data loader become settings of the run.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,8 +25,10 @@ Inputs may have names: a dictionary of arrays, each with one row for each exampl
 ExampleArrays: TypeAlias = tuple[Inputs, npt.NDArray[Any], InputFields | None]
 
 
+_FORMS = "Give a pair of arrays (inputs, targets), a list of pairs (input, target), a torch data set or a data loader"
 _TRIED = 64  # number of examples that are read twice to find out whether they change
 _SEED = 1
+_SHOWN_KEYS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +50,7 @@ def read_source(source: Examples, name: str) -> ReadExamples:
 
     Raise :class:`InputError` unless they are pairs of numbers of equal shapes.
     """
+    _check_kind(source, name)
     try:
         if isinstance(source, tuple) and (are_arrays(source) or _has_names(source)):
             y = np.asarray(source[1])
@@ -65,7 +69,18 @@ def read_source(source: Examples, name: str) -> ReadExamples:
     except CoterieError:
         raise
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"{name}: not pairs of equally shaped arrays of numbers: {error}") from error
+        raise InputError(f"{name}: not pairs of equally shaped arrays of numbers: {error}. {_FORMS}") from error
+
+
+def _check_kind(source: object, name: str) -> None:
+    """Refuse what has no examples in it, such as the path of a file."""
+    if isinstance(source, str | bytes | PathLike):
+        raise InputError(f"{name}: expected examples, not {source!r}. Read the file first. {_FORMS}")
+    if isinstance(source, Mapping):
+        keys = ", ".join(map(repr, list(source)[:_SHOWN_KEYS]))
+        raise InputError(f"{name}: expected examples, not a dictionary with the keys {keys}. {_FORMS}")
+    if not (isinstance(source, Iterable) or hasattr(source, "__getitem__") or _is_loader(source)):
+        raise InputError(f"{name}: expected examples, not {source!r:.60}. {_FORMS}")
 
 
 def one_hot_labels(y: npt.NDArray[Any]) -> npt.NDArray[np.int64] | None:
@@ -172,9 +187,15 @@ def _read_numbered(items: Examples, form: _LoaderForm, name: str) -> ReadExample
     from coterie.training.data.generators import generator_states, seeded
 
     def one(number: int) -> Any:  # noqa: ANN401 - an input and a target
+        try:
+            found = items[number]
+        except CoterieError:
+            raise
+        except Exception as error:
+            raise InputError(f"{name}: example {number} cannot be read: {type(error).__name__}: {error}") from error
         if form.collate is None:
-            return items[number]
-        x, y = form.collate([items[number]])
+            return found
+        x, y = form.collate([found])
         return {key: rows[0] for key, rows in x.items()} if isinstance(x, Mapping) else x[0], y[0]
 
     def again(number: int, seed: int) -> tuple[bytes, bytes]:
@@ -243,6 +264,8 @@ def _inputs(x: Any, name: str) -> tuple[Inputs, InputFields | None]:  # noqa: AN
         array = _stack([np.asarray(one) for one in array], name)
     if array.dtype.kind in "US" or (array.dtype == object and isinstance(array.flat[0], str)):
         raise InputError(f"{name}: inputs are text, not numbers; convert them first, for example with a tokenizer")
+    if array.dtype.kind == "c":
+        raise InputError(f"{name}: inputs are complex numbers; give their real and imaginary parts as two inputs")
     return array.astype(np.int64) if array.dtype.kind == "i" else array.astype(np.float32), None
 
 

@@ -124,5 +124,9 @@ def _ascending(parts: Parts) -> Parts:
 
 def _check(size: int, count: int) -> None:
     if not 1 <= count <= size:
-        hint = "; with partition.kind = sampled, clients may share examples" if count > size else ""
-        raise ConfigError(f"{size} cannot be divided into {count} parts that are not empty{hint}")
+        hint = (
+            "; take fewer clients, or partition.kind = sampled, where clients may share examples"
+            if count > size
+            else ""
+        )
+        raise ConfigError(f"{size:,} examples cannot be divided into {count:,} parts that are not empty{hint}")

@@ -53,6 +53,9 @@ def from_clients(
     """
     if not isinstance(clients, Mapping):
         clients = dict(zip(client_names(len(clients)), clients, strict=True))
+    for client in clients:
+        if not (isinstance(client, str) and client):
+            raise InputError(f"{name}: the name of a client is a text that is not empty, such as 'ann', not {client!r}")
     members: Mapping[str, int] | None = None
     if columns and any(map(in_columns, clients.values())):
         tested = {_TEST_SET: test} if in_columns(test) else {}
@@ -66,7 +69,10 @@ def from_clients(
     for client, one in read.items():
         shapes = (one.x.shape[1:], one.y.shape[1:], one.fields) == (model.x.shape[1:], model.y.shape[1:], model.fields)
         if not shapes or one.x.dtype != model.x.dtype or (one.y.dtype.kind == "f") != (model.y.dtype.kind == "f"):
-            raise InputError(f"{name}: the examples of {client!r} and {first!r} differ in shape or in kind")
+            raise InputError(
+                f"{name}: the examples of {client!r} and {first!r} differ in shape or in kind: {client!r} has "
+                f"{_form(one)}, and {first!r} has {_form(model)}"
+            )
     held = _numbered(read, 0)
     common = _test(test, name)
     tests = _client_tests(client_tests, list(read), name)
@@ -138,6 +144,10 @@ def _client_tests(
 ) -> dict[str, ReadExamples]:
     if tests is None:
         return {}
+    if isinstance(tests, str) or not isinstance(tests, Mapping | Sequence):
+        raise InputError(
+            f"{name}: client_tests are the test examples of clients, by name or in a list, not {tests!r:.60}"
+        )
     if not isinstance(tests, Mapping):
         if len(tests) != len(clients):
             raise InputError(
@@ -187,7 +197,7 @@ def _dataset(
     one_hot: bool,
 ) -> Dataset:
     parts = list(read.values())
-    given = {**read, **({"test set": test} if test else {})}
+    given = {**read, **({_TEST_SET: test} if test else {})}
     for client, one in given.items():
         _refuse_infinite(one, f"{name}, {client}" if client else name)
     if test and test.fields != parts[0].fields:
@@ -211,6 +221,7 @@ def _dataset(
         "loaded": _loaded(read),
         "fields": parts[0].fields,
     }
+    _refuse_text(name, given)
     if train_y.dtype.kind == "f" and classes is None:
         if one_hot and np.array_equal(train_y, np.round(train_y)):
             notes.append(
@@ -219,7 +230,7 @@ def _dataset(
             )
         columns = [y.reshape(len(y), math.prod(y.shape[1:])).astype(np.float32) for y in (train_y, test_y)]
         return Dataset(name, train_x, columns[0], test_x, columns[1], None, notes=tuple(notes), **kept)
-    _refuse_other_labels(name, train_y, test_y)
+    _refuse_other_labels(name, given, train_y, test_y)
     for client, one in given.items():
         if (least := one.y.min(initial=0)) < 0:
             who = f"{name}, {client}" if client else name
@@ -229,23 +240,54 @@ def _dataset(
     return Dataset(name, train_x, whole[0], test_x, whole[1], number, notes=tuple(notes), **kept)
 
 
-def _refuse_other_labels(name: str, *targets: npt.NDArray[Any]) -> None:
-    """Refuse labels that are not whole numbers, and say how to number those that are text."""
-    odd = next((y for y in targets if y.dtype.kind not in "biu"), None)
-    if odd is None:
+def _refuse_text(name: str, given: Mapping[str, ReadExamples]) -> None:
+    """Refuse labels that are text, and say how to number them."""
+    text = {who: one.y for who, one in given.items() if _is_text(one.y)}
+    if not text:
         return
-    if odd.dtype.kind in "US" or all(isinstance(label, str) for label in odd.ravel().tolist()):
-        seen = sorted({str(label) for y in targets for label in y.ravel().tolist()})
-        shown = seen if len(seen) <= _SHOWN else [*seen[:_SHOWN], "..."]
-        raise InputError(
-            f"{name}: labels are text, of {count(len(seen), 'class', 'classes')}: {', '.join(shown)}. Map them to the "
-            f"numbers from 0 to {len(seen) - 1}, in the same way for all clients and the test set: classes = "
-            "sorted(set(labels)); numbers = [classes.index(label) for label in labels]"
-        )
+    seen = sorted({str(label) for y in text.values() for label in y.ravel().tolist()})
+    shown = seen if len(seen) <= _SHOWN else [*seen[:_SHOWN], "..."]
+    numbers = next((who for who in given if who not in text), None)
+    mixed = "" if numbers is None else f", in {_whose(next(iter(text)))}, and numbers in {_whose(numbers)}"
     raise InputError(
-        f"{name}: labels must be whole numbers, not values of type {odd.dtype}; number the classes first, for example "
-        "with numpy.unique(labels, return_inverse=True)"
+        f"{name}: labels are text, of {count(len(seen), 'class', 'classes')}: {', '.join(shown)}{mixed}. Map them to "
+        f"the numbers from 0 to {len(seen) - 1}, in the same way for all clients and the test set: classes = "
+        "sorted(set(labels)); numbers = [classes.index(label) for label in labels]"
     )
+
+
+def _refuse_other_labels(name: str, given: Mapping[str, ReadExamples], *targets: npt.NDArray[Any]) -> None:
+    """Refuse labels that are not whole numbers."""
+    if all(y.dtype.kind in "biu" for y in targets):
+        return
+    who, odd = next((who, one.y) for who, one in given.items() if one.y.dtype.kind not in "biu")
+    label = next((label for label in odd.ravel().tolist() if not isinstance(label, int)), None)
+    raise InputError(
+        f"{name}: labels must be whole numbers, and those of {_whose(who)} have the type {odd.dtype}, such as "
+        f"{label!r}. Give every label a number from 0 on, in the same way for all clients and the test set"
+    )
+
+
+def _is_text(y: npt.NDArray[Any]) -> bool:
+    return y.dtype.kind in "US" or (
+        y.dtype == object and y.size > 0 and all(isinstance(label, str) for label in y.ravel().tolist())
+    )
+
+
+def _whose(who: str) -> str:
+    """Return whose examples these are; in errors."""
+    if not who:
+        return "the training examples"
+    return "the test set" if who == _TEST_SET else repr(who)
+
+
+def _form(one: ReadExamples) -> str:
+    """Return the shape and kind of examples; in errors."""
+    inputs = "inputs " + " x ".join(map(str, one.x.shape[1:])) if one.x.shape[1:] else "single numbers as inputs"
+    if one.fields:
+        inputs = "the named inputs " + ", ".join(field.name for field in one.fields.fields)
+    targets = " x ".join(map(str, one.y.shape[1:])) if one.y.shape[1:] else "single"
+    return f"{inputs} ({one.x.dtype}) and {targets} targets ({one.y.dtype})"
 
 
 class ExamplePairs:

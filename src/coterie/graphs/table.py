@@ -76,7 +76,10 @@ def topology_name(topology: Topology) -> str:
     for name, entry in TOPOLOGIES.items():
         if type(topology) is entry.kind:
             return name
-    raise ConfigError(f"{type(topology).__name__} is not in the table of topologies")
+    kinds = ", ".join(entry.kind.__name__ for entry in TOPOLOGIES.values())
+    raise ConfigError(
+        f"a topology is one of {kinds} of coterie.graphs, or your own entry of TOPOLOGIES there, not {topology!r:.60}"
+    )
 
 
 def topology_kind(topology: Topology) -> TopologyKind | None:

@@ -35,7 +35,7 @@ def test_values_that_are_not_a_topology_are_refused() -> None:
             build(stranger, 5, b"")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="no failure bounds"):
         assess(ThreatModel(40, 0.1), Star(), 3)
-    with pytest.raises(ConfigError, match="not in the table"):
+    with pytest.raises(ConfigError, match=r"your own entry of TOPOLOGIES there, not Star\(hubs=2\)"):
         make_terms(6, topology=Star())
 
 
@@ -57,3 +57,8 @@ def test_a_custom_topology_can_be_used_in_a_session(monkeypatch: pytest.MonkeyPa
         assert client.resume(client.park(state)) == state
     result = cast.finish()
     assert (result.total == ring_sum(cast.terms, cast.inputs, names(6))).all()
+
+
+def test_what_is_no_topology_is_refused_with_the_names_of_those_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"one of Complete, ErdosRenyi, Harary of coterie\.graphs.*not 'ring'"):
+        topology_name("ring")  # type: ignore[arg-type]

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.support import hostile_files
 from tests.support.commands import Ended, run_in
 
+from coterie.cohorts import database_file, ledger_database
 from coterie.errors import ConfigError, InputError
 from coterie.explorer.audits import AuditSettings, audit_content
 from coterie.runs.sections.extensions import find_named
@@ -240,6 +242,63 @@ def test_a_folder_of_a_run_brings_no_program(name: str, current: str, folder: st
     assert "no code is run from there" in ended.said
     assert (ended.status, is_one_line(ended)) == (2, True), ended.said
     assert not list(run.parent.rglob("ran"))
+
+
+DATABASES = [("ledger.sqlite", "coterie_ledger"), ("clients.sqlite", "sessions")]
+
+
+@pytest.mark.parametrize("defended", [False, True])
+@pytest.mark.parametrize("name", ["ledger.sqlite", "clients.sqlite"])
+def test_a_folder_of_a_run_deletes_no_file_of_the_user(
+    name: str, defended: bool, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A journal beside a database names the file, and SQLite deletes it when it opens the database."""
+    if not defended:
+        monkeypatch.setattr(database_file, "check_journal", lambda _path: None)
+        monkeypatch.setattr(ledger_database, "check_journal", lambda _path: None)
+    mine = run.parent / "mine"
+    mine.write_text("what I wrote")
+    hostile_files.journal_of_another_file(run / name, mine)
+    ended = run_in(run.parent, "resume", "run", "--set", "rounds=3")
+    assert mine.exists() is defended
+    assert (ended.status, ends_in_one_line(ended)) == ((2, True) if defended else (0, False)), ended.said
+    assert ("names another file, which SQLite would delete" in ended.said) is defended
+
+
+@pytest.mark.parametrize("command", ["audit", "compare"])
+@pytest.mark.parametrize("name", ["ledger.sqlite", "clients.sqlite"])
+def test_audits_and_comparisons_complete_no_transaction_of_a_folder(command: str, name: str, run: Path) -> None:
+    mine = run.parent / "mine"
+    mine.write_text("what I wrote")
+    hostile_files.journal_of_another_file(run / name, mine)
+    run_in(run.parent, command, "run")
+    assert mine.exists()
+
+
+@pytest.mark.parametrize("defended", [False, True])
+@pytest.mark.parametrize(("name", "table"), DATABASES)
+def test_a_database_of_a_run_runs_no_statements_of_its_own(
+    name: str, table: str, defended: bool, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not defended:
+        monkeypatch.setattr(database_file, "check_schema", lambda *_: None)
+        monkeypatch.setattr(ledger_database, "check_schema", lambda *_: None)
+    hostile_files.trigger_on(run / name, table)
+    ended = run_in(run.parent, "resume", "run", "--set", "rounds=3")
+    with sqlite3.connect(run / name) as database:
+        (traces,) = database.execute("SELECT count(*) FROM trace").fetchone()
+    database.close()
+    assert (traces == 0) is defended
+    assert ended.status == (2 if defended else 0), ended.said
+
+
+@pytest.mark.parametrize(("name", "table"), DATABASES)
+def test_a_database_of_a_run_with_an_endless_view_is_refused(name: str, table: str, run: Path) -> None:
+    """Without the rule, resuming such a run never ends, and fills the memory."""
+    hostile_files.view_of(run / name, table)
+    ended = run_in(run.parent, "resume", "run", "--set", "rounds=3")
+    assert f"has the view {table!r}, and Coterie makes only plain tables" in ended.said
+    assert (ended.status, ends_in_one_line(ended)) == (2, True), ended.said
 
 
 @pytest.mark.parametrize("command", ["audit", "compare"])

@@ -6,6 +6,7 @@ Promises: docs/audit.md, "Exit status" (2: the log could not be read or understo
 """
 
 import importlib
+import os
 import re
 import shutil
 import sqlite3
@@ -242,6 +243,18 @@ def test_a_folder_of_a_run_brings_no_program(name: str, current: str, folder: st
     assert "no code is run from there" in ended.said
     assert (ended.status, is_one_line(ended)) == (2, True), ended.said
     assert not list(run.parent.rglob("ran"))
+
+
+@pytest.mark.parametrize("command", ["resume", "compare"])
+@pytest.mark.parametrize("name", ["checkpoint.safetensors", "metrics.jsonl", ".lock"])
+def test_a_folder_of_a_run_with_a_pipe_or_a_device_is_refused(command: str, name: str, run: Path) -> None:
+    """The command would wait forever for somebody who writes into the pipe, or read a device without end."""
+    for place in (lambda path: os.mkfifo(path), lambda path: path.symlink_to("/dev/zero")):
+        (run / name).unlink()
+        place(run / name)
+        ended = run_in(run.parent, command, "run")
+        assert f"{name} is not a plain file" in ended.said
+        assert (ended.status, is_one_line(ended)) == (2, True), ended.said
 
 
 DATABASES = [("ledger.sqlite", "coterie_ledger"), ("clients.sqlite", "sessions")]

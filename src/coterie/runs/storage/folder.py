@@ -149,10 +149,15 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        """Open the folder of an existing run."""
+        """Open the folder of an existing run. One with pipes or devices is refused: reading them might never end."""
         folder = cls(path)
         if not folder.config_file.is_file():
             raise ConfigError(f"{path} is not the folder of a run: it has no {folder.config_file.name}")
+        odd = sorted(
+            entry.name for entry in path.iterdir() if entry.exists() and not (entry.is_file() or entry.is_dir())
+        )
+        if odd:
+            raise ConfigError(f"{path / printable(odd[0], _NAME)} is not a plain file")
         return folder
 
     def check_links(self) -> None:

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,8 +63,8 @@ def built(app: Path, site: str) -> object:
     return configured(app, site).executors[0].executor.executor._model_name
 
 
-def configured(app: Path, site: str) -> Any:  # noqa: ANN401 - NVFlare has no types
-    """Let NVFlare build the app of a job as on a site."""
+def configured(app: Path, site: str, authorize: Callable[..., str] | None = None) -> Any:  # noqa: ANN401 - NVFlare has no types
+    """Let NVFlare build the app of a job as on a site; ``authorize`` is asked before each component."""
     folders = SimpleNamespace(
         get_app_config_dir=lambda *_: str(app / "config"), get_app_custom_dir=lambda *_: str(app / "custom")
     )
@@ -73,6 +74,8 @@ def configured(app: Path, site: str) -> Any:  # noqa: ANN401 - NVFlare has no ty
     made = ClientJsonConfigurator(
         workspace_obj=folders, config_file_name=str(app / "config" / FILE), args=named, app_root=str(app)
     )
+    if authorize is not None:
+        made.set_component_build_authorizer(authorize)
     made.configure()
     return made
 

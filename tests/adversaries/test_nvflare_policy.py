@@ -259,7 +259,7 @@ def test_code_of_a_job_that_is_not_allowed_while_nvflare_decides(
     def build_meanwhile(**asked: Any) -> tuple[bool, str]:  # noqa: ANN401 - of any type
         with nullcontext() if not defended else pytest.raises(ComponentNotAuthorized, match="brings code"):
             site.build("job", handlers)
-        monkeypatch.delitem(sys.modules, "code_of_job", raising=False)
+        sys.modules.pop("code_of_job", None)
         return decide(**asked)  # type: ignore[no-any-return]
 
     monkeypatch.setattr(AppAuthzService, "authorize_app_info", build_meanwhile)

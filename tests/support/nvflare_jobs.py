@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -169,9 +169,17 @@ def introduced(engine: Engine) -> bytes:
 
 
 @pytest.fixture
-def site_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let executors be built as on a site, where tests that come later may write bytecode as before."""
+def site_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let executors be built as on a site, where tests that come later may write bytecode as before.
+
+    Code of jobs is forgotten afterwards, because a site refuses jobs that use code of others.
+    """
     monkeypatch.setattr(sys, "dont_write_bytecode", sys.dont_write_bytecode)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", os.environ.get("PYTHONDONTWRITEBYTECODE", ""))
     monkeypatch.setenv("RATE_OF_SITE", "0.1")
     monkeypatch.setattr(PrivacyService, "manager", None)
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if "custom" in Path(getattr(sys.modules[name], "__file__", None) or "").parts:
+            del sys.modules[name]

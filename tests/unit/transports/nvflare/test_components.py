@@ -58,6 +58,14 @@ Reply = Callable[[str, FLModel], Shareable]
 """What the app of a site returns for a model."""
 
 
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """Return the folder of an app in a workspace of its own, where no other test has left code."""
+    folder = tmp_path / "workspace" / "job" / "app"
+    folder.mkdir(parents=True)
+    return folder
+
+
 @pytest.fixture(autouse=True)
 def bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let tests that come later write bytecode as before; executors stop it."""

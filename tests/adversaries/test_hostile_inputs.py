@@ -346,6 +346,17 @@ def test_a_folder_of_a_run_leads_to_no_file_outside(name: str, run: Path) -> Non
     assert mine.read_text() == "what I wrote"
 
 
+@pytest.mark.parametrize("name", ["metrics.csv", "ledger.sqlite"])
+def test_a_new_run_in_a_folder_of_somebody_else_writes_to_no_file_outside(name: str, tmp_path: Path) -> None:
+    (tmp_path / "prepared").mkdir()
+    (tmp_path / "prepared" / name).symlink_to(tmp_path / "mine")
+    (tmp_path / "mine").write_bytes(b"")
+    ended = run_in(tmp_path, "run", *(word for one in SMALL for word in ("--set", one)), "--out", "prepared")
+    assert "is a symbolic link" in ended.said
+    assert (ended.status, ends_in_one_line(ended)) == (2, True), ended.said
+    assert (tmp_path / "mine").read_bytes() == b""
+
+
 def test_a_run_of_ones_own_goes_on_with_functions_of_the_current_folder(tmp_path: Path) -> None:
     """Also if the folder of the run has the name of the module, and lies beside it."""
     pytest.importorskip("torch", reason="training needs coterie[train]")

@@ -41,3 +41,17 @@ def test_an_absurd_weight_is_ignored_and_its_node_named(
     assert (float(np.std(mean.arrays["w"])) < 1e-4) is defended
     named = [message for message in caplog.messages if "announces 2^60 examples or more, which is ignored" in message]
     assert len(named) == defended
+
+
+@pytest.mark.parametrize(("announces", "most", "seen"), [(True, None, 1e-7), (False, None, 2e-5), (True, 15, 5e-3)])
+def test_a_node_with_nearly_all_examples_is_hidden_by_the_cap_alone(
+    announces: bool, most: int | None, seen: float, home: Path
+) -> None:
+    """In a circle of two, the mean is its update but for the other node's share; nodes move by 0.01 and 0.02."""
+    grid = make_grid(make_app([private_mod]), 2)
+    for number, weight in enumerate([1_000_000, 15]):
+        grid.nodes[100 + number].node_config |= {"coterie-weight": weight, "coterie-announce-weight": announces}
+    kept = PrivateStrategy(FedAvg(**QUIET), deadline=1, most_examples=most)
+    kept.start(grid, ArrayRecord({"w": Array(np.zeros(LENGTH))}), 1, timeout=1)
+    error = float(np.mean(last_mean(kept).arrays["w"])) - 0.01
+    assert seen / 2 < error < seen * 2

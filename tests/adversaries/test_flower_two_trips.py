@@ -141,8 +141,9 @@ def test_a_repeated_book_gets_the_same_bytes_with_any_model() -> None:
     assert ask_after_book(repeat) == (True, [True])
 
 
-def test_only_one_survivor_list_is_answered_even_after_a_restart_of_the_node() -> None:
-    """Rule: one list per book. On Flower every message is a new process, so only what is on disk refuses."""
+@pytest.mark.parametrize("run", [None, 99])
+def test_only_one_survivor_list_is_answered_even_after_a_restart_of_the_node(run: int | None) -> None:
+    """Rule: one list per book, in whichever run. Every message is a new process, so only what is on disk refuses."""
     refused: list[bool] = []
 
     def two_lists(message: Message, answer: Answer) -> Message:
@@ -160,7 +161,10 @@ def test_only_one_survivor_list_is_answered_even_after_a_restart_of_the_node() -
             good.terms, messages.encode_members(marks, NODES), b"".join(marks[at] for at in sorted(marks))
         )
         reply = answer(message)
-        refused.append(answer(changed(message, messages.encode(other))).has_error())
+        second = changed(message, messages.encode(other))
+        if run is not None:
+            second.metadata._run_id = run
+        refused.append(answer(second).has_error())
         assert answer(message).content == reply.content
         return reply
 

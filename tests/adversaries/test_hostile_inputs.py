@@ -6,6 +6,7 @@ Promises: docs/audit.md, "Exit status" (2: the log could not be read or understo
 """
 
 import importlib
+import os
 import re
 import shutil
 import sqlite3
@@ -15,8 +16,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.support import hostile_files
 from tests.support.commands import Ended, run_in
 
+from coterie.cohorts import database_file, ledger_database
 from coterie.errors import ConfigError, InputError
 from coterie.explorer.audits import AuditSettings, audit_content
 from coterie.runs.sections.extensions import find_named
@@ -242,6 +245,75 @@ def test_a_folder_of_a_run_brings_no_program(name: str, current: str, folder: st
     assert not list(run.parent.rglob("ran"))
 
 
+@pytest.mark.parametrize("command", ["resume", "compare"])
+@pytest.mark.parametrize("name", ["checkpoint.safetensors", "metrics.jsonl", ".lock"])
+def test_a_folder_of_a_run_with_a_pipe_or_a_device_is_refused(command: str, name: str, run: Path) -> None:
+    """The command would wait forever for somebody who writes into the pipe, or read a device without end."""
+    for place in (lambda path: os.mkfifo(path), lambda path: path.symlink_to("/dev/zero")):
+        (run / name).unlink()
+        place(run / name)
+        ended = run_in(run.parent, command, "run")
+        assert f"{name} is not a plain file" in ended.said
+        assert (ended.status, is_one_line(ended)) == (2, True), ended.said
+
+
+DATABASES = [("ledger.sqlite", "coterie_ledger"), ("clients.sqlite", "sessions")]
+
+
+@pytest.mark.parametrize("defended", [False, True])
+@pytest.mark.parametrize("name", ["ledger.sqlite", "clients.sqlite"])
+def test_a_folder_of_a_run_deletes_no_file_of_the_user(
+    name: str, defended: bool, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A journal beside a database names the file, and SQLite deletes it when it opens the database."""
+    if not defended:
+        monkeypatch.setattr(database_file, "check_journal", lambda _path: None)
+        monkeypatch.setattr(ledger_database, "check_journal", lambda _path: None)
+    mine = run.parent / "mine"
+    mine.write_text("what I wrote")
+    hostile_files.journal_of_another_file(run / name, mine)
+    ended = run_in(run.parent, "resume", "run", "--set", "rounds=3")
+    assert mine.exists() is defended
+    assert (ended.status, ends_in_one_line(ended)) == ((2, True) if defended else (0, False)), ended.said
+    assert ("names another file, which SQLite would delete" in ended.said) is defended
+
+
+@pytest.mark.parametrize("command", ["audit", "compare"])
+@pytest.mark.parametrize("name", ["ledger.sqlite", "clients.sqlite"])
+def test_audits_and_comparisons_complete_no_transaction_of_a_folder(command: str, name: str, run: Path) -> None:
+    mine = run.parent / "mine"
+    mine.write_text("what I wrote")
+    hostile_files.journal_of_another_file(run / name, mine)
+    run_in(run.parent, command, "run")
+    assert mine.exists()
+
+
+@pytest.mark.parametrize("defended", [False, True])
+@pytest.mark.parametrize(("name", "table"), DATABASES)
+def test_a_database_of_a_run_runs_no_statements_of_its_own(
+    name: str, table: str, defended: bool, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not defended:
+        monkeypatch.setattr(database_file, "check_schema", lambda *_: None)
+        monkeypatch.setattr(ledger_database, "check_schema", lambda *_: None)
+    hostile_files.trigger_on(run / name, table)
+    ended = run_in(run.parent, "resume", "run", "--set", "rounds=3")
+    with sqlite3.connect(run / name) as database:
+        (traces,) = database.execute("SELECT count(*) FROM trace").fetchone()
+    database.close()
+    assert (traces == 0) is defended
+    assert ended.status == (2 if defended else 0), ended.said
+
+
+@pytest.mark.parametrize(("name", "table"), DATABASES)
+def test_a_database_of_a_run_with_an_endless_view_is_refused(name: str, table: str, run: Path) -> None:
+    """Without the rule, resuming such a run never ends, and fills the memory."""
+    hostile_files.view_of(run / name, table)
+    ended = run_in(run.parent, "resume", "run", "--set", "rounds=3")
+    assert f"has the view {table!r}, and Coterie makes only plain tables" in ended.said
+    assert (ended.status, ends_in_one_line(ended)) == (2, True), ended.said
+
+
 @pytest.mark.parametrize("command", ["audit", "compare"])
 @pytest.mark.parametrize("setting", ["data.name", "model.name", "cohort.policy", "aggregation.topology"])
 def test_audits_and_comparisons_import_nothing_that_a_folder_names(command: str, setting: str, run: Path) -> None:
@@ -272,6 +344,17 @@ def test_a_folder_of_a_run_leads_to_no_file_outside(name: str, run: Path) -> Non
     assert (ended.status, is_one_line(ended)) == (2, True), ended.said
     assert f"{name} is a symbolic link" in ended.said
     assert mine.read_text() == "what I wrote"
+
+
+@pytest.mark.parametrize("name", ["metrics.csv", "ledger.sqlite"])
+def test_a_new_run_in_a_folder_of_somebody_else_writes_to_no_file_outside(name: str, tmp_path: Path) -> None:
+    (tmp_path / "prepared").mkdir()
+    (tmp_path / "prepared" / name).symlink_to(tmp_path / "mine")
+    (tmp_path / "mine").write_bytes(b"")
+    ended = run_in(tmp_path, "run", *(word for one in SMALL for word in ("--set", one)), "--out", "prepared")
+    assert "is a symbolic link" in ended.said
+    assert (ended.status, ends_in_one_line(ended)) == (2, True), ended.said
+    assert (tmp_path / "mine").read_bytes() == b""
 
 
 def test_a_run_of_ones_own_goes_on_with_functions_of_the_current_folder(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ The texts and the files of the job are equal, so members of a session find no di
 arguments of them for one site, the sum of a circle is the update of the other one.
 """
 
+import importlib
 import io
 import os
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -124,6 +126,37 @@ def test_a_script_in_the_folder_of_another_job(defended: bool, tmp_path: Path, m
 
     def rate_of(app: Path, _site: str) -> float:
         return float(script_at(Path(TaskScriptRunner(str(app), script).script_full_path)).RATE)
+
+    check_job(deploy_to, rate_of, tmp_path, is_seen=not defended)
+
+
+@pytest.mark.usefixtures("site_environment")
+@pytest.mark.parametrize("defended", [False, True])
+def test_a_function_in_the_folder_of_another_job(
+    defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python finds it by its dotted name if the client was started in its workspace."""
+    if not defended:
+        monkeypatch.setattr(job_config, "_check_modules", lambda _folder: None)
+    config = job("x")
+    config["executors"][0]["executor"]["args"]["executor"]["args"] = {
+        "model_name": {"path": "other.app.custom.given.rate"}
+    }
+
+    def deploy_to(folder: Path, site: str) -> Path:
+        code = deploy(folder / site, {}, "other") / "custom"
+        code.mkdir(exist_ok=True)
+        (code / "given.py").write_text(f"def rate():\n    return 'lr={0.1 if site == 'site-1' else 0}'\n")
+        app = deploy(folder / site, config)
+        for name in [name for name in sys.modules if name == "other" or name.startswith("other.")]:
+            del sys.modules[name]
+        monkeypatch.setattr(sys, "path", [str(folder / site), *(p for p in sys.path if str(folder) not in p)])
+        importlib.invalidate_caches()
+        built(app, site)
+        return app
+
+    def rate_of(app: Path, site: str) -> float:
+        return float(str(built(app, site)).removeprefix("lr="))
 
     check_job(deploy_to, rate_of, tmp_path, is_seen=not defended)
 

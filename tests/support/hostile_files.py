@@ -115,3 +115,41 @@ def packed_array(path: Path, name: str, rows: int, *, claimed: int | None = None
         file.write(array.getvalue())
         for _ in range(rows // 125_000):
             file.write(bytes(1_000_000))
+
+
+def journal_of_another_file(database: Path, victim: Path) -> None:
+    """Place a rollback journal beside a database that names a file of the user as the journal of several databases.
+
+    SQLite completes the transaction when it opens the database, and deletes the common journal at the end.
+    """
+    content = bytearray(database.read_bytes())
+    content[18:20] = b"\1\1"  # no WAL, as before a run changes that
+    database.write_bytes(content)
+    magic, name = bytes.fromhex("d9d505f920a163d7"), str(victim).encode()
+    (page,) = struct.unpack(">H", content[16:18])
+    header = (magic + struct.pack(">IIIII", 0, 0, len(content) // page, 512, page)).ljust(512, b"\0")
+    end = struct.pack(">I", (1 << 30) // page + 1) + name + struct.pack(">II", len(name), sum(name)) + magic
+    database.with_name(f"{database.name}-journal").write_bytes(header + end)
+
+
+def trigger_on(database: Path, table: str) -> None:
+    """A database that runs statements of its maker whenever a row is added; here they leave a trace."""
+    _database(
+        database,
+        f"""CREATE TABLE trace (row);
+        CREATE TRIGGER mine AFTER INSERT ON {table} BEGIN INSERT INTO trace VALUES (1); END""",
+    )
+
+
+def view_of(database: Path, table: str) -> None:
+    """A database whose table is a view without end."""
+    connection = sqlite3.connect(database)
+    columns = [name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")]
+    connection.close()
+    numbers = ", ".join("i" for _ in columns)
+    _database(
+        database,
+        f"""DROP TABLE {table};
+        CREATE VIEW {table} ({", ".join(columns)}) AS
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT {numbers} FROM n""",
+    )

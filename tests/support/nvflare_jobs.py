@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,8 +63,8 @@ def built(app: Path, site: str) -> object:
     return configured(app, site).executors[0].executor.executor._model_name
 
 
-def configured(app: Path, site: str) -> Any:  # noqa: ANN401 - NVFlare has no types
-    """Let NVFlare build the app of a job as on a site."""
+def configured(app: Path, site: str, authorize: Callable[..., str] | None = None) -> Any:  # noqa: ANN401 - NVFlare has no types
+    """Let NVFlare build the app of a job as on a site; ``authorize`` is asked before each component."""
     folders = SimpleNamespace(
         get_app_config_dir=lambda *_: str(app / "config"), get_app_custom_dir=lambda *_: str(app / "custom")
     )
@@ -73,6 +74,8 @@ def configured(app: Path, site: str) -> Any:  # noqa: ANN401 - NVFlare has no ty
     made = ClientJsonConfigurator(
         workspace_obj=folders, config_file_name=str(app / "config" / FILE), args=named, app_root=str(app)
     )
+    if authorize is not None:
+        made.set_component_build_authorizer(authorize)
     made.configure()
     return made
 
@@ -166,9 +169,17 @@ def introduced(engine: Engine) -> bytes:
 
 
 @pytest.fixture
-def site_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let executors be built as on a site, where tests that come later may write bytecode as before."""
+def site_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let executors be built as on a site, where tests that come later may write bytecode as before.
+
+    Code of jobs is forgotten afterwards, because a site refuses jobs that use code of others.
+    """
     monkeypatch.setattr(sys, "dont_write_bytecode", sys.dont_write_bytecode)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", os.environ.get("PYTHONDONTWRITEBYTECODE", ""))
     monkeypatch.setenv("RATE_OF_SITE", "0.1")
     monkeypatch.setattr(PrivacyService, "manager", None)
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if "custom" in Path(getattr(sys.modules[name], "__file__", None) or "").parts:
+            del sys.modules[name]

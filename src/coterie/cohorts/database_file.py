@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from coterie.cohorts.database_errors import database_errors
+from coterie.cohorts.database_origin import check_journal, check_schema
 from coterie.errors import ConfigError
 from coterie.files import reserve_secret
 
@@ -33,10 +34,12 @@ class DatabaseFile:
         self._turn = threading.Lock()
         with database_errors(f"cannot keep {purpose} in {self._path}", ConfigError):
             if self._path != _IN_MEMORY:
+                check_journal(self._path)
                 reserve_secret(Path(self._path))
             self._connection = sqlite3.connect(
                 self._path, timeout=_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
             )
+            check_schema(self._connection, self._path)
             self._connection.execute("PRAGMA secure_delete = ON")
             if durable:
                 # EXTRA: the commit is on disk when it returns, the end of its journal included.

@@ -68,13 +68,16 @@ class Ledger:
         self._mutex = threading.Lock()
 
     @classmethod
-    def open(cls, location: str | os.PathLike[str], *, create: bool = True, timeout: float = 30.0) -> Self:
+    def open(
+        cls, location: str | os.PathLike[str], *, create: bool = True, timeout: float = 30.0, plain: bool = False
+    ) -> Self:
         """Open a ledger. A path is an SQLite file on a local disk; a text with ``://`` is an SQLAlchemy URL.
 
         With ``create=False``, a place without a ledger is refused instead of initialised. ``timeout`` is the number of
-        seconds that a writer waits for the lock.
+        seconds that a writer waits for the lock. With ``plain``, an SQLite file with views, triggers or virtual tables
+        is refused, because it may come from somebody else.
         """
-        return cls(LedgerStore.open(location, create=create, timeout=timeout))
+        return cls(LedgerStore.open(location, create=create, timeout=timeout, plain=plain))
 
     @classmethod
     def inspect(cls, location: str | os.PathLike[str], *, timeout: float = 30.0, limit: int | None = None) -> Self:

@@ -12,10 +12,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from sqlalchemy import URL, Engine, Table, create_engine, event, inspect, make_url
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, inspect, make_url
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from coterie.cohorts.database_errors import database_errors
+from coterie.cohorts.database_origin import check_journal, check_schema
 from coterie.cohorts.ledger_inspection import check_plain, copy_file, distrust
 from coterie.errors import ConfigError
 
@@ -35,10 +36,12 @@ def open_database(
     inspecting: bool,
     timeout: float,
     limit: int | None = None,
+    plain: bool = False,
 ) -> Database:
     """Open the database at a path (an SQLite file) or an SQLAlchemy URL, and create ``table`` if it is missing.
 
-    A file of more than ``limit`` bytes is not inspected.
+    A file of more than ``limit`` bytes is not inspected. With ``plain``, an SQLite file with more than plain tables and
+    indexes is refused also if it is opened for writing.
     """
     try:
         is_url = isinstance(location, str) and "://" in location
@@ -58,8 +61,13 @@ def open_database(
                 folder = resources.enter_context(TemporaryDirectory(prefix="coterie-ledger-"))
                 copy, size = copy_file(url.database, folder, limit)
                 url = url.set(database=copy.as_uri(), query={"mode": "ro", "uri": "true"})
+            elif backend == "sqlite" and url.database:
+                check_journal(url.database)
             engine = _make_engine(url, timeout, inspecting=inspecting)
             resources.callback(engine.dispose)
+            if plain and backend == "sqlite":
+                with engine.connect() as connection:
+                    check_schema(_driver_of(connection), url.database or shown)
             found = _is_plain(engine, table, size) if size else _find_table(engine, table, create=create)
         except OSError as error:
             raise ConfigError(f"cannot read the ledger {shown}: {error.strerror}") from error
@@ -115,8 +123,11 @@ def _prepare_sqlite(timeout: float, connection: sqlite3.Connection, _record: obj
 
 def _is_plain(engine: Engine, table: Table, size: int) -> bool:
     with engine.connect() as connection:
-        driver: Any = connection.connection.driver_connection
-        return check_plain(driver, table.name, table.columns.keys(), size)
+        return check_plain(_driver_of(connection), table.name, table.columns.keys(), size)
+
+
+def _driver_of(connection: Connection) -> Any:  # noqa: ANN401 - of the database's library
+    return connection.connection.driver_connection
 
 
 def _find_table(engine: Engine, table: Table, *, create: bool) -> bool:

@@ -11,21 +11,19 @@ the file holds.
 """
 
 import os
-import re
 import sqlite3
 import stat
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
+from coterie.cohorts.database_origin import limited_steps, odd_entry
 from coterie.cohorts.log_size import check_size
 from coterie.errors import ConfigError, InputError
 
 _COPIES = 10  # attempts to copy a file while a server writes to it
 _PIECE = 1 << 20  # bytes copied at once
 _OLDEST = (3, 37)  # the first SQLite with everything used here (2021)
-_STEPS = 1_000_000  # steps of SQLite's machine to read the schema; a ledger's schema needs some hundred
-_STORED = re.compile(r"CREATE TABLE\b", re.IGNORECASE)
 
 
 def copy_file(database: str, folder: str, limit: int | None) -> tuple[Path, int]:
@@ -85,19 +83,13 @@ def check_plain(connection: sqlite3.Connection, table: str, columns: Collection[
 
     Returns whether ``table`` exists.
     """
-    connection.set_progress_handler(lambda: 1, _STEPS)  # interrupts: the schema is a table too and may be endless
-    try:
-        schema = connection.execute("SELECT type, name, sql FROM sqlite_schema")
-        for kind, name, statement in schema:
-            if kind not in ("table", "index") or (kind == "table" and not _STORED.match(statement or "")):
-                shown = f"the {kind if kind in ('view', 'trigger') else 'virtual table'} {str(name)[:60]!r}"
-                raise InputError(
-                    f"cannot read the ledger: the database has {shown}, and only plain tables are read; copy the table "
-                    f"{table} to a file of its own"
-                )
+    with limited_steps(connection):
+        if entry := odd_entry(connection):
+            raise InputError(
+                f"cannot read the ledger: the database has {entry}, and only plain tables are read; copy the table "
+                f"{table} to a file of its own"
+            )
         found = connection.execute(f"PRAGMA table_xinfo({table})").fetchall()
-    finally:
-        connection.set_progress_handler(None, 0)
     if not found:
         return False
     names = [str(name) for _, name, _, _, _, _, _ in found]

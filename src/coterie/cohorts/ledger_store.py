@@ -100,12 +100,15 @@ class LedgerStore:
         timeout: float,
         inspecting: bool = False,
         limit: int | None = None,
+        plain: bool = False,
     ) -> Self:
         """Open the ledger at a path (an SQLite file) or an SQLAlchemy URL; ``inspecting`` opens it read-only.
 
-        At most ``limit`` bytes of an inspected ledger are read.
+        At most ``limit`` bytes of an inspected ledger are read. ``plain`` refuses a file with views or triggers.
         """
-        database = open_database(location, _ENTRIES, create=create, inspecting=inspecting, timeout=timeout, limit=limit)
+        database = open_database(
+            location, _ENTRIES, create=create, inspecting=inspecting, timeout=timeout, limit=limit, plain=plain
+        )
         return cls(database, timeout, inspecting=inspecting, limit=limit)
 
     def close(self) -> None:

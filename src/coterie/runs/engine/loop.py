@@ -224,7 +224,7 @@ class Engine:
         )
         stack.enter_context(trainer)
         if built.protections:
-            self._ledger = stack.enter_context(Ledger.open(folder.ledger_file))
+            self._ledger = stack.enter_context(Ledger.open(folder.ledger_file, plain=True))
             check_history(folder, self._progress, self._records, self._ledger)
             self._memories = stack.enter_context(MemoryFile(folder.memory_file, durable=False))
             check_memories(folder, self._ledger, self._memories, built.federation.parts, self._records)

@@ -115,9 +115,10 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path | None, config: RunConfig) -> "RunFolder":
-        """Make the folder of a new run, by default in :data:`RUNS`; a folder that already has a run is refused.
+        """Make the folder of a new run, by default in :data:`RUNS`.
 
-        If several processes begin in one folder at once, one succeeds and the others are refused.
+        A folder that already has a run is refused, and so is one with symbolic links, by which the run would write to
+        other files. If several processes begin in one folder at once, one succeeds and the others are refused.
         """
         try:
             if path is None:
@@ -125,6 +126,7 @@ class RunFolder:
             folder = cls(path)
             path.mkdir(parents=True, exist_ok=True)
             folder._refuse_another()
+            folder.check_links(new=True)
             with locked(path):
                 folder._refuse_another()
                 write_secret(folder.secret_file, os.urandom(SECRET_BYTES))
@@ -149,15 +151,25 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        """Open the folder of an existing run."""
+        """Open the folder of an existing run. One with pipes or devices is refused: reading them might never end."""
         folder = cls(path)
         if not folder.config_file.is_file():
             raise ConfigError(f"{path} is not the folder of a run: it has no {folder.config_file.name}")
+        odd = sorted(
+            entry.name for entry in path.iterdir() if entry.exists() and not (entry.is_file() or entry.is_dir())
+        )
+        if odd:
+            raise ConfigError(f"{path / printable(odd[0], _NAME)} is not a plain file")
         return folder
 
-    def check_links(self) -> None:
-        """Refuse a folder with symbolic links. A run makes none, and by one it would write to any file of the user."""
+    def check_links(self, *, new: bool = False) -> None:
+        """Refuse a folder with symbolic links. A run makes none, and by one it would write to any file of the user.
+
+        A ``new`` run replaces a link at the name of its secret, and uses no draft that is there already.
+        """
         links = sorted(entry.name for entry in self.path.iterdir() if entry.is_symlink())
+        if new:
+            links = [name for name in links if name != self.secret_file.name and not name.endswith(".draft")]
         if links:
             raise ConfigError(
                 f"{self.path / printable(links[0], _NAME)} is a symbolic link, and a run writes only to files of its "

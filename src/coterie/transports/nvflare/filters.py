@@ -9,33 +9,71 @@ In ``local/privacy.json`` of the site::
                  "task_result_filters": [{"path": "coterie.transports.nvflare.filters.PrivateResults"}]}],
      "components": [{"id": "coterie", "path": "coterie.transports.nvflare.filters.PrivateJobs"}]}
 
+and in ``local/resources.json``, to the components that are there already::
+
+    {"id": "coterie", "path": "coterie.transports.nvflare.filters.PrivateJobs"}
+
 A job that is not all under a :class:`~.executor.PrivateExecutor` then does nothing on this site. This protects only if
 jobs may not bring their own code (NVFlare's right ``byoc``), and if no class that starts scripts or commands is allowed
 (``class_allow_list``), because code can send data in any form.
 """
 
+import re
+
+from nvflare.apis.app_validation import AppValidationKey
+from nvflare.apis.event_type import EventType
 from nvflare.apis.filter import ContentBlockedException, Filter
-from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import ReservedHeaderKey, Shareable, make_reply
 
+from coterie.deployment.logs import LOGGER, quote
 from coterie.errors import PeerProtocolError
 from coterie.transports.nvflare.components import Guard
 from coterie.transports.nvflare.messages import KEY, Answer, decode
+from coterie.transports.nvflare.names import PRIVATE_EXECUTOR
 
 CODES = frozenset(value for name, value in vars(ReturnCode).items() if name.isupper())
 """The return codes of NVFlare; any other text may quote data."""
+_EXECUTOR = re.compile(r"^executors\.#[0-9]+\.executor$")
+"""The place of an executor in a job's configuration, as NVFlare finds it."""
 
 
 class PrivateJobs(Guard):
     """Stops jobs with a component that Coterie does not accept, or with an executor beside ``PrivateExecutor``.
 
     NVFlare then answers every task of the job with ``UNSAFE_JOB``. Federated events of all jobs stay on the site.
+
+    As a component of the site (``resources.json``), which NVFlare asks before it builds a part of a job, it also lets
+    NVFlare build only :class:`~.executor.PrivateExecutor` as an executor, and nothing of a job that brings code.
+    NVFlare reads ``privacy.json`` when it has built the job, and the server can delete that file until then. It reads
+    what it found about a job's code when it builds the job, and writes that before it decides whether code is allowed.
     """
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """Judge a component before it is built, and a job when it is about to start."""
+        if event_type == EventType.BEFORE_BUILD_COMPONENT:
+            if refusal := _reason_not_to_build(fl_ctx):
+                LOGGER.warning("%s", refusal)
+                fl_ctx.set_prop(FLContextKey.COMPONENT_BUILD_ERROR, refusal, private=True, sticky=False)
+            return
+        super().handle_event(event_type, fl_ctx)
 
     def refuse(self, _reason: str, fl_ctx: FLContext) -> None:
         """Let NVFlare run no task of this job."""
         fl_ctx.set_job_is_unsafe()
+
+
+def _reason_not_to_build(ctx: FLContext) -> str:
+    """Return why a part of a job is not built on this site, if it is not."""
+    meta, described = ctx.get_prop(FLContextKey.JOB_META), ctx.get_prop(FLContextKey.COMPONENT_CONFIG)
+    if not isinstance(meta, dict) or meta.get(AppValidationKey.BYOC):
+        return "the job brings code, and the policy of this site allows none"
+    node = ctx.get_prop(FLContextKey.COMPONENT_NODE)
+    if _EXECUTOR.search(node.path()) and described.get("path") != PRIVATE_EXECUTOR:
+        path = quote(str(described.get("path")))
+        return f"the job has the executor {path}, and the policy of this site allows only PrivateExecutor around it"
+    return ""
 
 
 class PrivateResults(Filter):

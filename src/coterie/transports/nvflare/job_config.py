@@ -11,8 +11,10 @@ import json
 import os
 import re
 import string
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from nvflare.apis.fl_constant import SystemVarName
@@ -57,6 +59,7 @@ def read_app(folder: Path, config: Path) -> SiteApp:
     _leave_out_streamer(described)
     _check_references(described)
     _check_paths(described, folder.resolve())
+    _check_modules(folder.resolve())
     return SiteApp(described, digest_files(folder, Path(loaded.get_location())))
 
 
@@ -70,6 +73,26 @@ def _check_home(folder: Path) -> None:
             f"{ENVIRONMENT} is in NVFlare's workspace, where the server can delete it by a job of that name: move it "
             "to another place"
         )
+
+
+def _check_modules(folder: Path) -> None:
+    """Refuse a job if Python imported code from NVFlare's workspace outside of the app's folder.
+
+    Python finds modules of other jobs by dotted names where the client was started in its workspace. What the operator
+    installed there is accepted.
+    """
+    workspace = folder.parent.parent
+    accepted = [folder, workspace / "local", workspace / "startup", *map(Path, {sys.prefix, sys.base_prefix})]
+    for name, module in sorted(sys.modules.items()):
+        named = module.__dict__.get("__file__") if isinstance(module, ModuleType) else None
+        if not isinstance(named, str) or not os.path.isabs(named):  # some modules of libraries have made-up names
+            continue
+        file = Path(os.path.realpath(named))
+        if file.is_relative_to(workspace) and not any(file.is_relative_to(place) for place in accepted):
+            raise ConfigError(
+                f"the job uses the module {quote(name)}, which is in NVFlare's workspace and not in the app's folder: "
+                "members of a session do not compare it. Add it to the job, or install it"
+            )
 
 
 def _as_json(config: dict[str, Any]) -> dict[str, Any]:

@@ -11,3 +11,5 @@ WEIGHT = "NUM_STEPS_CURRENT_ROUND"
 """The entry of ``FLModel.meta`` that results are weighted by."""
 LOG = logging.getLogger("custom.coterie")
 """NVFlare shows the logs of apps on its console, and calls them ``custom``."""
+PRIVATE_EXECUTOR = "coterie.transports.nvflare.executor.PrivateExecutor"
+"""The path of Coterie's executor in the configuration of a job."""

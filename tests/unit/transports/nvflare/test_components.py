@@ -25,6 +25,7 @@ from nvflare.apis.signal import Signal
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.app_common.workflows.model_controller import ModelController
+from nvflare.fuel.utils.class_loader import load_class
 from nvflare.job_config.api import FedJob
 from nvflare.job_config.script_runner import ScriptRunner
 from nvflare.private.event import fire_event
@@ -35,6 +36,7 @@ from coterie.cohorts.ledger import Ledger
 from coterie.deployment.home import node_home, server_home
 from coterie.errors import ConfigError, NothingTrained
 from coterie.transports.nvflare import PrivateExecutor, PrivateFedAvg, PrivateRounds, PrivateRunner
+from coterie.transports.nvflare.deployer import PrivateDeployer
 from coterie.transports.nvflare.filters import PrivateJobs, PrivateResults
 from coterie.transports.nvflare.job_config import read_app
 from coterie.transports.nvflare.messages import KEY, TASK, Answer, NodeMessage, Rounds, Work, decode, encode
@@ -46,10 +48,22 @@ POLICY = """
              "task_result_filters": [{"path": "coterie.transports.nvflare.filters.PrivateResults"}]}],
  "components": [{"id": "coterie", "path": "coterie.transports.nvflare.filters.PrivateJobs"}]}
 """
+RESOURCES = """
+{"components": [{"id": "coterie", "path": "coterie.transports.nvflare.filters.PrivateJobs"},
+                {"id": "app_deployer", "path": "coterie.transports.nvflare.deployer.PrivateDeployer"}]}
+"""
 UNSET: dict[str, Any] = {"aggregation_weights": {}}  # NVFlare writes it in any case
 SITES = [f"site-{number}" for number in range(1, 5)]
 Reply = Callable[[str, FLModel], Shareable]
 """What the app of a site returns for a model."""
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """Return the folder of an app in a workspace of its own, where no other test has left code."""
+    folder = tmp_path / "workspace" / "job" / "app"
+    folder.mkdir(parents=True)
+    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -306,6 +320,11 @@ def test_the_privacy_policy_of_a_site_releases_only_answers_of_coterie(home: Pat
     for blocked in (plain, Shareable({KEY: b"\xc1"}), Shareable({KEY: answer[KEY], "model": 1})):
         with pytest.raises(ContentBlockedException, match="policy of this site"):
             policy.process(blocked, ctx)
+
+
+def test_the_components_of_a_site_are_built_by_nvflare() -> None:
+    built = [load_class(one["path"])() for one in json.loads(RESOURCES)["components"]]
+    assert [type(one) for one in built] == [PrivateJobs, PrivateDeployer]
 
 
 def test_a_job_description_has_coteries_components_and_none_of_its_code(

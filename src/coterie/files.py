@@ -32,6 +32,7 @@ from coterie.errors import ConfigError
 Content = bytes | memoryview
 
 _PUBLIC, _SECRET = 0o666, 0o600  # the umask of the process applies to the first, as usual
+_DRAFT = ".draft"
 _NAME_KEPT = 40  # characters of a file's name in the name of its draft; a name may have 255 bytes
 _PLAIN = {
     errno.ENOENT: "there is no such file",
@@ -162,16 +163,21 @@ def private_folder(folder: Path) -> Path:
     return folder
 
 
+def is_draft(name: str) -> bool:
+    """Whether a file's name ends like that of a draft."""
+    return name.endswith(_DRAFT)
+
+
 def remove_drafts(folder: Path) -> None:
     """Delete drafts that killed processes left in a folder. No other process may be writing to it."""
-    for draft in folder.glob(f".*.{'[0-9a-f]' * 16}.draft"):
+    for draft in folder.glob(f".*.{'[0-9a-f]' * 16}{_DRAFT}"):
         draft.unlink(missing_ok=True)
 
 
 @contextmanager
 def _draft(path: Path, content: Content, mode: int, *, durable: bool, time: float | None = None) -> Iterator[Path]:
     """Write the content to a new file next to the path. The file is deleted unless the caller moves it."""
-    draft = path.with_name(f".{path.name[:_NAME_KEPT]}.{os.urandom(8).hex()}.draft")
+    draft = path.with_name(f".{path.name[:_NAME_KEPT]}.{os.urandom(8).hex()}{_DRAFT}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with open(descriptor, "wb") as file:

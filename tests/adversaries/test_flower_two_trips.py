@@ -163,7 +163,7 @@ def test_only_one_survivor_list_is_answered_even_after_a_restart_of_the_node(run
         reply = answer(message)
         second = changed(message, messages.encode(other))
         if run is not None:
-            second.metadata._run_id = run
+            second.metadata.__dict__["_run_id"] = run
         refused.append(answer(second).has_error())
         assert answer(message).content == reply.content
         return reply

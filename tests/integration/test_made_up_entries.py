@@ -430,7 +430,7 @@ def test_an_experiment_is_listed_run_and_reported(coterie: Command, monkeypatch:
     assert "| toss | value |" in report
     assert coterie("reproduce", "coins", "--quick", "--rewrite").status == 0
     assert Path("coterie-results/coins/README.md").read_text() == report
-    assert "known are coins" in coterie("reproduce", "dice").text
+    assert "did you mean coins?" in coterie("reproduce", "coin").text
 
 
 # Without its row, no command knows a thing.

@@ -14,6 +14,9 @@ from tests.support.outputs import PROJECT
 from coterie.cli import app, main
 from coterie.runs.settings.toml import load_config
 
+_READERS_FILE = "my.toml"
+"""Stands in examples for a settings file that a reader has."""
+
 
 def understand(words: list[str]) -> None:
     """Let the command line parse a command, and the settings of a run, without running anything."""
@@ -25,7 +28,8 @@ def understand(words: list[str]) -> None:
         command, context = found, found.make_context(found.name, rest, parent=context)
     if command.name == "run":
         config = context.params["config"]
-        load_config(PROJECT / config if config else None, context.params["settings"])
+        given = config and str(config) != _READERS_FILE
+        load_config(PROJECT / config if given else None, context.params["settings"])
 
 
 class Ended(NamedTuple):

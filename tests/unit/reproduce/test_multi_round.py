@@ -366,7 +366,7 @@ def test_an_interrupted_command_reports_finished_trials(
     ("arguments", "words"),
     [
         ([], "name an experiment"),
-        (["large"], "no experiment 'large'; known are small"),
+        (["large"], "no experiment 'large'; coterie reproduce --list shows all"),
         (["small", "--quick", "--size", "full"], "give one of them"),
     ],
 )

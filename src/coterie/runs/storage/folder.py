@@ -23,7 +23,7 @@ from safetensors.numpy import save
 from coterie.arithmetic import FloatArray
 from coterie.cohorts.ledger import Head
 from coterie.errors import ConfigError, InputError
-from coterie.files import explain, remove_drafts, write_file, write_secret
+from coterie.files import explain, is_draft, remove_drafts, write_file, write_secret
 from coterie.locks import locked
 from coterie.reports.words import printable
 from coterie.runs.records.record import RoundRecord, Stop, record_type
@@ -169,7 +169,7 @@ class RunFolder:
         """
         links = sorted(entry.name for entry in self.path.iterdir() if entry.is_symlink())
         if new:
-            links = [name for name in links if name != self.secret_file.name and not name.endswith(".draft")]
+            links = [name for name in links if name != self.secret_file.name and not is_draft(name)]
         if links:
             raise ConfigError(
                 f"{self.path / printable(links[0], _NAME)} is a symbolic link, and a run writes only to files of its "

@@ -64,8 +64,6 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
     """The number of pictures in the figure, taken from the first trials."""
     claims: tuple[RowClaim, ...] = ()
     paper_rounds: int = 0
-    fewer: str = ""
-    """How the attack falls short of the paper's where that is not counted."""
 
     kept = "trials"
     outcomes = list[Record]
@@ -106,7 +104,6 @@ class PictureAttack(Experiment[list[Record]], frozen=True, kw_only=True):
         """Report the similarity by the source of the reconstruction."""
         found = {row: Readings(row, [Reading(**trial["rows"][row]) for trial in trials]) for row in trials[0]["rows"]}
         missing = Scale(self.settings.get("rounds", 0)).shortfalls(Scale(self.paper_rounds))
-        missing += [self.fewer] if self.fewer else []
         claims = correct(
             settle(
                 claim.says,

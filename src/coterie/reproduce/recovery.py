@@ -391,4 +391,5 @@ def _readings(trials: Sequence[Record]) -> dict[str, Readings]:
 
 def _draw_pictures(trials: Sequence[RecoveryTrial], window: str, path: Path) -> None:
     drawn = next(trial.drawn[window] for trial in trials if "pictures" in trial.drawn[window])
-    draw_strip(path, [(row, from_hex(drawn, row)) for row in drawn["pictures"]])
+    rows = sorted(drawn["pictures"], key=lambda row: row != "original")  # it comes first, the others as they were drawn
+    draw_strip(path, [(row, from_hex(drawn, row)) for row in rows])

@@ -7,7 +7,6 @@ import pytest
 from tests.support.reports import checked_report
 
 from coterie.errors import ConfigError
-from coterie.reports.findings import Judgement
 from coterie.reproduce.declarations import FULL, QUICK, Declaration, declared, read_declaration
 from coterie.reproduce.pictures import PictureAttack
 from coterie.reproduce.runner import Run
@@ -39,10 +38,7 @@ def test_pictures_are_reported_and_can_be_rewritten(tmp_path: Path) -> None:
     )
     run = Run("small", declaration, tmp_path, trials=3)
     findings, _ = checked_report(run)
-    first, *_, last = findings.numbers["claims"]
-    assert (first["source"], first["judgement"]) == ("paper", Judgement.OPEN)  # not the paper's updates
-    assert first["statistic"].endswith(inversion.remarks["fewer"])
-    assert last["source"] == "ours"
+    assert {claim["source"] for claim in findings.numbers["claims"]} == {"ours"}  # these are not the paper's updates
     assert len(findings.numbers["claims"]) == len(inversion.remarks["claims"])
     assert (tmp_path / "pictures.png").stat().st_size > 0
 

@@ -256,9 +256,8 @@ def train(
         policy: an object that selects cohorts, instead of circles of ``privacy`` clients. It has the method ``select``
             of :class:`~coterie.cohorts.policies.Policy`, and an attribute ``circles`` if it keeps circles together.
         settings: any settings of ``coterie run``, by their keys: ``{"training.learning_rate": 0.05, "seed": 1}``.
-            Where a setting and another argument say different things, the setting counts.
-            Some defaults differ from ``coterie run``: all clients are always available and none drops out within a
-            round (see ``availability`` and ``faults``), training.executor is ``auto``, and training.workers is 0.
+            They count before other arguments. Some defaults differ from ``coterie run``: all clients are available and
+            none drops out (see ``availability`` and ``faults``), training.executor is ``auto``, training.workers is 0.
             Worker processes pay off for larger models, in scripts with ``if __name__ == "__main__":``.
         loss: a function from outputs and targets to one number for each example, or to their mean; by default cross
             entropy for labels, one-hot rows included, and the squared error for other targets.

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -82,6 +84,24 @@ def test_the_seed_alone_decides_the_start(name: str, shape: InputShape) -> None:
 )
 def test_pictures_need_not_be_square_or_even(name: str, side: int) -> None:
     assert build(name, (2, side, side + 5), 2, seed=0)(torch.zeros(1, 2, side, side + 5)).shape == (1, 2)
+
+
+@pytest.mark.parametrize("name", ["mnist-cnn", "mnist-cnn-small", "lenet", "vgg11"])
+def test_pooling_before_or_after_relu_gives_the_same_bits(name: str) -> None:
+    model = build(name, (3, 32, 32), 4, seed=0)
+    assert isinstance(model, nn.Sequential)
+    layers = list(model)
+    for place, (pool, relu) in enumerate(pairwise(model)):
+        if isinstance(pool, nn.MaxPool2d) and isinstance(relu, nn.ReLU):
+            layers[place : place + 2] = relu, pool
+    other = nn.Sequential(*layers)
+    assert layers != list(model)
+    random = torch.Generator().manual_seed(0)
+    x, y = torch.randn(8, 3, 32, 32, generator=random), torch.randint(4, (8,), generator=random)
+    found = [
+        torch.autograd.grad(nn.functional.cross_entropy(one(x), y), list(one.parameters())) for one in (model, other)
+    ]
+    assert all(torch.equal(here, there) for here, there in zip(*found, strict=True))
 
 
 def test_inputs_that_do_not_fit_are_refused() -> None:

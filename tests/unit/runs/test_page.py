@@ -237,6 +237,16 @@ def test_the_console_shows_every_round(
         assert [f"round {number}/13 " in shown for number in range(2, 13)] == [True] * 11
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_brackets_in_names_are_text_on_the_console(terminal: bool) -> None:
+    """The names of clients and of a file of features are the user's. rich would take ``[red]`` for a style."""
+    reason = "site[red], site[/x] left, and additive sharing tolerates no dropout"
+    records = [*make_records(2), RoundRecord(round=3, outcome=Outcome.ABORTED_BEFORE_REVEAL, reason=reason)]
+    shown = watched(records, terminal=terminal, data__features="faces[red].npz")
+    assert f"aborted before reveal: {reason}" in shown
+    assert "on faces[red].npz: " in shown
+
+
 def test_a_line_has_no_epsilon_that_only_a_paper_claims() -> None:
     """The report says beside it that the claim is not sound."""
     record = extend(

@@ -188,6 +188,7 @@ def test_names_show_as_much_of_a_path_as_distinguishes_them(folder: Path, tmp_pa
         ("round,accuracy\n1,nan\n", "line 2: expected a whole number and a score"),
         ("round,accuracy\n1,0.5\n1,0.6\n", "line 3: round 1 comes after round 1; sort the rounds"),
         ("round,accuracy\n1,53.5\n", "accuracy is a share from 0 to 1, and the file has 53.5; divide percentages"),
+        ("round,accuracy\n1,-0.1\n2,0.5\n", "accuracy is a share from 0 to 1, and the file has -0.1"),
         ('round,accuracy\n1,"0.5\n', "is not CSV"),
     ],
 )

@@ -12,7 +12,7 @@ from tests.support.learning import BatchNormNet
 from torch import nn
 
 from coterie.errors import ConfigError
-from coterie.runs.engine.federation import Federation, find_federation, fingerprint, make_federation
+from coterie.runs.engine.federation import Federation, find_federation, make_federation
 from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR
 from coterie.runs.settings.toml import load_config, make_config
 from coterie.training import flatten
@@ -131,8 +131,8 @@ def test_missing_data_and_models_are_named(override: str, said: str) -> None:
 
 
 def test_a_fingerprint_depends_on_values_not_on_objects() -> None:
-    assert fingerprint(federation()) == fingerprint(federation(example(), nn.Linear(5, 3)))
-    assert fingerprint(federation()).keys() == {"data", "model"}
+    assert federation().fingerprints == federation(example(), nn.Linear(5, 3)).fingerprints
+    assert federation().fingerprints.keys() == {"data", "model"}
 
 
 def other_data() -> dict[str, Federation]:
@@ -151,7 +151,7 @@ def other_data() -> dict[str, Federation]:
 
 @pytest.mark.parametrize("what", other_data())
 def test_other_data_has_another_fingerprint(what: str) -> None:
-    before, after = fingerprint(federation()), fingerprint(other_data()[what])
+    before, after = federation().fingerprints, other_data()[what].fingerprints
     assert before["data"] != after["data"]
     assert before["model"] == after["model"]
 
@@ -178,7 +178,7 @@ class Tied(nn.Module):
 
 def test_a_model_is_named_by_its_layers_and_frozen_arrays() -> None:
     def of(model: nn.Module) -> str:
-        return fingerprint(federation(model=model))["model"]
+        return federation(model=model).fingerprints["model"]
 
     assert of(frozen(0.5)) == of(frozen(0.5))  # what is learnt began at random, and differs
     assert of(frozen(0.5)) != of(frozen(0.75))

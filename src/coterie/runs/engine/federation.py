@@ -84,8 +84,25 @@ class Federation:
 
     @cached_property
     def fingerprints(self) -> dict[str, str]:
-        """The :func:`fingerprint` of data and model, computed once."""
-        return fingerprint(self)
+        """Digests of the ``data`` and the ``model``: SHA-256 over names, shapes and values.
+
+        The parameters of the model count with their shapes only: their start may be random, and a resumed run takes
+        them from the checkpoint.
+        """
+        data = hashlib.sha256()
+        arrays = {"test x": self.test.x, "test y": self.test.y, **self.parts}
+        if isinstance(self.problem.data, ArrayData):
+            arrays |= {"train x": self.problem.data.x, "train y": self.problem.data.y}
+        elif isinstance(self.problem.data, FreshData):
+            data.update(self.problem.data.digest)
+        if self.members:
+            data.update(json.dumps(list(self.members.items())).encode())
+        if self.own_tests:
+            data.update(json.dumps([[name, rows.tolist()] for name, rows in self.own_tests.items()]).encode())
+        for name, array in arrays.items():
+            data.update(json.dumps([name, str(array.dtype), array.shape]).encode())
+            data.update(np.ascontiguousarray(array).data)
+        return {"data": data.hexdigest(), "model": structure_digest(self.problem.model)}
 
     @property
     def basis(self) -> Basis:
@@ -203,28 +220,6 @@ def _unlike_loaders(config: CommonSettings, dataset: Dataset) -> Iterator[str]:
         applied: object = attrgetter(key)(config)
         if any(value != applied for value in values.values()):
             yield f"{key} is {applied}, as the settings have it; that of the data loader is not used"
-
-
-def fingerprint(federation: Federation) -> dict[str, str]:
-    """Return digests of the ``data`` and the ``model``: SHA-256 over names, shapes and values.
-
-    The parameters of the model count with their shapes only: their start may be random, and a resumed run takes them
-    from the checkpoint.
-    """
-    problem, data = federation.problem, hashlib.sha256()
-    arrays = {"test x": federation.test.x, "test y": federation.test.y, **federation.parts}
-    if isinstance(problem.data, ArrayData):
-        arrays |= {"train x": problem.data.x, "train y": problem.data.y}
-    elif isinstance(problem.data, FreshData):
-        data.update(problem.data.digest)
-    if federation.members:
-        data.update(json.dumps(list(federation.members.items())).encode())
-    if federation.own_tests:
-        data.update(json.dumps([[name, rows.tolist()] for name, rows in federation.own_tests.items()]).encode())
-    for name, array in arrays.items():
-        data.update(json.dumps([name, str(array.dtype), array.shape]).encode())
-        data.update(np.ascontiguousarray(array).data)
-    return {"data": data.hexdigest(), "model": structure_digest(problem.model)}
 
 
 def _tested(

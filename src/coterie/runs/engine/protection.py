@@ -176,14 +176,14 @@ class SessionShapes:
         return SessionShape(self._densest, threshold or max(majority_threshold(clients), colluders + 1), colluders)
 
     def _plan(self, clients: int) -> SessionShape:
-        aggregation = self._aggregation
+        aggregation, collusion = self._aggregation, collusion_share(self._aggregation)
         try:
             plan = recommend(
                 clients,
                 aggregation.dropout,
                 privacy=min(self._smallest, clients),
                 largest=self._largest,
-                collusion=(collusion := collusion_share(aggregation)),
+                collusion=collusion,
                 roster=roster_size(aggregation, self._everybody, clients) if collusion is not None else None,
                 topology=aggregation.topology,
                 active=aggregation.threat == "active-server",
@@ -200,11 +200,6 @@ class SessionShapes:
         guarantee = plan.guarantee
         threshold = aggregation.threshold or guarantee.threshold
         return SessionShape(guarantee.topology, threshold, plan.colluders, plan.minimum)
-
-
-def smallest_circle(circles: Circles) -> int:
-    """Return the size of the smallest circle that is kept whole; 1 without circles."""
-    return int(circles.sizes.min()) if circles.privacy > 1 else 1
 
 
 def session_protocol(
@@ -269,12 +264,12 @@ def fewest_honest(config: RunConfig, circles: Circles, most: int) -> int:
     aggregation, everybody = config.aggregation, config.clients.count
     minimum = fewest_summed(aggregation, everybody, config.cohort.minimum, most)
     sizes = circles.sizes.tolist()
-    company = aggregation.threat == "active-server" and always_complete(aggregation)
+    active = aggregation.threat == "active-server"
     counts = []
     for clients in range(minimum, most + 1):
         colluders = session_colluders(aggregation, everybody, clients)
-        fewest = max(minimum, colluders + 2) if company else minimum
-        if aggregation.threat == "active-server" and _in_two_trips(aggregation, everybody, circles, clients):
+        fewest = max(minimum, colluders + 2) if active and always_complete(aggregation) else minimum
+        if active and _in_two_trips(aggregation, everybody, circles, clients):
             # A client that reveals at once knows a lower bound on the number of honest clients in the sum, not which
             # they are.
             counts.append(max(minimum, colluders + 2) - colluders)
@@ -286,5 +281,5 @@ def fewest_honest(config: RunConfig, circles: Circles, most: int) -> int:
 def _in_two_trips(aggregation: AggregationSettings, everybody: int, circles: Circles, clients: int) -> bool:
     if not always_complete(aggregation) and aggregation.topology != "auto":
         return False
-    protocol = session_protocol(aggregation, everybody, smallest_circle(circles), clients, Complete())
+    protocol = session_protocol(aggregation, everybody, circles.privacy, clients, Complete())
     return protocol is SessionProtocol.TWO_TRIPS

@@ -18,7 +18,7 @@ from coterie.confined.grid import Grid, GridOffsets
 from coterie.confined.network import zero_anchor
 from coterie.confined.vertical import VerticalSum
 from coterie.errors import Cancelled, ConfigError, InputError, OverflowRisk
-from coterie.runs.engine.updates import name_of
+from coterie.runs.engine.updates import canonical
 from coterie.training import columns as columns_module
 from coterie.training import flatten
 from coterie.training.columns import (
@@ -208,8 +208,8 @@ def test_cached_sums_are_not_part_of_the_work_and_stay_in_their_process() -> Non
     used = GroupGradient(split, VerticalSum(2), KnownSums())
     fresh = GroupGradient(split, VerticalSum(2), KnownSums())
     used(problem, task_of(problem, used))
-    assert name_of(used) == name_of(fresh)
-    assert name_of(used) != name_of(GroupGradient(split, VerticalSum(2, secure=False), KnownSums()))
+    assert canonical(used) == canonical(fresh)
+    assert canonical(used) != canonical(GroupGradient(split, VerticalSum(2, secure=False), KnownSums()))
     assert len(pickle.dumps(used)) == len(pickle.dumps(fresh)) < 2000
 
 

@@ -160,7 +160,7 @@ class SessionShapes:
         return self._complete(clients) if self._defaults_to_complete(clients) else self._planned(clients)
 
     def _defaults_to_complete(self, clients: int) -> bool:
-        """Whether the complete graph is used without planning, because a malicious server can cut a sparse one."""
+        """Return whether a session of this size has the complete graph without a plan, as set or by ``auto``."""
         limit = complete_limit(active=self._aggregation.threat == "active-server")
         return always_complete(self._aggregation) or (self._aggregation.topology == "auto" and clients <= limit)
 

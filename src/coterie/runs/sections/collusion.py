@@ -41,9 +41,9 @@ def session_colluders(aggregation: AggregationSettings, everybody: int, clients:
 
 
 def fewest_summed(aggregation: AggregationSettings, everybody: int, minimum: int, most: int) -> int:
-    """Return the fewest clients of a sum, in sessions of up to ``most``: ``minimum``, and c + 2 if c follows from one.
+    """Return the fewest clients that a sum may have, in sessions of up to ``most``: ``minimum``, or c + 2 if larger.
 
-    If no share is set, c depends on the session, whose terms check it.
+    If no share of all clients is set, c depends on the session, whose terms check it; then it is ``minimum``.
     """
     if aggregation.collusion < 0 or aggregation.collusion_of == "session":
         return minimum

@@ -111,11 +111,11 @@ class Cohorts:
 
 
 def make_cohorts(
-    config: RunConfig, availability: Availability, algorithm: Algorithm[Any], own: Policy | None = None
+    config: RunConfig, availability: Availability, algorithm: Algorithm[Any], own: Policy | None
 ) -> Cohorts:
     """Form circles, build the policy that selects among them, and protect every sum of the algorithm.
 
-    ``own`` is a policy of the caller. If a policy keeps no clients together, every circle has one client.
+    ``own`` is the caller's policy, if there is one. If a policy keeps no clients together, every circle has one client.
     """
     settings = policy_settings(config.clients, config.cohort, availability.probability(1))
     strategy = algorithm.strategy

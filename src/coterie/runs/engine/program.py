@@ -43,13 +43,16 @@ PROGRAM_DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """The arguments of ``train``; None means that the data decides."""
+    """The arguments of ``train`` that decide the settings of the run."""
 
     clients: int
+    """The number of clients, unless they come with the data."""
     cohort: int | None
+    """None is 8, or all clients if there are fewer."""
     privacy: int
     rounds: int
     policy: Policy | None
+    """The caller's policy, if there is one."""
     settings: Mapping[str, Any]
 
 
@@ -89,10 +92,10 @@ def own_dataset(
     train_set: Examples,
     test_set: Examples,
     clients: object,
-    client_tests: Mapping[str, Examples] | Sequence[Examples] | None = None,
+    client_tests: Mapping[str, Examples] | Sequence[Examples] | None,
     *,
-    algorithm: str | None = None,
-    one_hot: bool = True,
+    algorithm: str | None,
+    one_hot: bool,
 ) -> Dataset:
     """Read the caller's examples, in one set or by client; with ``one_hot``, rows with a single 1 are labels.
 

@@ -33,7 +33,7 @@ _LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceord
 
 
 def learning(
-    records: Sequence[RoundRecord], yardstick: Yardstick, beside: Mapping[str, str], *, personal: bool = False
+    records: Sequence[RoundRecord], yardstick: Yardstick, beside: Mapping[str, str], *, personal: bool
 ) -> Figure:
     """Draw the yardstick over the rounds, and mark rounds without a result.
 

@@ -122,7 +122,7 @@ def test_settings_name_data_and_models_of_the_user() -> None:
         ("cohort.policy=own", "gets them from a Python program"),
     ],
 )
-def test_missing_data_and_models_are_named(override: str, said: str) -> None:
+def test_data_and_models_of_the_user_that_are_missing_or_fail_are_named(override: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         find_federation(load_config(None, [override]))
 

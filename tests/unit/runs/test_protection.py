@@ -216,7 +216,7 @@ def test_two_trips_are_taken_where_they_are_cheap_and_a_quorum_opens_secrets() -
 
 
 def test_noise_is_sized_for_the_honest_clients_that_two_trips_guarantee() -> None:
-    """Whoever reveals at once knows that M - c honest clients are in the sum, though circles would make them more."""
+    """A client that reveals at once knows that M - c honest clients are in the sum; whole circles would have more."""
     chosen = {
         "aggregation.threat": "active-server",
         "aggregation.collusion": 0.1,

@@ -81,16 +81,14 @@ def test_the_order_depends_on_seed_round_and_client_alone() -> None:
 
 
 @given(st.integers(1, 2**40), st.text(max_size=5), st.integers(0, 2**40))
-def test_streams_are_named_by_the_rounds_before_as_in_the_results_on_record(
-    number: int, client: str, seed: int
-) -> None:
+def test_streams_count_rounds_from_0_as_in_recorded_results(number: int, client: str, seed: int) -> None:
     task = LocalTask(client, number, seed, [], np.arange(2), LocalSGD(0.1))
     assert task.stream("x").random() == stream(seed, "x", number - 1, client).random()
     with task.torch_randomness():
         assert torch.initial_seed() == torch_seed(seed, "torch", number - 1, client)
 
 
-def test_nothing_is_changed_but_the_result() -> None:
+def test_training_changes_neither_the_model_nor_global_state() -> None:
     problem = small_problem()
     before = flatten.read(problem.model)
     (task,) = tasks_for(problem, [20])

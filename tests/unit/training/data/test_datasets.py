@@ -146,7 +146,7 @@ def test_location30_is_split_in_the_order_of_the_file(folder: Path) -> None:
 # ------------------------------------------------------------------------------------------- what is missing
 
 
-@pytest.mark.parametrize("name", [name for name in FROM_DISK if name != "column-files"])  # needs a folder of its own
+@pytest.mark.parametrize("name", FROM_DISK)
 def test_the_environment_variable_names_the_folder(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Every folder in the folder of column-files is a group.
     monkeypatch.setenv(DATA_VARIABLE, str(folder / "regions" if name == "column-files" else folder))
@@ -300,7 +300,7 @@ def test_hugging_face_columns_become_arrays() -> None:
         ([], None, "equally shaped"),
     ],
 )
-def test_unknown_data_sets_are_refused(pairs: list[Any], classes: int | None, wrong: str) -> None:
+def test_examples_that_cannot_be_learnt_from_are_refused(pairs: list[Any], classes: int | None, wrong: str) -> None:
     with pytest.raises(InputError, match=wrong):
         from_torch(pairs, pairs, classes=classes)
 
@@ -321,7 +321,7 @@ def test_reading_data_imports_neither_torch_nor_scikit_learn() -> None:
     assert printed_by(program) == "set()\n"
 
 
-# ------------------------------------------------------------------------------------------- the real ones
+# ------------------------------------------------------------------------------------------- the public data sets
 
 
 @pytest.fixture(scope="session")

@@ -190,6 +190,13 @@ def test_an_empty_folder_is_a_missing_data_set(tmp_path: Path) -> None:
             load(name, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["client-files", "column-files"])
+def test_a_file_in_place_of_the_data_folder_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "table.csv").touch()
+    with pytest.raises(ConfigError, match=rf"cannot read the data folder .*table\.csv: .* in it, '{name}' is read"):
+        load(name, tmp_path / "table.csv")
+
+
 def test_scikit_learn_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(ConfigError, match=re.escape(install_command("train"))):

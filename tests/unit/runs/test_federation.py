@@ -118,6 +118,7 @@ def test_settings_name_data_and_models_of_the_user() -> None:
     [
         (f"model={MINE}:make_nothing", "must be a torch module, or a function that makes one, not NoneType"),
         (f"data.name={MINE}:fail", r"data\.name: tests\.support\.user_code:fail failed: OSError: the tape is torn"),
+        (f"data={{name='{MINE}:load_clients',options={{coutn=5}}}}", "unexpected keyword argument 'coutn'"),
         ("data=own", "gets them from a Python program"),
         ("cohort.policy=own", "gets them from a Python program"),
     ],

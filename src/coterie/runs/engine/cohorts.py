@@ -15,7 +15,7 @@ from coterie.runs.algorithms import Algorithm
 from coterie.runs.engine.protection import Protection, make_protection
 from coterie.runs.sections.checks import policy_settings
 from coterie.runs.sections.common import OWN
-from coterie.runs.sections.extensions import call_named, takes
+from coterie.runs.sections.extensions import call_offering, takes
 from coterie.runs.settings.config import RunConfig
 from coterie.training.streams import stream
 
@@ -80,7 +80,7 @@ def make_selection(
     if name != OWN:
         if takes("cohort.policy", name, "circles"):
             given = compose_circles(settings, rng)
-        policy = call_named("cohort.policy", name, **vars(settings), circles=Circles.of(given), clients=count)
+        policy = call_offering("cohort.policy", name, **vars(settings), circles=Circles.of(given), clients=count)
     if policy is None or not callable(getattr(policy, "select", None)):
         what = f"{own!r:.60} is" if name == OWN else f"{name} gives"
         raise ConfigError(

@@ -21,7 +21,7 @@ from coterie.runs.records.client_scores import Basis
 from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
 from coterie.runs.sections.base import make_chosen
 from coterie.runs.sections.common import OWN, CommonSettings
-from coterie.runs.sections.extensions import call_named, is_named
+from coterie.runs.sections.extensions import call_named, call_offering, is_named
 from coterie.training import flatten
 from coterie.training.data.dataset import Dataset
 from coterie.training.data.datasets import load
@@ -161,7 +161,7 @@ def find_federation(config: CommonSettings) -> Federation:
     seed = torch_seed(config.seed, "model")
     if is_named(model):
         sizes = {"input_shape": dataset.input_shape, "outputs": dataset.outputs}
-        return make_federation(config, dataset, instantiate(lambda: call_named("model.name", model, **sizes), seed))
+        return make_federation(config, dataset, instantiate(lambda: call_offering("model.name", model, **sizes), seed))
     return make_federation(config, dataset, build(model, dataset.input_shape, dataset.outputs, seed))
 
 

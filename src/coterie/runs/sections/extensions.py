@@ -32,12 +32,19 @@ def takes(key: str, text: str, parameter: str) -> bool:
     return parameter in inspect.signature(find_named(key, text)).parameters
 
 
-def call_named(key: str, text: str, **known: Any) -> Any:  # noqa: ANN401 - what the user's function returns
+def call_named(key: str, text: str, /, **arguments: Any) -> Any:  # noqa: ANN401 - what the user's function returns
+    """Call the function or class that the setting ``key`` names, with these arguments."""
+    function = find_named(key, text)
+    with _explained(key, text):
+        return function(**arguments)
+
+
+def call_offering(key: str, text: str, /, **known: Any) -> Any:  # noqa: ANN401 - what the user's function returns
     """Call the function or class that the setting ``key`` names, with those of the known values that it takes."""
     function = find_named(key, text)
     with _explained(key, text):
         taken = inspect.signature(function).parameters
-        return function(**{name: value for name, value in known.items() if name in taken})
+    return call_named(key, text, **{name: value for name, value in known.items() if name in taken})
 
 
 def find_named(key: str, text: str) -> Callable[..., Any]:

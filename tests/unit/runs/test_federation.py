@@ -84,7 +84,7 @@ def test_the_kind_of_targets_decides_the_metric() -> None:
     assert make_federation(config, numbers, nn.Linear(5, 1), absolute).yardstick == LOSS
 
 
-def test_a_model_is_judged_by_the_series_of_its_client() -> None:
+def test_a_model_is_scored_on_the_series_of_its_client() -> None:
     data = load("energy", regions="AEP,DUQ")
     found = federation(data, build("lstm", data.input_shape, 1, seed=0))
     state = flatten.read(found.problem.model)

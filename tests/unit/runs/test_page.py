@@ -99,7 +99,7 @@ def test_a_regression_is_described_by_its_error(yardstick: Yardstick, said: str)
     )
 
 
-def test_nothing_that_is_shown_of_a_regression_speaks_of_accuracy() -> None:
+def test_nothing_that_is_shown_of_a_regression_mentions_accuracy() -> None:
     records = regression()
     page = run_page(summarised(records, FORECAST), client_names(), records, "run", courses())
     body = page[page.index("<body>") :]

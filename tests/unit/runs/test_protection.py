@@ -132,7 +132,7 @@ def test_runs_of_earlier_versions_keep_a_share_of_each_session() -> None:
     assert promised(config).colluders == 2
 
 
-def test_against_a_lying_server_just_under_a_third_collude_unless_said_otherwise() -> None:
+def test_against_a_malicious_server_just_under_a_third_collude_by_default() -> None:
     aggregation = make_config({"aggregation.threat": "active-server"}).aggregation
     sizes = (4, 12, 100)
     assert [session_colluders(aggregation, 100, size) for size in sizes] == [default_colluders(n) for n in sizes]

@@ -49,7 +49,7 @@ def test_a_policy_object_keeps_its_declared_circles_together() -> None:
 
 
 @pytest.mark.parametrize("own", [None, object()])
-def test_what_is_no_policy_is_refused(own: Any) -> None:  # noqa: ANN401
+def test_an_object_that_is_no_policy_is_refused(own: Any) -> None:  # noqa: ANN401
     with pytest.raises(ConfigError, match=r"cohort\.policy: .* is no policy, which is an object with a method select"):
         selection("own", own)
 
@@ -88,7 +88,7 @@ def test_only_clients_that_are_available_can_be_chosen(chosen: Any, said: str) -
     assert not available[3]  # a policy works on a copy
 
 
-def test_a_choice_may_be_empty_and_order_does_not_matter() -> None:
+def test_a_selection_may_be_empty_and_in_any_order() -> None:
     assert choose(unbound([])) == []
     assert choose(unbound((5, 2))) == [2, 5]
 

@@ -340,7 +340,7 @@ def test_a_group_of_recurrent_models_predicts_numbers() -> None:
     assert largest_difference(group.gradient(flatten.read(model)), expected.update) < 1e-5
 
 
-def test_a_group_refuses_what_does_not_fit() -> None:
+def test_a_group_refuses_inputs_that_do_not_fit() -> None:
     model, rng = nn.Linear(4, 2), np.random.default_rng(0)
     good = {"a": rng.normal(size=(5, 2)), "b": rng.normal(size=(5, 2))}
     with pytest.raises(InputError, match=r"'b' has 4 rows and 'a' has 5 rows"):

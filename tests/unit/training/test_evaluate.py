@@ -6,7 +6,7 @@ from coterie.training.evaluate import evaluate
 from coterie.training.local import ArrayData, Problem, cross_entropy
 
 
-def test_nothing_of_an_evaluation_uses_more_than_one_thread() -> None:
+def test_an_evaluation_uses_one_thread() -> None:
     seen: list[int] = []
 
     def counting(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

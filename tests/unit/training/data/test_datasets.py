@@ -33,7 +33,7 @@ def small(name: str, folder: Path | str | None) -> Dataset:
 # ------------------------------------------------------------------------------------------- what is read
 
 
-def test_digits_are_bundled_and_always_split_equally() -> None:
+def test_digits_are_bundled_and_always_split_in_the_same_way() -> None:
     data, again = load("digits"), load("digits")
     assert data.train_x.shape == (1438, 1, 8, 8)
     assert data.test_x.shape == (359, 1, 8, 8)
@@ -79,7 +79,7 @@ def test_mnist_is_read_plain_and_packed(folder: Path) -> None:
     assert data.test_y.tolist() == [9, 0]
 
 
-def test_mnist_may_lie_in_a_folder_of_its_name(folder: Path) -> None:
+def test_mnist_is_also_read_from_a_folder_of_its_name(folder: Path) -> None:
     (folder / "MNIST" / "raw").rename(folder / "mnist")
     assert len(load("mnist", str(folder)).train_x) == 6
 
@@ -197,13 +197,13 @@ def test_a_file_in_place_of_the_data_folder_is_refused(name: str, tmp_path: Path
         load(name, tmp_path / "table.csv")
 
 
-def test_scikit_learn_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_scikit_learn_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(ConfigError, match=re.escape(install_command("train"))):
         load("digits")
 
 
-def test_scikit_learn_may_keep_the_digits_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scikit_learn_without_the_file_of_digits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sklearn").mkdir()
     (tmp_path / "sklearn" / "__init__.py").touch()
     monkeypatch.delitem(sys.modules, "sklearn", raising=False)

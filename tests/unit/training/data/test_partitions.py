@@ -154,7 +154,7 @@ def test_the_generator_decides_and_nothing_else() -> None:
 
 
 @given(st.integers(1, 60), st.integers(1, 200), st.data())
-def test_sampled_clients_have_distinct_examples_and_may_be_more_than_there_are(
+def test_sampled_clients_have_distinct_examples_and_may_outnumber_them(
     size: int, clients: int, data: st.DataObject
 ) -> None:
     examples = data.draw(st.integers(1, size))

@@ -124,8 +124,8 @@ class TrainingRun:
         if path is not None:
             _check_origins(config, path)
         built = build_calibrated(config, federation or find_federation(config))
-        everybody = all_observers(built, observers)
-        return cls(RunFolder.create(path, built.config), built, everybody)
+        observers = all_observers(built, observers)  # before there is a folder
+        return cls(RunFolder.create(path, built.config), built, observers)
 
     @classmethod
     def open(
@@ -154,10 +154,10 @@ class TrainingRun:
         built = build(config, federation or find_federation(config))
         if checkpoint is not None:
             check_fingerprints(checkpoint.progress.fingerprints, built.federation.fingerprints)
-        everybody = all_observers(built, observers)
+        observers = all_observers(built, observers)
         if changes:
             write_file(folder.config_file, to_toml(config).encode())
-        return cls(folder, built, everybody, ignore_stop=ignore_stop)
+        return cls(folder, built, observers, ignore_stop=ignore_stop)
 
     @property
     def config(self) -> RunConfig:

@@ -136,6 +136,15 @@ def test_signed_whole_numbers_stay_whole(given: str, kept: str) -> None:
     assert pairs.dtype == kept
 
 
+@pytest.mark.parametrize("other", ["int64", "uint64", "uint8", "bool"])
+@pytest.mark.parametrize("classes", [None, 2])
+def test_whole_numbers_of_any_type_are_labels(other: str, classes: int | None) -> None:
+    labels = np.array([0, 1, 1, 0])
+    data = from_clients({"ann": (X[:4], labels), "bob": (X[:4], labels.astype(other))}, classes=classes)
+    assert data.classes == 2
+    assert data.train_y.tolist() == [*labels, *labels]
+
+
 def test_the_client_whose_numbers_are_not_finite_is_named() -> None:
     x, y = np.ones((4, 3)), np.linspace(0, 1, 4)
     bad_x, bad_y = x.copy(), y.copy()

@@ -297,6 +297,23 @@ def test_evaluation_against_a_direct_computation() -> None:
     assert score.loss == pytest.approx(nn.functional.cross_entropy(outputs, y).item(), rel=1e-6)
 
 
+def test_an_evaluation_uses_one_thread() -> None:
+    seen: list[int] = []
+
+    def counting(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        seen.append(torch.get_num_threads())
+        return cross_entropy(outputs, y)
+
+    problem = replace(small_problem(), loss=counting)
+    torch.set_num_threads(2)
+    try:
+        evaluate(problem, flatten.read(problem.model), blobs(4), batch_size=2)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert seen == [1, 1]
+
+
 def test_errors_of_a_regression_are_also_given_in_their_unit() -> None:
     data = ArrayData(np.zeros((3, 2), np.float32), np.array([[1], [-2], [3]], np.float32))
     problem, zero = (

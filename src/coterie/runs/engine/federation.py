@@ -71,6 +71,11 @@ class Federation:
     """Whether these are held out from the clients' examples."""
 
     @property
+    def names(self) -> list[str]:
+        """The names of the clients, in the order of their numbers on the roster."""
+        return sorted(self.parts)
+
+    @property
     def yardstick(self) -> Yardstick:
         """The yardstick of the models. It depends on the kind of the targets, and is decided only here."""
         if self.labels is not None:

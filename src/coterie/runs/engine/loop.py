@@ -106,7 +106,7 @@ class Engine:
         seed, algorithm = built.config.seed, built.algorithm
         available = built.availability.draw(number, stream(seed, "availability", number))
         excluded = algorithm.excluded()
-        eligible = available & ~np.isin(built.strategy.clients, excluded) if excluded else available
+        eligible = available & ~np.isin(built.federation.names, excluded) if excluded else available
         faults = replace(assembly.make_faults(built.config, number), prompt=frozenset(algorithm.ready()))
 
         rounds.select(number, eligible, stream(seed, "selection", number), faults, resuming=resuming)
@@ -225,9 +225,10 @@ class Engine:
             self._memories = stack.enter_context(MemoryFile(folder.memory_file, durable=False))
             check_memories(folder, self._ledger, self._memories, built.federation.parts, self._records)
             self._secret = check_secret(folder, self._progress)
-        frequencies = self.auditor.frequencies
+        frequencies = dict(zip(built.federation.parts, self.auditor.frequencies, strict=True))
+        numbered = np.array([frequencies[name] for name in built.federation.names])
         resources = RunResources(
-            trainer, folder.secret, stack, folder, self._ledger, self._memories, frequencies, self._on_step
+            trainer, folder.secret, stack, folder, self._ledger, self._memories, numbered, self._on_step
         )
         return built.algorithm.rounds(resources) or cohort_rounds(built, resources), trainer
 

@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("torch", reason="training needs coterie[train]")
 from rich.console import Console
 from tests.support.interruptions import Interrupt
+from torch import nn
 
 import coterie
 from coterie.arithmetic.quantize import Layout
@@ -28,7 +29,7 @@ from coterie.runs.algorithms.base import Aggregated, Resources, Rounds
 from coterie.runs.engine.build import build_run
 from coterie.runs.engine.cohort_rounds import RunResources, cohort_rounds
 from coterie.runs.engine.federation import find_federation
-from coterie.runs.engine.run import TrainingRun
+from coterie.runs.engine.run import RunResult, TrainingRun
 from coterie.runs.records.promise import Promise
 from coterie.runs.records.record import CLOCKS, RoundCosts, RoundRecord, own_columns
 from coterie.runs.records.summary import Summary
@@ -306,6 +307,18 @@ def test_a_private_run_separates_guarantee_and_estimate(tmp_path: Path) -> None:
     assert "its floor of 0.36" in page
     with pytest.raises(ConfigError, match="rounds was 3 and is 4"):
         TrainingRun.open(run.folder, changes=["rounds=4"])
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_run_has_the_common_model_of_its_algorithm_or_says_that_there_is_none(name: str) -> None:
+    """A client may be called global."""
+    settings = load_config(None, [*SMALL, f"training.algorithm={name}"])
+    result = RunResult(Path(), Summary.of(settings, ("global",), 1, []), (), {"global": nn.Linear(1, 1)})
+    if name in ("local-only", "confined"):
+        with pytest.raises(ConfigError, match=f"{name} training has no common model"):
+            _ = result.model
+    else:
+        assert result.model is result.models["global"]
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

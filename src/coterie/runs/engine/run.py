@@ -26,6 +26,7 @@ from coterie.errors import ConfigError
 from coterie.files import write_file
 from coterie.host import cores
 from coterie.locks import locked
+from coterie.runs.algorithms import algorithm_of
 from coterie.runs.engine.build import BuiltRun, build_run
 from coterie.runs.engine.calibration import build_calibrated
 from coterie.runs.engine.client_scores import score_clients
@@ -62,11 +63,15 @@ class RunResult:
     summary: Summary = field(repr=False)
     records: tuple[RoundRecord, ...] = field(repr=False)
     models: dict[str, Module] = field(repr=False)
-    """The trained models: one for all, ``global``, or one for each client."""
+    """The trained models by name: ``global`` for all clients, or one for each client, or both."""
 
     @property
     def model(self) -> Module:
-        """The common model; only for an algorithm that has one."""
+        """The common model; :class:`ConfigError` if the algorithm has none."""
+        config = self.summary.config
+        algorithm = algorithm_of(config)
+        if algorithm.personal and "global" not in algorithm.aside:
+            raise ConfigError(f"{config.training.algorithm} training has no common model; see models")
         return self.models["global"]
 
     @property

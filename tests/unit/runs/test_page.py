@@ -113,6 +113,14 @@ def test_nothing_that_is_shown_of_a_regression_mentions_accuracy() -> None:
         assert "ccuracy" not in seen
 
 
+@pytest.mark.parametrize("forecasts", [True, False])
+def test_remarks_on_the_data_are_on_the_page_once(forecasts: bool) -> None:
+    records, note = regression(), "Targets are whole and are taken as numbers"
+    summary = replace(summarised(records, FORECAST), notes=(note,))
+    page = run_page(summary, client_names(), records, "run", courses() if forecasts else ())
+    assert page.count(f"{note}.") == 1
+
+
 def test_a_line_has_the_error_in_its_unit() -> None:
     assert "mean squared error 0.2 (10 MW off)" in line(regression()[-1], 10, FORECAST)
 

@@ -20,7 +20,7 @@ from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardst
 from coterie.runs.report.console import Watcher, line
 from coterie.runs.report.curves import curve
 from coterie.runs.report.figures import cohorts
-from coterie.runs.report.forecasts import draw_forecasts, shown
+from coterie.runs.report.forecasts import draw_forecasts, drawn_courses
 from coterie.runs.report.observers import RunStart
 from coterie.runs.report.page import run_page
 from coterie.runs.report.words import in_words
@@ -127,7 +127,7 @@ def test_a_line_has_the_error_in_its_unit() -> None:
 
 @pytest.mark.parametrize(("count", "drawn"), [(1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (5, [0, 2, 4])])
 def test_the_best_the_middle_and_the_worst_forecast_are_drawn(count: int, drawn: list[int]) -> None:
-    assert [course.error for course in shown(courses(count)[::-1])] == drawn
+    assert [course.error for course in drawn_courses(courses(count)[::-1])] == drawn
 
 
 def test_forecasts_are_drawn_as_a_picture(tmp_path: Path) -> None:

@@ -335,7 +335,7 @@ def test_without_models_of_clients_owners_are_not_mentioned(personal: dict[str, 
     found = compare([personal["fedavg-0.0"]])
     assert "own" not in " ".join(map(str, [*found.findings.headlines, *found.findings.remarks]))
     alone = compare([personal["ditto-0.3"]])
-    assert not alone.groups[0].by_owners  # one number, and the remark says whose models it is of
+    assert not alone.groups[0].by_owners  # there is one number, and the remark says which models it is of
     assert "is the mean over the clients' own models" in " ".join(alone.findings.remarks)
 
 

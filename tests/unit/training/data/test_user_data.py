@@ -30,7 +30,7 @@ TENSORS = TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
 
 
 class Endless(IterableDataset[Any]):
-    """Examples that come one after the other and have no numbers."""
+    """Examples that can only be iterated over."""
 
     def __iter__(self) -> Any:  # noqa: ANN401
         return iter(TENSORS[index] for index in range(6))
@@ -63,7 +63,7 @@ def test_a_loader_covers_what_its_sampler_does() -> None:
 
 
 class Restless(TorchDataset[Any]):
-    """Examples from a generator of their own, which nobody else can seed."""
+    """Examples with random numbers from a generator of their own, which a run cannot seed."""
 
     def __init__(self) -> None:
         self.rng = np.random.default_rng()

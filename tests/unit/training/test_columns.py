@@ -340,6 +340,16 @@ def test_a_group_of_recurrent_models_predicts_numbers() -> None:
     assert largest_difference(group.gradient(flatten.read(model)), expected.update) < 1e-5
 
 
+def test_a_group_can_have_a_loss_of_its_own() -> None:
+    rng = np.random.default_rng(0)
+    model = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1))
+    columns, targets = {"bank": rng.normal(size=(9, 3)), "shop": rng.normal(size=(9, 1))}, rng.normal(size=(9, 1))
+    group = ColumnGroup(model, columns, targets, loss=lambda outputs, wanted: (outputs - wanted).abs().mean(1))
+    with torch.no_grad():
+        outputs = model(torch.from_numpy(np.concatenate(list(columns.values()), axis=1)).float()).numpy()
+    assert group.loss(flatten.read(model)) == pytest.approx(np.abs(outputs - targets).mean(), abs=1e-5)
+
+
 def test_a_group_refuses_inputs_that_do_not_fit() -> None:
     model, rng = nn.Linear(4, 2), np.random.default_rng(0)
     good = {"a": rng.normal(size=(5, 2)), "b": rng.normal(size=(5, 2))}

@@ -12,8 +12,8 @@ from coterie.training.models.networks import InputShape
 
 # (model, input, outputs, parameters), the sizes computed layer by layer as weights + biases.
 SIZES = [
-    ("mnist-cnn", (1, 28, 28), 10, 832 + 51_264 + 1_606_144 + 5_130),  # the 1,663,370 of McMahan et al. 2017
-    ("lenet", (3, 32, 32), 10, 456 + 2_416 + 48_120 + 10_164 + 850),
+    ("mnist-cnn", (1, 28, 28), 10, 1_663_370),  # 832 + 51,264 + 1,606,144 + 5,130, as in McMahan et al. 2017
+    ("lenet", (3, 32, 32), 10, 62_006),  # 456 + 2,416 + 48,120 + 10,164 + 850
     ("mnist-cnn-small", (1, 28, 28), 10, 62_346),
     ("vgg11", (3, 32, 32), 10, 9_220_480 + 5_130),
     ("vgg11", (3, 32, 32), 100, 9_220_480 + 51_300),
@@ -42,11 +42,6 @@ def test_models_have_the_sizes_of_the_papers(name: str, shape: InputShape, outpu
     answers = model(torch.randn(3, *shape, generator=torch.Generator().manual_seed(0)))
     assert answers.shape == (3, outputs)
     assert answers.isfinite().all()
-
-
-def test_the_two_famous_sizes() -> None:
-    assert parameter_count(build("mnist-cnn", (1, 28, 28), 10, 0)) == 1_663_370
-    assert parameter_count(build("lenet", (3, 32, 32), 10, 0)) == 62_006
 
 
 def test_every_model_is_measured() -> None:

@@ -14,6 +14,7 @@ from coterie.auditing.preview import evidence_words, gather_evidence, preview
 from coterie.auditing.verdict import affordable, collusion_words, equation, extent, judge, least_leak, measures
 from coterie.cohorts.log_size import MEGABYTE
 from coterie.errors import InputError, LogTooLarge
+from coterie.reports.charts import sample
 from coterie.reports.words import count, printable
 from coterie.settings import Option, Settings
 
@@ -131,8 +132,7 @@ def _row(found: Exposure, *, with_witness: bool) -> dict[str, Any]:
 
 def _series(report: AuditReport) -> dict[str, list[Any]]:
     """Return strong T and the number of exposed clients after each round; of many rounds, evenly spread ones."""
-    total = len(report.rounds)
-    places = sorted({round(step * (total - 1) / (_POINTS - 1)) for step in range(_POINTS)}) if total else []
+    places = sample(len(report.rounds), _POINTS)
 
     def pick(values: Sequence[Any]) -> list[Any]:
         return [values[place] for place in places]

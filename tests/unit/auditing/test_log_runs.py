@@ -91,6 +91,15 @@ def test_invalid_times_are_refused(times: tuple[str, str], window: str, complain
     assert complaint in reasons[-1]
 
 
+@pytest.mark.parametrize("time", ["0001-01-01T00:30+01:00", "9999-12-31T23:30-01:00"])
+def test_a_time_whose_window_is_in_no_year_of_the_calendar_is_listed(time: str) -> None:
+    text = f"time,client\n2025-03-31T10:05Z,a\n2025-03-31T10:06Z,b\n{time},a\n"
+    log = read(text, round_column="time", window="hour")
+    assert [(problem.line, problem.reason) for problem in log.problems] == [
+        (4, f"{time} is not in the years 1 to 9999 in UTC")
+    ]
+
+
 def test_a_window_needs_a_column_of_times_and_a_name_that_is_known() -> None:
     with pytest.raises(ConfigError, match="windows of time need a column of times"):
         read("time,client\n2025-03-31,a\n", window="day")

@@ -58,11 +58,25 @@ def test_an_equation_says_exactly_what_was_found(
 def test_a_very_long_equation_is_counted_not_written() -> None:
     long = equation(dict.fromkeys(range(9), Fraction(1)), dict.fromkeys("abcdefghi", Fraction(1)))
     assert long == "a combination of 9 rounds = a combination of the updates of 9 clients"
-    assert equation({1: Fraction(10**20)}, {"bob": Fraction(1)}) == "a combination of 1 rounds = bob's update"
+    assert equation({1: Fraction(10**20)}, {"bob": Fraction(1)}) == "a combination of 1 round = bob's update"
+
+
+def test_an_equation_has_a_term_for_each_of_two_names_that_are_shortened_to_the_same() -> None:
+    first, second = ("a round or a client with a very long name, " * 2 + number for number in "12")
+    terms: dict[int | str, Fraction] = {first: Fraction(1), second: Fraction(-2)}
+    left, right = equation(terms, {str(name): value for name, value in terms.items()}).split(" = ")
+    for side in (left, right):
+        assert side.count("with a very long name") == 2
+        assert " − 2·" in side
 
 
 def test_numbers_are_shown_with_the_word_client_and_names_are_not() -> None:
     assert (whose("17"), whose("ann")) == ("client 17", "ann")
+
+
+@pytest.mark.parametrize("name", ["7" * 1_000, "x" * 1_000])
+def test_long_names_and_numbers_are_shortened_in_a_sentence(name: str) -> None:
+    assert len(whose(name)) < 70
 
 
 @given(MATRICES, st.integers(0, 3))

@@ -1,8 +1,9 @@
 """Findings: the results of an attack or an experiment, as plain data.
 
-:class:`Findings` is the one type that every attack and every experiment returns from ``report``. It is independent of
-its presentation. There are three renderers: :mod:`coterie.cli.findings` prints it on a terminal,
-:mod:`coterie.reports.html` makes a page of it, and :mod:`coterie.reports.markdown` writes it as Markdown.
+:class:`Findings` is the one type that every attack and every experiment returns from ``report``. Audits, plans and runs
+have an overview of the same type. It is independent of its presentation: :mod:`coterie.cli.findings` prints it on a
+terminal, :mod:`coterie.reports.html` makes a page of it, and :mod:`coterie.reports.markdown` writes it as Markdown.
+:mod:`coterie.reports.text` and :mod:`coterie.reports.notebook` leave out claims, the card and all figures.
 """
 
 from __future__ import annotations

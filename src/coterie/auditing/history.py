@@ -21,7 +21,7 @@ from coterie.errors import InputError
 class History:
     """The rounds so far. Clients may be declared in advance, or appear with their first round."""
 
-    def __init__(self, clients: Iterable[str] = ()) -> None:
+    def __init__(self, clients: Iterable[str]) -> None:
         self.clients: list[str] = []
         self.labels: dict[Label, None] = {}
         self.revealed: list[Label] = []

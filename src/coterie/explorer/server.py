@@ -75,9 +75,6 @@ class _RefusedError(Exception):
 class ExplorerServer(ThreadingHTTPServer):
     """The server. :meth:`serve_forever` runs until :meth:`shutdown` or an interrupt."""
 
-    daemon_threads = True
-    allow_reuse_address = True
-
     def __init__(self, port: int = 0) -> None:
         """Listen on the loopback address, on any free port if it is 0."""
         self._connections = threading.BoundedSemaphore(_MOST_CONNECTIONS)
@@ -223,9 +220,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _read_body(self, most: int) -> bytes:
         lengths = self.headers.get_all("Content-Length", [])
-        if self.headers.get("Transfer-Encoding") is not None or len(lengths) > 1:
-            raise _RefusedError(HTTPStatus.LENGTH_REQUIRED, "a body must have one length")
-        if not lengths and most:
+        if self.headers.get("Transfer-Encoding") is not None or len(lengths) > 1 or (most and not lengths):
             raise _RefusedError(HTTPStatus.LENGTH_REQUIRED, "a body must have one length")
         text = lengths[0] if lengths else "0"
         if not (text.isascii() and text.isdecimal() and len(text) < 20):

@@ -73,7 +73,7 @@ def test_flags_are_understood(
 
 
 @given(matrices(5, 5), st.sampled_from(["client", "cid", "node_id"]), st.booleans())
-def test_a_matrix_with_clients_as_rows_is_turned(matrix: list[list[int]], name: str, words: bool) -> None:
+def test_a_matrix_with_clients_as_rows_is_transposed(matrix: list[list[int]], name: str, words: bool) -> None:
     array = np.array(matrix)
     cell = {0: "False", 1: "True"} if words else {0: "0", 1: "1"}
     rows = [[name, *(f"round_{n}" for n in range(array.shape[0]))]]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.logs import npy, parquet, read
 from tests.support.rationals import matrices
 
 from coterie.auditing.logs import Label, Participation, read_log
@@ -19,10 +20,6 @@ NAMES = st.sampled_from(["ann", "bob", "cyd", "dan"])
 ROWS = st.lists(st.tuples(st.integers(1, 4), NAMES, st.booleans()), min_size=1, max_size=30)
 KEPT = ["aggregated", "Completed", "SUCCESS", "ok", "participated"]
 LOST = ["dropped", "FAILED", "timed_out", "TimedOut", "selected", "not aggregated", "dropped out", "rejected", "eval"]
-
-
-def read(text: str, **options: object) -> Participation:
-    return read_log(io.BytesIO(text.encode()), **options)  # type: ignore[arg-type]
 
 
 def history_of(participation: Participation) -> dict[Label, set[str]]:
@@ -358,10 +355,8 @@ def test_files_of_other_kinds_are_named(content: bytes, reason: str) -> None:
 
 
 def test_options_that_do_not_apply_are_refused(tmp_path: Path) -> None:
-    array = io.BytesIO()
-    np.save(array, np.eye(2))
     with pytest.raises(InputError, match="an array has no columns"):
-        read_log(io.BytesIO(array.getvalue()), round_column="1")
+        read_log(io.BytesIO(npy(np.eye(2))), round_column="1")
     with pytest.raises(InputError, match="a matrix has no column"):
         read("1,0\n1,1\n", format="matrix", where={"a": {"1"}})
     with pytest.raises(InputError, match="a ledger has no columns"):
@@ -411,13 +406,6 @@ def test_parquet_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _missing(name: str) -> None:
     raise ModuleNotFoundError(name)
-
-
-def parquet(**columns: object) -> io.BytesIO:
-    arrow = pytest.importorskip("pyarrow", reason="Parquet is read with pyarrow, which is not installed")
-    file = io.BytesIO()
-    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), file)
-    return io.BytesIO(file.getvalue())
 
 
 def test_parquet_tables_and_lists() -> None:

@@ -7,14 +7,11 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.logs import read
 
-from coterie.auditing.logs import Participation, read_log, read_runs
+from coterie.auditing.logs import Participation, read_runs
 from coterie.auditing.logs.windows import WINDOWS, Windows
 from coterie.errors import ConfigError, InputError, SeveralRuns
-
-
-def read(text: str, **options: object) -> Participation:
-    return read_log(io.BytesIO(text.encode()), **options)  # type: ignore[arg-type]
 
 
 def rounds(log: Participation) -> dict[object, list[str]]:

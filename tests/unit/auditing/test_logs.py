@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.support.logs import npy
 from tests.support.rationals import matrices
 
 from coterie.auditing.logs import Label, Participation, read_log
@@ -271,11 +272,10 @@ def test_bad_arrays_are_refused(file: io.BytesIO, reason: str) -> None:
 
 
 def packed(matrix: NDArray[np.generic], method: int = zipfile.ZIP_DEFLATED, copies: int = 1) -> io.BytesIO:
-    array, file = io.BytesIO(), io.BytesIO()
-    np.save(array, matrix)
+    file = io.BytesIO()
     with zipfile.ZipFile(file, "w", method) as archive:
         for number in range(copies):
-            archive.writestr(f"{number}.npy", array.getvalue())
+            archive.writestr(f"{number}.npy", npy(matrix))
     return io.BytesIO(file.getvalue())
 
 
@@ -285,15 +285,9 @@ def test_what_unpacks_to_more_than_the_limit_is_refused(rounds: int, clients: in
     takes = matrix.nbytes + 100 * (rounds + clients)  # with names
     file = packed(matrix)
     assert len(read_log(file, limit=takes + 200).rounds) == rounds  # the archive counts the header too
-    for large in (packed(matrix), npy(matrix)):
+    for large in (packed(matrix), io.BytesIO(npy(matrix))):
         with pytest.raises(LogTooLarge):
             read_log(large, limit=takes - 1)
-
-
-def npy(matrix: NDArray[np.generic]) -> io.BytesIO:
-    file = io.BytesIO()
-    np.save(file, matrix)
-    return io.BytesIO(file.getvalue())
 
 
 def claiming(shape: tuple[int, ...]) -> bytes:

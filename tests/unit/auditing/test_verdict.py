@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.rationals import matrices
 
 from coterie.auditing.auditor import AuditReport, audit
 from coterie.auditing.logs import Participation
@@ -23,9 +24,6 @@ from coterie.auditing.verdict import (
     whose,
 )
 
-MATRICES = st.integers(1, 6).flatmap(
-    lambda width: st.lists(st.lists(st.integers(0, 1), min_size=width, max_size=width), min_size=1, max_size=6)
-)
 FRACTIONS = st.fractions(-50, 50, max_denominator=50).filter(bool)
 VULGAR = {"½": Fraction(1, 2), "⅓": Fraction(1, 3), "⅔": Fraction(2, 3), "¼": Fraction(1, 4), "¾": Fraction(3, 4)}
 
@@ -79,7 +77,7 @@ def test_long_names_and_numbers_are_shortened_in_a_sentence(name: str) -> None:
     assert len(whose(name)) < 70
 
 
-@given(MATRICES, st.integers(0, 3))
+@given(matrices(6, 6), st.integers(0, 3))
 def test_the_verdict_follows_from_the_findings(matrix: list[list[int]], collusion: int) -> None:
     report = examine(matrix, collusion)
     verdict = judge(report)
@@ -114,7 +112,7 @@ def test_the_verdict_follows_from_the_findings(matrix: list[list[int]], collusio
         assert words is None
 
 
-@given(MATRICES, st.integers(1, 5), st.booleans())
+@given(matrices(6, 6), st.integers(1, 5), st.booleans())
 def test_a_requirement_is_judged_by_its_own_t(matrix: list[list[int]], privacy: int, weak: bool) -> None:
     report = examine(matrix)
     value = report.weak_privacy if weak else report.strong_privacy

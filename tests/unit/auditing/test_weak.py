@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from tests.support.logs import random_matrix
 from tests.support.rationals import Matrix, all_matrices, least_weight, matrices, space_of
 
 from coterie.auditing.codewords import DualSearch, Lightest, PrimalSearch
@@ -116,10 +117,7 @@ def test_known_families(matrix: Matrix, rank: int, least: int) -> None:
 
 
 def random_rows(clients: int, cohort: int, rounds: int) -> list[list[int]]:
-    generator = np.random.default_rng(2)
-    matrix = np.zeros((rounds, clients), dtype=int)
-    for row in matrix:
-        row[generator.choice(clients, cohort, replace=False)] = 1
+    matrix = random_matrix(clients, rounds, cohort, seed=2)
     return [list(map(int, row)) for row in matrix[:, matrix.any(axis=0)]]
 
 

@@ -122,7 +122,7 @@ def test_every_text_can_be_read(page: "Page", exposed: Path, dark: bool) -> None
     assert page.find_barriers() == []
 
 
-def test_it_follows_the_scheme_the_width_and_the_paper(page: "Page", exposed: Path) -> None:
+def test_the_page_follows_the_colour_scheme_the_width_and_the_paper(page: "Page", exposed: Path) -> None:
     line = "getComputedStyle(document.querySelector('#plot-privacy .js-line')).stroke"
     page.open(exposed, plots=6, width=400)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -129,7 +129,7 @@ def test_a_sign_of_an_equation_is_beside_its_picture(page: "Page", explorer: Exp
         assert left < other_left
 
 
-def test_one_person_left_out_is_one(page: "Page", explorer: ExplorerServer) -> None:
+def test_news_of_one_person_and_of_several_have_the_right_verb(page: "Page", explorer: ExplorerServer) -> None:
     show(page, explorer.url, "leak", "#/leak?story=whole&seed=7&round=20&privacy=2&lost=0.15")
     found = set()
     for number in range(1, 21):
@@ -168,7 +168,7 @@ def test_rounds_play_pause_and_scrub(page: "Page", explorer: ExplorerServer) -> 
     assert len(texts(page, ".person.exposed")) == 12
 
 
-def test_it_can_be_used_by_keyboard(page: "Page", explorer: ExplorerServer) -> None:
+def test_the_explorer_can_be_used_by_keyboard(page: "Page", explorer: ExplorerServer) -> None:
     show(page, explorer.url, "leak", "#/leak?story=whole&seed=7&round=3", still=True)
     page.evaluate("document.querySelector('.transport input').focus()")
     press(page, "ArrowRight", 39)
@@ -392,7 +392,7 @@ def test_the_player_has_room_for_the_largest_number_of_a_round(page: "Page", exp
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_it_is_accessible(page: "Page", explorer: ExplorerServer, view: str, dark: bool) -> None:
+def test_every_view_is_accessible(page: "Page", explorer: ExplorerServer, view: str, dark: bool) -> None:
     """The rules of axe-core: names and roles for screen readers, contrast, order, landmarks."""
     show(page, explorer.url, view, dark=dark, still=True)
     if view == "log":
@@ -464,7 +464,7 @@ def test_the_copy_works_without_a_server(page: "Page", copy: str) -> None:
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "open"])
-def test_another_page_cannot_make_it_work(
+def test_another_page_cannot_send_requests_to_the_explorer(
     page: "Page", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
     """The attack works with the check of the sender off, and fails with it on."""

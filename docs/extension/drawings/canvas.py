@@ -1,6 +1,6 @@
-"""A small kit for drawings in one style: people, servers, boxes, arrows and text, as plain SVG.
+"""The parts of drawings in one style: people, servers, boxes, arrows and text, as plain SVG.
 
-Colours are CSS variables with names of what they mean. On a page of the site they follow its theme; a file on its own
+Colours are CSS variables, named for what they mean. On a page of the site they follow its theme; a file on its own
 (:meth:`Canvas.standalone`) follows the preference of whoever looks at it.
 """
 

@@ -7,7 +7,7 @@ computed:
   is refused.
 * **Origin**, where a browser sends it, must be this page. Requests with a body must have it, and also our own header,
   which a foreign page can add only after a CORS preflight request, which this server never grants.
-* **Sec-Fetch-Site** must not be another site, but for opening the page itself by a link.
+* **Sec-Fetch-Site** must not be another site, except to open the page itself by a link.
 * Paths are looked up in a table, and never become the name of a file. Bodies need a length within the limit of their
   path. A request has to arrive in :data:`ARRIVAL_SECONDS`, and only some are handled at once.
 
@@ -114,7 +114,7 @@ class ExplorerServer(ThreadingHTTPServer):
             self._connections.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as in the base class
-        """Print a traceback, but for connections that the other side ended or that took too long."""
+        """Print a traceback, except for connections that the other side ended or that took too long."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 

@@ -58,7 +58,7 @@ def test_exposures_are_the_same_as_round_by_round(matrix: Matrix, prime: int) ->
 
 
 @pytest.mark.parametrize("prime", PRIMES)
-def test_larger_matrices_with_repeated_rows_and_several_parts(prime: int) -> None:
+def test_exposures_in_matrices_of_several_parts_with_repeated_rows_are_the_same(prime: int) -> None:
     rng = np.random.default_rng(prime)
     exposed = 0
     for _ in range(20):
@@ -89,7 +89,7 @@ def late_clients(clients: int, late: int, rng: np.random.Generator) -> NDArray[n
 
 
 @pytest.mark.parametrize("prime", PRIMES)
-def test_clients_that_join_late(prime: int) -> None:
+def test_exposures_in_logs_with_late_clients_are_the_same(prime: int) -> None:
     rng = np.random.default_rng(prime)
     for late in (1, 2, 5):
         assert check(late_clients(20, late, rng), prime) >= 15

@@ -387,7 +387,7 @@ def test_options_that_do_not_apply_are_refused(tmp_path: Path) -> None:
         ("", Meaning.OTHER),
     ],
 )
-def test_names_of_columns(name: str, meaning: Meaning) -> None:
+def test_the_meaning_of_a_column_follows_from_its_name(name: str, meaning: Meaning) -> None:
     assert meaning_of(name) is meaning
 
 
@@ -408,7 +408,7 @@ def _missing(name: str) -> None:
     raise ModuleNotFoundError(name)
 
 
-def test_parquet_tables_and_lists() -> None:
+def test_parquet_tables_lists_and_matrices_are_read() -> None:
     pairs = parquet(round=[1, 1, 2], client=["a", "b", "a"], status=["ok", "dropped", "ok"])
     assert history_of(read_log(pairs)) == {1: {"a"}, 2: {"a"}}
     assert history_of(read_log(parquet(round=[1, 2], clients=[["a", "b"], ["b"]]))) == {1: {"a", "b"}, 2: {"b"}}

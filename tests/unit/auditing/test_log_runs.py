@@ -138,7 +138,7 @@ def added(count: int, number: int) -> str:
     return f"{context} - aggregating {count} update(s) at round {number}\n"
 
 
-def test_a_log_of_nvflare_that_names_whose_results_were_accepted() -> None:
+def test_a_log_of_nvflare_that_names_whose_results_were_accepted_is_read() -> None:
     text = (
         "2026-11-18 12:31:21,514 - SimulatorRunner - INFO - Create the Simulator Server.\n"
         + result("site-1", 0)

@@ -145,7 +145,7 @@ def test_colluders_are_subtracted_before_the_requirement_is_checked() -> None:
     assert "1 colluding member in a group" in Requirement(3).words(report)
 
 
-def test_sizes_are_shown() -> None:
+def test_numbers_of_clients_and_rounds_are_shown() -> None:
     report = examine([[1, 1, 0], [0, 0, 0]])
     assert extent(report, 1) == "3 clients (1 never aggregated), 2 rounds (1 without clients)"
 

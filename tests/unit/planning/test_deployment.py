@@ -90,7 +90,7 @@ def test_agreements_checks_and_masks_of_a_client_are_counted() -> None:
         assert session_seconds(plan.session, plan.protocols, operation).client == number
 
 
-def test_both_protocols_are_priced() -> None:
+def test_the_seconds_of_both_protocols_are_counted() -> None:
     plan = planned(active=True)
     assert plan.protocols.protocol is SessionProtocol.TWO_TRIPS
     two_trips = plan.protocols.two_trips
@@ -110,7 +110,7 @@ def test_both_protocols_are_priced() -> None:
     }
 
 
-def test_a_sparse_graph_has_no_price_in_two_trips() -> None:
+def test_a_sparse_graph_has_no_seconds_in_two_trips() -> None:
     session = recommend(1_000, 0.1)
     protocols = plan_protocol(session)
     assert session_seconds(session, protocols, NOTHING).client == 0

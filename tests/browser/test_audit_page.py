@@ -76,7 +76,7 @@ def test_all_plots_are_drawn_without_errors(page: "Page", exposed: Path) -> None
         assert marks >= {"plot-frequency": 40, "plot-groups": 1}.get(name, 2), name  # all are alone in their groups
         assert width > 600
     assert page.complaints == []
-    assert [url for url in page.requests if not url.startswith("data:")] == [exposed.as_uri()]
+    assert page.loaded() == [exposed.as_uri()]
 
 
 def test_the_reading_of_the_log_is_shown_before_the_verdict(page: "Page", exposed: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_hostile_log_is_shown_and_does_nothing(page: "Page", tmp_path: Path) -
     assert labels[0] == "<b>one</b>"
     assert page.evaluate("document.querySelectorAll('.plot a, .plot b, main img, main script').length") == 0
     assert page.complaints == []
-    assert [url for url in page.requests if not url.startswith("data:")] == [path.as_uri()]
+    assert page.loaded() == [path.as_uri()]
 
 
 @pytest.mark.parametrize("dark", [False, True])

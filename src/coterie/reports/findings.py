@@ -132,8 +132,8 @@ class Table:
     def without_empty_columns(self) -> Table:
         """Return the table without the columns in which no row has anything."""
         kept = [place for place in range(len(self.columns)) if any(row[place] for row in self.rows)]
-        columns = [self.columns[place] for place in kept]
-        return Table(self.title, columns, [[row[place] for place in kept] for row in self.rows], self.note, self.lead)
+        columns, *rows = ([row[place] for place in kept] for row in (self.columns, *self.rows))
+        return replace(self, columns=columns, rows=rows)
 
 
 @dataclass(frozen=True, eq=False)

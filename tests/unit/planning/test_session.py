@@ -2,6 +2,7 @@
 
 import math
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -128,11 +129,25 @@ def test_stricter_targets_cost_more() -> None:
     assert searched.notes == ()
 
 
-def test_impossible_requests_are_refused() -> None:
-    with pytest.raises(ConfigError, match="topology"):
-        recommend(100, 0.1, topology="star")
-    with pytest.raises(ConfigError):
-        recommend(100, 0.6, collusion=0.5)
+RANDOM = {"roster": 1_000, "collusion": 0.1}  # whose number of colluders in a session is random
+
+
+@pytest.mark.parametrize(
+    ("clients", "options", "words"),
+    [
+        (100, {"topology": "star"}, "topology is auto, cheapest"),
+        (100, {"collusion": 0.95}, "leave 0 honest"),
+        (-1, RANDOM, "at least 3 clients are needed, not -1"),
+        (100, {"length": 0}, "a vector has at least 1 number, not 0"),
+        (100, {"privacy_bits": math.inf}, "privacy_bits is a finite number of bits"),
+        (100, RANDOM | {"privacy_bits": math.nan}, "privacy_bits is a finite number of bits"),
+        (100, RANDOM | {"privacy_bits": -1.0}, "privacy_bits is a finite number of bits, at least 0, not -1"),
+        (100, RANDOM | {"reliability_bits": -1.0}, "reliability_bits is a finite number of bits"),
+    ],
+)
+def test_impossible_requests_are_refused(clients: int, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        recommend(clients, 0.1, **options)
 
 
 @pytest.mark.parametrize(

@@ -260,7 +260,8 @@ def test_a_large_log_has_fewer_equations_unless_they_are_asked_for(monkeypatch: 
         ([[1, 1, 0], [0, 1, 1]], "Strong T is 1: 3 of 3 clients have a unique history"),
         (
             [[1, 1, 1, 1, 1, 0], [0, 1, 1, 1, 1, 1]],
-            "The least that can be: −round 1 + round 2 = −client 1's update + client 6's update",
+            "The combination of the fewest clients that was found: "
+            "−round 1 + round 2 = −client 1's update + client 6's update",
         ),
         ([[0, 0]], "No client was ever aggregated"),
         ([[1, 1]], "1 line could not be read"),

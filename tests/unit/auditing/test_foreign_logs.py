@@ -256,7 +256,7 @@ def test_ambiguous_logs_are_read_once_the_options_are_given(
             "output of a program",
         ),
         ("INFO: round 1 a b\nDEBUG: done\n", "output of a program"),
-        ("Round 1\nclients a b c\n", "do not begin with numbers|readable"),
+        ("Round 1\nclients a b c\n", "do not begin with numbers"),
         ("round,client,status\n1,a,dropped\n2,b,failed\n", r"no row says.*status = dropped \(1\)"),
         ("round,num_clients,accuracy\n1,10,0.5\n2,10,0.6\n", "no column is known to hold the clients"),
         ("round,outcome,selected,aggregated,dropped\n1,completed,8,6,2\n", "no column is known to hold the clients"),
@@ -307,9 +307,11 @@ def test_cells_beyond_the_header_are_not_ignored() -> None:
     assert [(problem.line, problem.reason) for problem in found.problems] == [(3, "3 cells instead of 2")]
 
 
-@pytest.mark.parametrize("where", [{"nothing": {"x"}}, {"status": {"agregated"}}])
-def test_conditions_that_nothing_meets_are_refused(where: dict[str, set[str]]) -> None:
-    with pytest.raises(InputError, match=r"no column nothing|no row says"):
+@pytest.mark.parametrize(
+    ("where", "words"), [({"nothing": {"x"}}, "no column nothing"), ({"status": {"agregated"}}, "no row says")]
+)
+def test_conditions_that_nothing_meets_are_refused(where: dict[str, set[str]], words: str) -> None:
+    with pytest.raises(InputError, match=words):
         read("round,client,status\n1,a,aggregated\n", where=where)
 
 
@@ -417,11 +419,11 @@ def test_parquet_tables_lists_and_matrices_are_read() -> None:
 
 def test_parquet_columns_of_structures_are_refused_if_they_are_used() -> None:
     plain, structures = [["a", "b"], ["c", "d"]], [[{"id": "a"}, {"id": "b"}], [{"id": "c"}]]
-    for columns in (
-        {"clients": structures},
-        {"aggregated": plain, "dropped": structures},
+    for refused, columns in (
+        ("clients", {"clients": structures}),
+        ("dropped", {"aggregated": plain, "dropped": structures}),
     ):
-        with pytest.raises(InputError, match=r"column (clients|dropped) holds structures"):
+        with pytest.raises(InputError, match=f"column {refused} holds structures"):
             read_log(parquet(round=[1, 2], **columns))
     assert history_of(read_log(parquet(round=[1, 2], clients=plain, metrics=structures))) == {
         1: {"a", "b"},

@@ -1,7 +1,7 @@
-"""What the theme leaves out for readers with a screen reader or a keyboard, added to the finished pages.
+"""Additions to finished pages for readers with a screen reader or a keyboard, which the theme leaves out.
 
-Each rule is a pattern and its replacement, and names the rule of axe-core that it satisfies. A page that has the
-addition already stays as it is, because a build leaves the pages that did not change.
+Each rule is a pattern and its replacement, and names the rule of axe-core that it satisfies. A page that has an
+addition already stays as it is: a build does not write pages again that did not change.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Pages as Sphinx reads them: files of the repository become pages, and text from the code is inserted.
 
 A page that has the line ``<!-- file: SECURITY.md -->`` shows that file. A line ``<!-- insert: NAME -->`` is replaced by
-what the function of that name in :data:`INSERTS` returns. Links lead to pages of the site where there is one, and else
-to a copy of the file.
+what the function of that name in :data:`INSERTS` returns. A link to a file leads to the page that shows it, or else to
+a copy of the file.
 """
 
 import os
@@ -60,7 +60,7 @@ def read_source(app: "Sphinx", docname: str, source: list[str]) -> None:
 
 
 def find_unlisted() -> list[str]:
-    """Name the pages at the top of this folder that no list of pages has, such as a guide that was just added."""
+    """Return the pages at the top of this folder that no list of pages has, such as a guide that was just added."""
     lists = [DOCS / "index.md", *DOCS.glob("*/index.md")]
     listed = {Path(line).name for path in lists for line in path.read_text(encoding="utf-8").splitlines()}
     return sorted(path.stem for path in DOCS.glob("*.md") if path.stem not in {*listed, "index"})

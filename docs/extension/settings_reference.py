@@ -43,8 +43,10 @@ def describe_attacks() -> str:
 def describe_floor() -> str:
     """Describe what a client can insist on, from the fields and the text below each."""
     meanings = dict(_field_texts(Floor))
-    rows = [(field.name, show(field.default), meanings[field.name]) for field in dataclasses.fields(Floor)]
-    return _table(f"| `{name}` | {default} | {flat(meaning)} |" for name, default, meaning in rows)
+    return _table(
+        f"| `{field.name}` | {show(field.default)} | {flat(meanings[field.name])} |"
+        for field in dataclasses.fields(Floor)
+    )
 
 
 def show(value: object) -> str:
@@ -58,8 +60,6 @@ def show(value: object) -> str:
             return f'`"{value}"`'
         case tuple():
             return f"`[{', '.join(show(item).strip('`') for item in value)}]`"
-        case dict():
-            return f"`{value}`"
         case _:
             return f"`{value}`"
 

@@ -39,7 +39,7 @@ _AXE = Path(__file__).parents[2] / "frontend" / "node_modules" / "axe-core" / "a
 
 
 class Page:
-    """One tab: opens pages, evaluates scripts, and keeps what the browser complained about and asked for."""
+    """One tab: opens pages, evaluates scripts, and keeps the complaints and the requests of the browser."""
 
     def __init__(self, commands: IO[bytes], replies: IO[bytes]) -> None:
         self._commands, self._replies = commands, replies
@@ -88,6 +88,10 @@ class Page:
             if (self.complaints and not complaints) or time.monotonic() > give_up:
                 pytest.fail(f"never true: {condition}; the browser says: {self.complaints}")
             time.sleep(0.05)
+
+    def loaded(self) -> list[str]:
+        """Return the addresses that the browser asked for, without those that contain their data."""
+        return [url for url in self.requests if not url.startswith("data:")]
 
     def find_barriers(self) -> list[tuple[str, list[str]]]:
         """Return the rules of axe-core that the page breaks, with the first elements: names, roles, contrast, order."""

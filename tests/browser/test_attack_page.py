@@ -27,7 +27,7 @@ def test_the_demo_page_is_drawn_and_makes_no_requests(
     file.write_text(told, encoding="utf-8")
     page.open(file, 1, dark=dark, width=width)
     assert page.complaints == []
-    assert [request for request in page.requests if not request.startswith("data:")] == [file.as_uri()]
+    assert page.loaded() == [file.as_uri()]
     assert page.evaluate("[...document.images].filter((picture) => picture.naturalWidth === 8).length") == 45
     assert page.evaluate("[...document.images].every((picture) => picture.alt)")
     assert page.evaluate("document.querySelectorAll('.scatterlayer .js-line').length") == 3

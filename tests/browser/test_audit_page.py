@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.support.logs import random_matrix
 
 from coterie.auditing.answers import Questions
 from coterie.auditing.auditor import audit
@@ -55,11 +56,7 @@ def write(path: Path, log: Participation, requirement: Requirement | None = None
 @pytest.fixture(scope="module")
 def exposed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log by random selection, in which everybody is exposed."""
-    generator = np.random.default_rng(3)
-    matrix = np.zeros((80, 40), dtype=np.uint8)
-    for row in matrix:
-        row[generator.choice(40, 6, replace=False)] = 1
-    log = Participation.from_matrix(matrix)
+    log = Participation.from_matrix(random_matrix(40, 80, 6, seed=3))
     problems = (UnusedLine(12, "what?", "a round and a client are expected"),)
     log = Participation(log.clients, log.rounds, log.members, problems)
     return write(tmp_path_factory.mktemp("page") / "exposed.html", log, Requirement(3))
@@ -79,7 +76,7 @@ def test_all_plots_are_drawn_without_errors(page: "Page", exposed: Path) -> None
         assert marks >= {"plot-frequency": 40, "plot-groups": 1}.get(name, 2), name  # all are alone in their groups
         assert width > 600
     assert page.complaints == []
-    assert [url for url in page.requests if not url.startswith("data:")] == [exposed.as_uri()]
+    assert page.loaded() == [exposed.as_uri()]
 
 
 def test_the_reading_of_the_log_is_shown_before_the_verdict(page: "Page", exposed: Path) -> None:
@@ -113,7 +110,7 @@ def test_a_hostile_log_is_shown_and_does_nothing(page: "Page", tmp_path: Path) -
     assert labels[0] == "<b>one</b>"
     assert page.evaluate("document.querySelectorAll('.plot a, .plot b, main img, main script').length") == 0
     assert page.complaints == []
-    assert [url for url in page.requests if not url.startswith("data:")] == [path.as_uri()]
+    assert page.loaded() == [path.as_uri()]
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -125,7 +122,7 @@ def test_every_text_can_be_read(page: "Page", exposed: Path, dark: bool) -> None
     assert page.find_barriers() == []
 
 
-def test_it_follows_the_scheme_the_width_and_the_paper(page: "Page", exposed: Path) -> None:
+def test_the_page_follows_the_colour_scheme_the_width_and_the_paper(page: "Page", exposed: Path) -> None:
     line = "getComputedStyle(document.querySelector('#plot-privacy .js-line')).stroke"
     page.open(exposed, plots=6, width=400)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -143,12 +140,8 @@ def test_it_follows_the_scheme_the_width_and_the_paper(page: "Page", exposed: Pa
 @pytest.mark.parametrize("paper", [(8.27, 11.69), (8.5, 11)])
 def test_the_summary_prints_on_one_sheet(page: "Page", tmp_path: Path, paper: tuple[float, float]) -> None:
     """The longest page that there is: exposed clients with long names, a requirement, and all questions."""
-    generator = np.random.default_rng(3)
-    matrix = np.zeros((40, 12), dtype=np.uint8)
-    for row in matrix:
-        row[generator.choice(12, 4, replace=False)] = 1
     names = [f"the very long name of a hospital with many words, number {number}" for number in range(12)]
-    log = Participation.from_matrix(matrix, names)
+    log = Participation.from_matrix(random_matrix(12, 40, 4, seed=3), names)
     report = audit(log, weak_budget_seconds=0)
     answers = Questions(tuple(names[:2]), 3, forecast=True, circles=4).answer(log, report)
     source = "participation-of-the-whole-year-with-a-long-name.csv"

@@ -47,7 +47,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_comparison_is_drawn_fits_and_can_be_read_by_all(page: "Page", file: Path, width: int, dark: bool) -> None:
     page.open(file, 2, dark=dark, width=width)
     assert page.complaints == []
-    assert [request for request in page.requests if not request.startswith("data:")] == [file.as_uri()]
+    assert page.loaded() == [file.as_uri()]
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate("[...document.querySelectorAll('.plot')].every((plot) => plot.querySelector('svg.main-svg'))")
     assert page.find_barriers() == []

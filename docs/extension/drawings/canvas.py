@@ -1,6 +1,6 @@
-"""A small kit for drawings in one style: people, servers, boxes, arrows and text, as plain SVG.
+"""The parts of drawings in one style: people, servers, boxes, arrows and text, as plain SVG.
 
-Colours are CSS variables with names of what they mean. On a page of the site they follow its theme; a file on its own
+Colours are CSS variables, named for what they mean. On a page of the site they follow its theme; a file on its own
 (:meth:`Canvas.standalone`) follows the preference of whoever looks at it.
 """
 
@@ -95,9 +95,9 @@ class Canvas:
         kind = f"{tone} fill{' dash' if dash else ''}"
         self.add(f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="8" class="{kind}"/>')
 
-    def label(self, x: float, y: float, width: float, words: str, tone: str = "plain", *, dash: bool = False) -> None:
+    def label(self, x: float, y: float, width: float, words: str, tone: str = "plain") -> None:
         """Draw a box of one line with its text in the middle."""
-        self.box(x, y, width, 32, tone, dash=dash)
+        self.box(x, y, width, 32, tone)
         self.text(x + width / 2, y + 21, words)
 
     def person(self, x: float, y: float, tone: str = "one", name: str = "") -> None:
@@ -138,7 +138,7 @@ class Canvas:
         radius = min(width, height) / 2
         self.add(f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{radius:g}" class="{kind}"/>')
 
-    def cross(self, x: float, y: float, size: float = 10) -> None:
+    def cross(self, x: float, y: float, size: float) -> None:
         """Cross something out."""
         path = f"M{x - size:g} {y - size:g}l{2 * size:g} {2 * size:g}m0 {-2 * size:g}l{-2 * size:g} {2 * size:g}"
         self.add(f'<path d="{path}" class="bad stroke"/>')

@@ -139,7 +139,7 @@ def lying_server() -> Canvas:
         720,
         400,
         "A lying server tells one client that Ben survived and another that he dropped out, and unmasks him. With "
-        " signed survivor lists, no two lists reach a quorum.",
+        "signed survivor lists, no two lists reach a quorum.",
     )
     for left, heading, tone in ((10, "Without signatures", "bad"), (375, "With signatures", "one")):
         canvas.box(left, 8, 335, 384, "plain")

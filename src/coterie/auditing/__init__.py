@@ -8,6 +8,7 @@ proves every result in exact arithmetic. It works on the log of any federated le
 * :mod:`~coterie.auditing.auditor` computes the findings (:mod:`~coterie.auditing.findings`); start with ``audit``.
 * :mod:`~coterie.auditing.exposure`, :mod:`~coterie.auditing.weak`, :mod:`~coterie.auditing.row_space` and
   :mod:`~coterie.auditing.elimination` contain the algorithms.
+* :mod:`~coterie.auditing.answers` answers further questions about a log: colluders, a forecast, circles.
 * :mod:`~coterie.auditing.verdict`, :mod:`~coterie.auditing.page` and :mod:`~coterie.auditing.figures` present the
   result.
 """

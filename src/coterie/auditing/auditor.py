@@ -36,9 +36,9 @@ from coterie.cohorts.circles import Indices
 from coterie.cohorts.participation import Label, Participation
 from coterie.errors import ConfigError
 
-__all__ = ["AuditReport", "Auditor", "Collusion", "Exposure", "Leak", "Series", "audit"]
+__all__ = ["AuditReport", "Auditor", "audit"]
 
-_SMALL = 3e7  # rounds^2 times clients up to which a log is audited round by round
+_SMALL = 3e7  # a log is audited round by round up to this bound on rank^2 times clients
 _CELLS = 5e7  # entries of a row space: limits the memory for weak T to some gigabytes
 
 

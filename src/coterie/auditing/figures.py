@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from coterie.auditing.findings import AuditReport, Exposure
 from coterie.auditing.logs import Label, Participation
 from coterie.auditing.verdict import Requirement
-from coterie.reports.charts import Figure, packed, text, whole_ticks
+from coterie.reports.charts import Figure, packed, sample, text, whole_ticks
 from coterie.reports.words import printable
 
 _CELLS = (400, 1000)  # clients, rounds: the finest grid of the participation map
@@ -44,11 +44,6 @@ class RoundAxis:
     def places(self, positions: Sequence[int]) -> list[int]:
         """Return the axis positions of the rounds at these places in the log."""
         return [self.start + position for position in positions]
-
-
-def sample(count: int, limit: int) -> list[int]:
-    """Return at most ``limit`` evenly spaced positions, including the first and the last."""
-    return [round(position) for position in np.linspace(0, count - 1, min(count, limit)).tolist()]
 
 
 def privacy(report: AuditReport, rounds: RoundAxis, requirement: Requirement | None) -> Figure:
@@ -92,7 +87,7 @@ def exposure(report: AuditReport, rounds: RoundAxis) -> Figure:
     """Draw the number of exposed clients after each round, with the names of newly exposed ones."""
     counts = report.series.exposed
     found = [(label, list(group)) for label, group in groupby(report.exposed, key=lambda exposed: exposed.round)]
-    found = [found[at] for at in sample(len(found), _POINTS)] if found else []
+    found = [found[at] for at in sample(len(found), _POINTS)]
     places = [rounds.at[label] for label, _ in found]
     return Figure(
         [
@@ -125,10 +120,9 @@ def participation_map(
     """
     clients, count = participation.clients, len(participation.rounds)
     order = _by_history(participation)
-    first = order[:0]
+    first, number_of = order[:0], {name: number for number, name in enumerate(clients)} if exposed else {}
     if exposed and len(clients) > _CELLS[0]:
-        number = {name: place for place, name in enumerate(clients)}
-        first = np.array([number[found.client] for found in exposed], dtype=np.int64)
+        first = np.array([number_of[found.client] for found in exposed], dtype=np.int64)
         order = np.concatenate([first, order[~np.isin(order, first)]])
     row_of_place, split = _rows(len(clients), len(first))
     row_of = np.zeros(len(clients), dtype=np.int64)
@@ -149,8 +143,7 @@ def participation_map(
         ]
     )
     x = rounds.start + wide * np.arange(len(widths)) + (widths - 1) / 2
-    marked = [exposed[place] for place in sample(len(exposed), _MARKS)] if exposed else []
-    places = {name: number for number, name in enumerate(clients)} if marked else {}
+    marked = [exposed[place] for place in sample(len(exposed), _MARKS)]
     figure = Figure(
         [
             {
@@ -169,7 +162,7 @@ def participation_map(
                 "type": "scatter",
                 "mode": "markers",
                 "x": [rounds.at[found.round] for found in marked],
-                "y": [rows[row_of[places[found.client]]] for found in marked],
+                "y": [rows[row_of[number_of[found.client]]] for found in marked],
                 "text": [_name(found.round) for found in marked],
                 "marker": {"size": 6, "color": "@danger", "line": {"color": "@raised", "width": 1}},
                 "hovertemplate": "%{y}<br>exposed since round %{text}<extra></extra>",
@@ -233,7 +226,7 @@ def group_sizes(report: AuditReport) -> tuple[Figure, str]:
     """Draw how many clients are in groups of which size. Return the figure and an explanation."""
     sizes = np.array([len(group) for group in report.groups])
     top = int(sizes.max())
-    edges = [*range(1, min(top, _EXACT_SIZES) + 1)]
+    edges = list(range(1, min(top, _EXACT_SIZES) + 1))
     while edges[-1] < top:
         edges.append(2 * edges[-1])
     place = np.searchsorted(edges, sizes)

@@ -21,7 +21,7 @@ from coterie.errors import InputError
 class History:
     """The rounds so far. Clients may be declared in advance, or appear with their first round."""
 
-    def __init__(self, clients: Iterable[str] = ()) -> None:
+    def __init__(self, clients: Iterable[str]) -> None:
         self.clients: list[str] = []
         self.labels: dict[Label, None] = {}
         self.revealed: list[Label] = []
@@ -35,9 +35,8 @@ class History:
         self.cardinality_series: list[float] = []
         self._numbers: dict[str, int] = {}
         self._frequencies = np.zeros(16, dtype=np.int64)
-        self._total = self._most = self._least = self._rarest = (
-            0  # rarest: the number of clients with the lowest frequency
-        )
+        self._total = self._most = self._least = 0
+        self._rarest = 0  # the number of clients with the lowest frequency
         self.enrol(clients)
 
     @property

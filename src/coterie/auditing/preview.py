@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
-from coterie.cohorts.participation import Mentions, Participation
+from coterie.cohorts.participation import LogReading, Mentions, Participation
 from coterie.reports.words import count, printable, size
 from coterie.version import __version__
 
@@ -34,9 +34,7 @@ class Evidence:
 
 def gather_evidence(participation: Participation, source: str, options: Mapping[str, Any]) -> Evidence:
     """Return the evidence for the verdict on ``participation``, read from ``source``."""
-    reading = participation.reading
-    if reading is None:
-        return Evidence(source, "", 0, "", __version__, dict(options))
+    reading = participation.reading or LogReading("")
     return Evidence(source, reading.sha256, reading.size, reading.head, __version__, dict(options))
 
 
@@ -53,27 +51,21 @@ def evidence_words(evidence: Evidence) -> list[tuple[str, str]]:
 
 def preview(participation: Participation) -> list[tuple[str, str]]:
     """Return how a log was interpreted, as pairs of a title and a text."""
-    reading = participation.reading
+    reading = participation.reading or LogReading("")
     rounds, clients = participation.rounds, participation.clients
     span = f": {printable(rounds[0])} to {printable(rounds[-1])}" if len(rounds) > 1 else ""
-    order = f", by {reading.order}" if reading and reading.order not in ("", "number") else ""
-    words = [
-        (
-            "Rounds",
-            f"{len(rounds):,}{span}" + (f", from {reading.rounds}" if reading and reading.rounds else "") + order,
-        ),
-        ("Clients", f"{_some(clients)}" + (f", from {reading.clients}" if reading and reading.clients else "")),
-    ]
-    if reading:
-        words.insert(0, ("Read as", reading.format))
+    order = f", by {reading.order}" if reading.order not in ("", "number") else ""
+    words = [("Read as", reading.format)] if reading.format else []
+    words.append(("Rounds", f"{len(rounds):,}{span}{_from(reading.rounds)}{order}"))
+    words.append(("Clients", f"{_some(clients)}{_from(reading.clients)}"))
     for label, members in islice(participation, _ROUNDS):
         words.append((f"Round {printable(label, 20)}", _some(members)))
-    if reading and reading.left_out:
+    if reading.left_out:
         rows = sum(times for _, times in reading.left_out)
         kinds = ", ".join(f"{what} ({times:,})" for what, times in reading.left_out[:_KINDS])
         more = ", ..." if len(reading.left_out) > _KINDS else ""
         words.append(("Left out", f"{count(rows, 'row')}: {kinds}{more}"))
-    if reading and reading.duplicates.count:
+    if reading.duplicates.count:
         times = count(reading.duplicates.count, "mention")
         words.append(
             (
@@ -81,7 +73,7 @@ def preview(participation: Participation) -> list[tuple[str, str]]:
                 f"{times} of a client that its round has already; each counts once: {_mentioned(reading.duplicates)}",
             )
         )
-    if reading and reading.contradictions.count:
+    if reading.contradictions.count:
         clients_of = count(reading.contradictions.count, "client of a round", "clients of rounds")
         words.append(
             (
@@ -90,7 +82,7 @@ def preview(participation: Participation) -> list[tuple[str, str]]:
                 f"{_mentioned(reading.contradictions)}",
             )
         )
-    if reading and reading.ignored:
+    if reading.ignored:
         words.append(("Ignored", _some(reading.ignored, "column")))
     return words + [("Note", printable(note, 300)) for note in participation.notes]
 
@@ -110,6 +102,10 @@ def preview_values(participation: Participation) -> dict[str, Any]:
         for label, members in islice(participation, _ROUNDS)
     ]
     return found
+
+
+def _from(place: str) -> str:
+    return f", from {place}" if place else ""
 
 
 def _mentioned(mentions: Mentions) -> str:

@@ -30,7 +30,7 @@ from coterie.auditing.modular import Echelon
 
 _WALK_PRIME = 2**31 - 1
 _MOST_WALKED = 4096  # columns of a part
-_FEW = 25  # a walk pays off if a part has more stages to prove than this share of its columns: 1 / 25
+_FEW = 25  # a walk pays off if a part has more stages to prove than 1 / 25 of its columns
 
 
 class Stages:

@@ -230,18 +230,19 @@ def affordable(exposed: Sequence[Exposure], limit: int | None = None, digits: in
 
 def equation(terms: Coefficients, clients: Mapping[str, Fraction]) -> str:
     """Return a verified combination as text: "round 3 − round 7 + ½·round 9 = client 17's update"."""
-    rounds = _sum({f"round {printable(label)}": value for label, value in terms.items()})
-    rounds = rounds or f"a combination of {len(terms):,} rounds"
-    result = _sum({f"{whose(client)}'s update": value for client, value in clients.items()})
-    return f"{rounds} = {result or f'a combination of the updates of {len(clients):,} clients'}"
+    rounds = _sum([(f"round {printable(label)}", value) for label, value in terms.items()])
+    updates = _sum([(f"{whose(client)}'s update", value) for client, value in clients.items()])
+    rounds = rounds or f"a combination of {count(len(terms), 'round')}"
+    updates = updates or f"a combination of the updates of {count(len(clients), 'client')}"
+    return f"{rounds} = {updates}"
 
 
-def _sum(terms: Mapping[str, Fraction]) -> str | None:
-    """Return a linear combination as text, or None if that would be unreadable."""
-    if len(terms) > _SHOWN_TERMS or any(digits_of(value) > _SHOWN_DIGITS for value in terms.values()):
+def _sum(terms: Sequence[tuple[str, Fraction]]) -> str | None:
+    """Return a linear combination as text, or None if that would be unreadable. Shortened names may be equal."""
+    if len(terms) > _SHOWN_TERMS or any(digits_of(value) > _SHOWN_DIGITS for _, value in terms):
         return None
     text = ""
-    for name, value in terms.items():
+    for name, value in terms:
         size = abs(value)
         factor = "" if size == 1 else f"{_VULGAR.get(size, size)}·"
         sign = ("−" if value < 0 else "") if not text else (" − " if value < 0 else " + ")
@@ -257,7 +258,7 @@ def digits_of(value: Fraction) -> int:
 
 def whose(client: str) -> str:
     """Return a client's name for use in a sentence; plain numbers become "client 17"."""
-    return f"client {client}" if client.isdecimal() else printable(client)
+    return f"client {printable(client)}" if client.isdecimal() else printable(client)
 
 
 def _number(value: int | None) -> str:

@@ -8,12 +8,13 @@ from fractions import Fraction
 from typing import Annotated, Any
 
 from coterie.auditing.auditor import audit
-from coterie.auditing.findings import AuditReport, Exposure
+from coterie.auditing.findings import AuditReport
 from coterie.auditing.logs import Participation, read_log
 from coterie.auditing.preview import evidence_words, gather_evidence, preview
 from coterie.auditing.verdict import affordable, collusion_words, equation, extent, judge, least_leak, measures
 from coterie.cohorts.log_size import MEGABYTE
 from coterie.errors import InputError, LogTooLarge
+from coterie.reports.charts import sample
 from coterie.reports.words import count, printable
 from coterie.settings import Option, Settings
 
@@ -117,22 +118,20 @@ def _rows(report: AuditReport) -> list[dict[str, Any]]:
     rank = min(len(report.rounds), len(report.clients))
     listed = report.exposed[:_LISTED]
     many, one = _MOST_RANKS
-    written = affordable(listed) if rank <= many else int(rank <= one)
-    return [_row(found, with_witness=number < min(written, _WITNESSES)) for number, found in enumerate(listed)]
-
-
-def _row(found: Exposure, *, with_witness: bool) -> dict[str, Any]:
-    return {
-        "client": printable(found.client),
-        "round": printable(found.round),
-        "witness": equation(found.witness, {found.client: Fraction(1)}) if with_witness else None,
-    }
+    written = min(affordable(listed) if rank <= many else int(rank <= one), _WITNESSES)
+    return [
+        {
+            "client": printable(found.client),
+            "round": printable(found.round),
+            "witness": equation(found.witness, {found.client: Fraction(1)}) if number < written else None,
+        }
+        for number, found in enumerate(listed)
+    ]
 
 
 def _series(report: AuditReport) -> dict[str, list[Any]]:
     """Return strong T and the number of exposed clients after each round; of many rounds, evenly spread ones."""
-    total = len(report.rounds)
-    places = sorted({round(step * (total - 1) / (_POINTS - 1)) for step in range(_POINTS)}) if total else []
+    places = sample(len(report.rounds), _POINTS)
 
     def pick(values: Sequence[Any]) -> list[Any]:
         return [values[place] for place in places]

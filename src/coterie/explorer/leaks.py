@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from coterie.auditing.auditor import Auditor
 from coterie.auditing.findings import Exposure
 from coterie.auditing.verdict import equation
-from coterie.cohorts.circles import Circles
 from coterie.cohorts.policies import POLICIES, PolicySettings
 from coterie.errors import ConfigError
 from coterie.explorer.people import NAMES
@@ -144,7 +143,7 @@ def play_story(settings: LeakSettings) -> dict[str, Any]:
     return {
         "story": settings.story,
         "seed": settings.seed,
-        "circles": _shared_circles(circles),
+        "circles": sorted(sorted(circle) for circle in circles if len(circle) > 1),
         "rounds": rounds,
     }
 
@@ -157,11 +156,6 @@ def _exposure(found: Exposure) -> dict[str, Any]:
         "terms": [{"round": label, "coefficient": str(value)} for label, value in witness.items()],
         "words": equation(witness, {found.client: Fraction(1)}),
     }
-
-
-def _shared_circles(circles: Circles) -> list[list[int]]:
-    """Return the circles of more than one member."""
-    return sorted(sorted(circle) for circle in circles if len(circle) > 1)
 
 
 def reduced_form(rows: Sequence[Sequence[int | Fraction]]) -> list[list[Fraction]]:

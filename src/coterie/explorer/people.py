@@ -28,7 +28,7 @@ _DARK, _WHITE, _BLUSH = "2b2320", "fdfbf7", "e2725b"
 
 @dataclass(frozen=True)
 class Person:
-    """A person, as they look. ``hair`` names a style in :data:`HAIR`, ``extras`` are drawn last, in order."""
+    """The name and the look of a person. ``hair`` is a style in :data:`HAIR`; ``extras`` are drawn last, in order."""
 
     name: str
     paper: Color

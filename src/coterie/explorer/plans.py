@@ -169,14 +169,13 @@ def _sentence(settings: PlanSettings, chosen: TradeOff, best: TradeOff | None) -
     else:
         said = (
             f"Every combination of sums is about {chosen.honest:,} honest clients or more, however many rounds there "
-            "are, and "
-            f"{chosen.convergence:.0%} of each cohort reaches the sum."
+            f"are, and {chosen.convergence:.0%} of each cohort reaches the sum."
         )
     if best is None:
         return f"{said} No T is recommended here: even the best aggregates less than half of a cohort."
     if best.privacy == settings.privacy:
         return f"{said} This is the recommended T."
-    return f"{said} Recommended is T = {best.privacy:,}, which keeps {best.convergence:.0%}."
+    return f"{said} The recommended T is {best.privacy:,}: {best.convergence:.0%} of each cohort reaches the sum."
 
 
 def _commands(settings: PlanSettings) -> list[dict[str, str]]:

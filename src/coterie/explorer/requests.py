@@ -159,27 +159,13 @@ def _value(name: str, kind: Any, text: str) -> Any:  # noqa: ANN401 - one of a f
     return text
 
 
-def _leak(query: str, _body: bytes) -> dict[str, Any]:
-    return play_story(read_query(LeakSettings, query))
-
-
-def _plan(query: str, _body: bytes) -> dict[str, Any]:
-    return make_plan(read_query(PlanSettings, query))
-
-
-def _session(query: str, _body: bytes) -> dict[str, Any]:
-    return play_session(read_query(SessionSettings, query))
-
-
-def _audit(query: str, body: bytes) -> dict[str, Any]:
-    return audit_content(read_query(AuditSettings, query), body)
-
-
 REQUESTS: Mapping[str, Request] = {
     "/api/about": Request(describe),
-    "/api/leak": Request(_leak),
-    "/api/plan": Request(_plan),
-    "/api/session": Request(_session),
-    "/api/audit": Request(_audit, "POST", MOST_BYTES),
+    "/api/leak": Request(lambda query, _body: play_story(read_query(LeakSettings, query))),
+    "/api/plan": Request(lambda query, _body: make_plan(read_query(PlanSettings, query))),
+    "/api/session": Request(lambda query, _body: play_session(read_query(SessionSettings, query))),
+    "/api/audit": Request(
+        lambda query, body: audit_content(read_query(AuditSettings, query), body), "POST", MOST_BYTES
+    ),
 }
 """Every request that is computed, by its path."""

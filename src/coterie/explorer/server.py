@@ -7,7 +7,7 @@ computed:
   is refused.
 * **Origin**, where a browser sends it, must be this page. Requests with a body must have it, and also our own header,
   which a foreign page can add only after a CORS preflight request, which this server never grants.
-* **Sec-Fetch-Site** must not be another site, but for opening the page itself by a link.
+* **Sec-Fetch-Site** must not be another site, except to open the page itself by a link.
 * Paths are looked up in a table, and never become the name of a file. Bodies need a length within the limit of their
   path. A request has to arrive in :data:`ARRIVAL_SECONDS`, and only some are handled at once.
 
@@ -75,9 +75,6 @@ class _RefusedError(Exception):
 class ExplorerServer(ThreadingHTTPServer):
     """The server. :meth:`serve_forever` runs until :meth:`shutdown` or an interrupt."""
 
-    daemon_threads = True
-    allow_reuse_address = True
-
     def __init__(self, port: int = 0) -> None:
         """Listen on the loopback address, on any free port if it is 0."""
         self._connections = threading.BoundedSemaphore(_MOST_CONNECTIONS)
@@ -117,7 +114,7 @@ class ExplorerServer(ThreadingHTTPServer):
             self._connections.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as in the base class
-        """Print a traceback, but for connections that the other side ended or that took too long."""
+        """Print a traceback, except for connections that the other side ended or that took too long."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
@@ -223,9 +220,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _read_body(self, most: int) -> bytes:
         lengths = self.headers.get_all("Content-Length", [])
-        if self.headers.get("Transfer-Encoding") is not None or len(lengths) > 1:
-            raise _RefusedError(HTTPStatus.LENGTH_REQUIRED, "a body must have one length")
-        if not lengths and most:
+        if self.headers.get("Transfer-Encoding") is not None or len(lengths) > 1 or (most and not lengths):
             raise _RefusedError(HTTPStatus.LENGTH_REQUIRED, "a body must have one length")
         text = lengths[0] if lengths else "0"
         if not (text.isascii() and text.isdecimal() and len(text) < 20):

@@ -1,4 +1,4 @@
-"""Checks of the arguments of ``coterie.plan``, which hands its options to one of two planners."""
+"""Checks of the arguments of ``coterie.plan``, which passes its options to one of two planners."""
 
 from collections.abc import Callable, Mapping
 from inspect import Parameter, signature
@@ -6,7 +6,7 @@ from inspect import Parameter, signature
 from coterie.errors import ConfigError
 
 DEPLOYMENT = "coterie.planning.deployment.plan_deployment plans a deployment, from its rounds and epsilon"
-"""What plans more; for errors."""
+"""Where a whole deployment is planned; for error messages."""
 
 
 def check_plan_options(options: Mapping[str, object], planner: Callable[..., object], what: str) -> None:

@@ -11,7 +11,7 @@ A fraction of the *roster* colludes. How many of them are in one session depends
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from math import ceil, log
+from math import ceil, inf, log
 
 from coterie.errors import ConfigError, ErrorText, Remedy
 from coterie.graphs.failures import FEWEST_CLIENTS, part_of
@@ -126,6 +126,12 @@ def check_lost(lost: float) -> None:
         raise ConfigError(
             _LOST, f" is the probability that a client is lost in a round, from 0 to below 1, not {lost:g}"
         )
+
+
+def check_bits(name: str, bits: float) -> None:
+    """Refuse a failure target of 2^-bits that is no probability, or 0."""
+    if not 0 <= bits < inf:
+        raise ConfigError(f"{name} is a finite number of bits, at least 0, not {bits}")
 
 
 def check_session(clients: int, colluders: Colluders, lost: float, roster: int) -> None:

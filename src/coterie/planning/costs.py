@@ -72,6 +72,8 @@ def session_costs(
     ``lost`` and ``colluders`` change one number each: the key agreements of the server, and the signatures that a
     client verifies, because more of them make a quorum.
     """
+    if length < 1:
+        raise ConfigError(f"a vector has at least 1 number, not {length:,}")
     neighbours = math.ceil(degree)
     last = clients - 1  # the largest client number takes the most bytes to write
     terms, key, mark, signature = bytes(32), bytes(KEY_BYTES), bytes(FINGERPRINT_BYTES), bytes(SIGNATURE_BYTES)

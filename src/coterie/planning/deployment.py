@@ -186,15 +186,15 @@ def plan_deployment(
     if rows.notes:
         raise ConfigError(rows.notes[0])
     multiplier = noise_multiplier(epsilon, rounds, delta) if epsilon is not None else None
+    # A server that lies can cut a sparse session into parts, and the sum of a part has less noise than is planned.
+    topology = "complete" if rows.active and epsilon is not None else PlanSettings.topology
     session = recommend(
         max(FEWEST_CLIENTS, choice.most_clients),
         rows.lost,
         privacy=choice.privacy,
         collusion=rows.collusion,
         roster=population,
-        topology="complete"
-        if rows.active and epsilon is not None
-        else "auto",  # noise must be in the sums of all parts
+        topology=topology,
         active=rows.active,
         privacy_bits=options.get("privacy_bits", PRIVACY_BITS),
         length=length,

@@ -30,7 +30,14 @@ from coterie.cohorts.policies import POLICIES, Mode, MultiRound, PolicySettings,
 from coterie.cohorts.theory import KEPT_SHARE, LEAST_HONEST, USEFUL_SHARE, TradeOff, trade_off
 from coterie.errors import ConfigError
 from coterie.graphs.table import topology_name
-from coterie.planning.collusion import check_lost, check_session, circle_colluders, count_colluders, most_colluders
+from coterie.planning.collusion import (
+    check_bits,
+    check_lost,
+    check_session,
+    circle_colluders,
+    count_colluders,
+    most_colluders,
+)
 from coterie.planning.convergence import Slowdown, slowdown
 from coterie.planning.overview import ShortPlan, plan_overview
 from coterie.planning.session import Plan, recommend
@@ -257,8 +264,7 @@ def plan_population(
     check_lost(lost)
     if not 1 <= cohort <= population:
         raise ConfigError(f"a cohort of {cohort} cannot be drawn from {population} clients")
-    if not 0 <= privacy_bits < math.inf:
-        raise ConfigError(f"privacy_bits is a finite number of bits, at least 0, not {privacy_bits}")
+    check_bits("privacy_bits", privacy_bits)
     if privacy is not None:
         circles_per_round(circle_sizes(population, privacy), cohort)  # refuses a T that does not fit, with the reason
     # As in the plan of a session: the other half of the target is for its graph.

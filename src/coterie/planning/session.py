@@ -8,14 +8,14 @@ from coterie.arithmetic.quantize import Quantizer
 from coterie.cohorts.circles import circle_sizes
 from coterie.cohorts.theory import LEAST_HONEST
 from coterie.errors import ConfigError
-from coterie.graphs.failures import ThreatModel
+from coterie.graphs.failures import FEWEST_CLIENTS, ThreatModel
 from coterie.graphs.guarantees import majority_threshold, quorum_of
 from coterie.graphs.losses import LossLaw
 from coterie.graphs.search import Guarantee, search_complete
 from coterie.graphs.table import TOPOLOGIES, assess, is_complete, searches, topology_kind
 from coterie.graphs.tails import either_log2
 from coterie.graphs.topology import Complete
-from coterie.planning.collusion import Colluders, check_honest, check_lost, check_session, count_colluders
+from coterie.planning.collusion import Colluders, check_bits, check_honest, check_lost, check_session, count_colluders
 from coterie.planning.costs import Costs, Price, price_colluders, session_costs
 from coterie.planning.overview import ShortPlan, bound_words, plan_overview
 from coterie.planning.settings import PRIVACY_BITS, RELIABILITY_BITS, PlanSettings
@@ -181,6 +181,8 @@ def recommend(
     More clients than a session holds are divided evenly into several sessions; the plan is for one of them.
     """
     check_lost(lost)
+    if clients < FEWEST_CLIENTS:
+        raise ConfigError(f"at least {FEWEST_CLIENTS} clients are needed, not {clients}")
     known = searches()
     if topology not in ("auto", "cheapest", *known):
         raise ConfigError(f"topology is auto, cheapest, {', '.join(known)}, not {topology!r}")
@@ -194,6 +196,8 @@ def recommend(
     by_rule = by_rule and privacy == 1
     privacy_bits = PRIVACY_BITS if privacy_bits is None else privacy_bits
     reliability_bits = RELIABILITY_BITS if reliability_bits is None else reliability_bits
+    check_bits("privacy_bits", privacy_bits)
+    check_bits("reliability_bits", reliability_bits)
     # If the session is a random part of the roster, the graph and the draw each get half of the target.
     colluders = count_colluders(clients, roster, collusion, active=active, privacy_bits=privacy_bits + 1)
     by_chance = colluders.exceeded_log2 > -math.inf

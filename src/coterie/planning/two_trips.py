@@ -100,7 +100,7 @@ def plan_protocol(plan: Plan, circle: int = 1) -> ProtocolPlan:
     return ProtocolPlan(chosen, reason, circle, papers, two_trips)
 
 
-def two_trip_costs(clients: int, circle: int, bits: int, length: int, *, active: bool = False) -> Costs:
+def two_trip_costs(clients: int, circle: int, bits: int, length: int, *, active: bool) -> Costs:
     """Count the bytes of every message of a session in two trips without losses, as lengths of real messages.
 
     The book is counted without the terms, which both protocols send.

@@ -74,6 +74,11 @@ def make_layout(x: str, y: str, *, xaxis: Mapping[str, Any] | None = None, yaxis
     return {**axes, **(above if legend else {}), **more}
 
 
+def sample(count: int, limit: int) -> list[int]:
+    """Return at most ``limit`` evenly spaced positions among ``count``, including the first and the last."""
+    return [round(position) for position in np.linspace(0, count - 1, min(count, limit)).tolist()]
+
+
 def whole_ticks(count: int) -> dict[str, Any]:
     """Return the ticks of an axis of whole numbers: one each if there are few, because plotly would add halves."""
     return {"dtick": 1} if count <= _FEW else {}

@@ -1,8 +1,9 @@
 """Findings: the results of an attack or an experiment, as plain data.
 
-:class:`Findings` is the one type that every attack and every experiment returns from ``report``. It is independent of
-its presentation. There are three renderers: :mod:`coterie.cli.findings` prints it on a terminal,
-:mod:`coterie.reports.html` makes a page of it, and :mod:`coterie.reports.markdown` writes it as Markdown.
+:class:`Findings` is the one type that every attack and every experiment returns from ``report``. Audits, plans and runs
+have an overview of the same type. It is independent of its presentation: :mod:`coterie.cli.findings` prints it on a
+terminal, :mod:`coterie.reports.html` makes a page of it, and :mod:`coterie.reports.markdown` writes it as Markdown.
+:mod:`coterie.reports.text` and :mod:`coterie.reports.notebook` leave out claims, the card and all figures.
 """
 
 from __future__ import annotations
@@ -131,8 +132,8 @@ class Table:
     def without_empty_columns(self) -> Table:
         """Return the table without the columns in which no row has anything."""
         kept = [place for place in range(len(self.columns)) if any(row[place] for row in self.rows)]
-        columns = [self.columns[place] for place in kept]
-        return Table(self.title, columns, [[row[place] for place in kept] for row in self.rows], self.note, self.lead)
+        columns, *rows = ([row[place] for place in kept] for row in (self.columns, *self.rows))
+        return replace(self, columns=columns, rows=rows)
 
 
 @dataclass(frozen=True, eq=False)

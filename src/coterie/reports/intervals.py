@@ -57,8 +57,8 @@ def share_interval(hits: int, tries: int, confidence: float = CONFIDENCE) -> tup
     """Return the exact confidence interval (Clopper and Pearson) for a probability, given the hits among the tries."""
     if not tries:
         return 0.0, 1.0
-    count, doubt = np.array([hits]), (1 - confidence) / 2
-    return float(least_shares(count, tries, doubt)[0]), float(most_shares(count, tries, doubt)[0])
+    found, doubt = np.array([hits]), (1 - confidence) / 2
+    return float(least_shares(found, tries, doubt)[0]), float(most_shares(found, tries, doubt)[0])
 
 
 def least_shares(hits: npt.NDArray[np.int64], tries: int, doubt: float) -> npt.NDArray[np.float64]:

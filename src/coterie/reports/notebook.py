@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from coterie.reports.charts import shorten, spread
+from coterie.reports.charts import sample, shorten, spread
 from coterie.reports.findings import Findings, Table
 from coterie.reports.words import Level, one_line
 
@@ -20,6 +20,8 @@ _CELL = f"padding: .25em .6em; border-bottom: 1px solid {_FAINT}; text-align: "
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 720, 260, 64, 12, 36  # pixels
 _LABEL, _LETTER = 22, 7.0  # characters and pixels
 _SHOWN = 50  # rows
+_POINTS = 400  # of a curve
+_TICKS = 6
 
 
 class Curve(NamedTuple):
@@ -126,7 +128,8 @@ def _draw(chart: Chart) -> Element:
     _add_label(picture, f"{last:,.0f}", right, foot + 18, "end")
     ends = spread([y_of(curve.points[-1][1]) for curve in drawn], 15)
     for curve, name, end in zip(drawn, names, ends, strict=True):
-        path = " ".join(f"{x_of(at):.1f},{y_of(value):.1f}" for at, value in _thinned(curve.points))
+        points = [curve.points[place] for place in sample(len(curve.points), _POINTS)]
+        path = " ".join(f"{x_of(at):.1f},{y_of(value):.1f}" for at, value in points)
         stroke = {"points": path, "stroke": curve.color, "stroke-width": "2", "stroke-linejoin": "round"}
         SubElement(picture, "polyline", stroke | ({"stroke-dasharray": "5 4"} if curve.dashed else {}))
         across, down = x_of(curve.points[-1][0]), y_of(curve.points[-1][1])
@@ -140,17 +143,10 @@ def _add_label(picture: Element, text: str, x: float, y: float, anchor: str, col
     _add(picture, "text", text, "font: 12px sans-serif", fill=color, **place)
 
 
-def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
+def round_ticks(low: float, high: float) -> list[float]:
     """Return round numbers at equal distances, from ``low`` or below to ``high`` or above."""
     span = (high - low) or abs(high) or 1.0
-    power = 10.0 ** math.floor(math.log10(span / most))
-    step = next(step for factor in (1, 2, 5, 10) if (step := factor * power) * most >= span)
+    power = 10.0 ** math.floor(math.log10(span / _TICKS))
+    step = next(step for factor in (1, 2, 5, 10) if (step := factor * power) * _TICKS >= span)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [number * step for number in range(first, max(last, first + 1) + 1)]
-
-
-def _thinned(points: Sequence[tuple[float, float]], most: int = 400) -> Sequence[tuple[float, float]]:
-    """Return some of many points, the first and the last among them."""
-    if len(points) <= most:
-        return points
-    return [points[round(at * (len(points) - 1) / (most - 1))] for at in range(most)]

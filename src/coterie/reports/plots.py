@@ -41,8 +41,8 @@ STYLE: dict[Any, Any] = {
     "lines.solid_capstyle": "round",
 }
 _MARGIN, _HEADER = 0.75, 1.4  # inches: at the sides, and above the panels
-_ENTRY, _LETTER = 0.75, 0.088  # inches: of a legend, what an entry takes beside its letters, and a letter
-_MARKS = 7  # the most along an axis of counts
+_ENTRY, _LETTER = 0.75, 0.088  # inches: an entry of a legend without its letters, and a letter
+_MARKS = 7  # ticks on an axis of counts, at most
 
 
 def require_matplotlib() -> None:
@@ -67,8 +67,8 @@ def page(
 ) -> Iterator[list[Axes]]:
     """Yield the axes of panels side by side, each under its own heading; write the PNG when the block ends.
 
-    Sizes are in inches; ``margin`` is what the labels on the left may take; ``legend`` leaves room for one at the foot;
-    ``columns`` is how many panels are side by side before the next ones go below, 0 for all of them.
+    Sizes are in inches. ``margin`` is the room for the labels on the left, and ``legend`` leaves room for one at the
+    foot. ``columns`` is the number of panels side by side, 0 for all; further panels are below.
     """
     require_matplotlib()
     import matplotlib

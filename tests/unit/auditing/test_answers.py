@@ -1,13 +1,14 @@
 """Colluders, forecasts and circles in hindsight, compared with answers known in other ways."""
 
 from dataclasses import replace
-from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.logs import random_matrix
+from tests.support.rationals import matrices, rank
 
 from coterie.auditing import forecast as model
 from coterie.auditing.answers import Answers, Questions
@@ -19,31 +20,12 @@ from coterie.auditing.plain_answers import plain_answers
 from coterie.auditing.what_if import with_circles
 from coterie.errors import ConfigError, InputError
 
-MATRICES = st.integers(2, 6).flatmap(
-    lambda width: st.lists(st.lists(st.integers(0, 1), min_size=width, max_size=width), min_size=1, max_size=6)
-)
+MATRICES = matrices(6, 6).filter(lambda matrix: len(matrix[0]) > 1)
 
 
 def examined(matrix: object) -> tuple[Participation, AuditReport]:
     log = Participation.from_matrix(matrix)  # type: ignore[arg-type]
     return log, audit(log)
-
-
-def rank(rows: list[list[int]]) -> int:
-    """The rank over the rationals, by elimination with fractions."""
-    left = [[Fraction(value) for value in row] for row in rows]
-    found = 0
-    for column in range(len(rows[0])):
-        pivot = next((row for row in left[found:] if row[column]), None)
-        if pivot is None:
-            continue
-        left.remove(pivot)
-        left.insert(found, pivot)
-        for at in range(found + 1, len(left)):
-            factor = left[at][column] / pivot[column]
-            left[at] = [value - factor * other for value, other in zip(left[at], pivot, strict=True)]
-        found += 1
-    return found
 
 
 def known_with(matrix: list[list[int]], colluders: set[int]) -> set[str]:
@@ -119,14 +101,6 @@ def test_colluders_must_be_clients_of_the_log() -> None:
         Questions.parse(what_if="circle=4")
 
 
-def random_log(rounds: int, clients: int, size: int, seed: int) -> np.ndarray:
-    generator = np.random.default_rng(seed)
-    matrix = np.zeros((rounds, clients), dtype=np.uint8)
-    for row in matrix:
-        row[generator.choice(clients, size, replace=False)] = 1
-    return matrix
-
-
 def foresee(matrix: object, histories: int = 20, seed: int = 0) -> Forecast:
     return forecast(*examined(matrix), seed=seed, histories=histories)
 
@@ -157,7 +131,7 @@ def test_past_exposures_are_not_forecast() -> None:
 
 
 def test_circles_that_stay_whole_are_expected_to_stay_whole() -> None:
-    circles = np.repeat(random_log(40, 6, 2, 1), 3, axis=1)  # three clients in each circle
+    circles = np.repeat(random_matrix(6, 40, 2, 1), 3, axis=1)  # three clients in each circle
     found = foresee(circles)
     assert found.units == "groups"
     assert found.first.low is None
@@ -193,7 +167,7 @@ def test_the_interval_covers_what_really_happens() -> None:
     """Histories by the model's own law: the truth is within the 90% interval in most of them."""
     tried = first_covered = last_covered = 0
     for seed in range(10):
-        matrix = random_log(80, 12, 4, seed)
+        matrix = random_matrix(12, 80, 4, seed)
         known = audit(Participation.from_matrix(matrix), weak_budget_seconds=0).exposed
         first, last = int(known[0].round) - 8, int(known[-1].round) - 8
         if first <= 0 or len(known) < 12 or not matrix[:8].any(axis=0).all():
@@ -236,7 +210,7 @@ def test_only_whole_circles_are_left(matrix: list[list[int]], size: int, seed: i
 
 
 def test_circles_in_the_log_are_found_in_hindsight() -> None:
-    found = with_circles(Participation.from_matrix(np.repeat(random_log(20, 5, 2, 3), 4, axis=1)), 4)
+    found = with_circles(Participation.from_matrix(np.repeat(random_matrix(5, 20, 2, 3), 4, axis=1)), 4)
     assert found.share == 1.0
     assert found.strong_privacy == 4
     assert found.random_share < 0.5

@@ -68,20 +68,20 @@ def assert_right(matrix: Matrix, report: AuditReport) -> None:
         assert combine(matrix, report.leak.witness) == report.leak.clients
 
 
-def test_all_small_logs() -> None:
+def test_all_small_logs_are_audited_as_by_brute_force() -> None:
     for matrix in all_matrices(3, 3):
         assert_right(matrix, audited(matrix))
 
 
 @settings(max_examples=60)
 @given(matrices(7, 6))
-def test_any_log(matrix: list[list[int]]) -> None:
+def test_any_log_is_audited_as_by_brute_force(matrix: list[list[int]]) -> None:
     assert_right(matrix, audited(matrix))
 
 
 @settings(max_examples=40)
 @given(matrices(6, 6), st.sets(st.integers(1, 6)))
-def test_one_more_round_does_not_start_over(matrix: list[list[int]], reported: set[int]) -> None:
+def test_reports_between_rounds_change_nothing(matrix: list[list[int]], reported: set[int]) -> None:
     """Reports in between neither change nor are changed by what follows."""
     clients = [str(number + 1) for number in range(len(matrix[0]))]
     auditor = Auditor(clients)
@@ -113,7 +113,7 @@ def test_running_measures_equal_those_of_a_report(matrix: list[list[int]]) -> No
 
 
 @given(matrices(6, 6), st.integers(1, 4))
-def test_collusion(matrix: list[list[int]], members: int) -> None:
+def test_colluders_in_a_group_do_not_hide_its_honest_members(matrix: list[list[int]], members: int) -> None:
     found = audited(matrix, collusion=members).collusion
     classes = Counter(column for column in zip(*matrix, strict=True) if any(column))
     alone = {str(n) for n, column in enumerate(zip(*matrix, strict=True), 1) if 0 < classes[column] <= members + 1}
@@ -133,7 +133,7 @@ def test_no_collusion_is_not_reported() -> None:
 
 
 @given(matrices(6, 6))
-def test_without_time_weak_privacy_has_bounds(matrix: list[list[int]]) -> None:
+def test_without_time_weak_t_has_bounds(matrix: list[list[int]]) -> None:
     report = audited(matrix, weak_budget_seconds=-1)
     if any(map(any, matrix)):
         assert report.weak_privacy_at_least
@@ -247,7 +247,7 @@ def test_random_selection_exposes_everybody_after_as_many_rounds_as_clients(seed
     assert {int(exposure.round) for exposure in report.exposed} <= set(range(38, 46))
 
 
-def test_broken_circles_expose_clients_one_after_the_other() -> None:
+def test_broken_circles_expose_clients_at_different_times() -> None:
     """Sums over whoever survives split circles of 3; the exposures are proved while the rank is not full."""
     generator = np.random.default_rng(3)
     matrix = np.zeros((40, 15), dtype=int)
@@ -265,7 +265,7 @@ def test_broken_circles_expose_clients_one_after_the_other() -> None:
 
 
 @pytest.mark.slow
-def test_a_thousand_clients_and_two_thousand_rounds() -> None:
+def test_a_thousand_clients_and_two_thousand_rounds_are_audited_exactly() -> None:
     matrix = history(1000, 2000, "random", 100)
     report = audited(matrix, weak_budget_seconds=1)
     assert (report.strong_privacy, report.weak_privacy, report.weak_privacy_exact) == (1, 1, True)

@@ -15,7 +15,7 @@ from tests.support.rationals import rank as rational_rank
 from coterie.auditing import auditor
 from coterie.auditing.auditor import audit
 from coterie.auditing.elimination import FIRST_PRIME, eliminate, multiply, reduce
-from coterie.auditing.exposure import find_exposures
+from coterie.auditing.exposure import ColumnExposure, find_exposures
 from coterie.auditing.kernel import prove_kernel
 from coterie.auditing.row_space import RowSpace
 from coterie.cohorts.participation import Participation
@@ -37,13 +37,19 @@ def without_zeros(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
     return matrix[matrix.any(axis=1)][:, matrix.any(axis=0)]
 
 
-def check(matrix: NDArray[np.int64], prime: int = FIRST_PRIME) -> int:
-    """Compare both ways on one matrix; return how many columns are exposed."""
+def compare(matrix: NDArray[np.int64], prime: int = FIRST_PRIME) -> tuple[list[ColumnExposure], RowSpace]:
+    """Compare both ways on one matrix; return the exposed columns, and the row space."""
     expected, space = round_by_round(matrix)
     everybody = np.ones(matrix.shape[1], dtype=np.bool_)
     found, rank = find_exposures(sp.csr_matrix(matrix.astype(float)), everybody, prime=prime)
     assert [(one.row, one.column) for one in found] == expected
     assert rank == space.rank
+    return found, space
+
+
+def check(matrix: NDArray[np.int64], prime: int = FIRST_PRIME) -> int:
+    """Compare both ways on one matrix, combinations included; return how many columns are exposed."""
+    found, space = compare(matrix, prime)
     for one in found:
         assert one.combine().coefficients == space.unit(one.column).coefficients
     return len(found)
@@ -58,7 +64,7 @@ def test_exposures_are_the_same_as_round_by_round(matrix: Matrix, prime: int) ->
 
 
 @pytest.mark.parametrize("prime", PRIMES)
-def test_larger_matrices_with_repeated_rows_and_several_parts(prime: int) -> None:
+def test_exposures_in_matrices_of_several_parts_with_repeated_rows_are_the_same(prime: int) -> None:
     rng = np.random.default_rng(prime)
     exposed = 0
     for _ in range(20):
@@ -89,7 +95,7 @@ def late_clients(clients: int, late: int, rng: np.random.Generator) -> NDArray[n
 
 
 @pytest.mark.parametrize("prime", PRIMES)
-def test_clients_that_join_late(prime: int) -> None:
+def test_exposures_in_logs_with_late_clients_are_the_same(prime: int) -> None:
     rng = np.random.default_rng(prime)
     for late in (1, 2, 5):
         assert check(late_clients(20, late, rng), prime) >= 15
@@ -97,12 +103,9 @@ def test_clients_that_join_late(prime: int) -> None:
 
 def test_clients_that_join_late_do_not_make_the_others_expensive(monkeypatch: pytest.MonkeyPatch) -> None:
     matrix = late_clients(60, 6, np.random.default_rng(5))
-    expected, space = round_by_round(matrix)
-    assert len({row for row, _ in expected}) > 3, "clients are exposed at different times"
     monkeypatch.setattr("coterie.auditing.exposure.lift", None)  # no client and no row is proved alone
-    found, rank = find_exposures(sp.csr_matrix(matrix.astype(float)), np.ones(60, dtype=np.bool_))
-    assert [(one.row, one.column) for one in found] == expected
-    assert rank == space.rank
+    found, _ = compare(matrix)
+    assert len({one.row for one in found}) > 3, "clients are exposed at different times"
 
 
 def broken_circles(clients: int, rounds: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -113,13 +116,10 @@ def broken_circles(clients: int, rounds: int, rng: np.random.Generator) -> NDArr
 
 def test_exposures_in_broken_circles_are_proved_in_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     matrix = broken_circles(60, 120, np.random.default_rng(8))
-    expected, space = round_by_round(matrix)
-    assert len({row for row, _ in expected}) > 10, "clients are exposed at different times"
     monkeypatch.setattr("coterie.auditing.exposure.lift", None)  # no client and no row is proved alone
     monkeypatch.setattr("coterie.auditing.stages.prove_kernel", None)  # and no stage
-    found, rank = find_exposures(sp.csr_matrix(matrix.astype(float)), np.ones(matrix.shape[1], dtype=np.bool_))
-    assert [(one.row, one.column) for one in found] == expected
-    assert rank == space.rank
+    found, _ = compare(matrix)
+    assert len({one.row for one in found}) > 10, "clients are exposed at different times"
 
 
 @pytest.mark.parametrize("walk_prime", [2, 3, 11, 2**31 - 1])

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.support.logs import import_arrow, npy, parquet, read
 
 from coterie.auditing.auditor import audit
 from coterie.auditing.logs import read_log
@@ -21,18 +22,11 @@ from coterie.reports.words import Level
 SAFE, EXPOSING = np.array([[1, 1, 0], [1, 1, 0]], np.int8), np.array([[1, 1, 1], [1, 1, 0]], np.int8)
 
 
-def saved(array: NDArray[Any]) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
-
-
-@pytest.mark.filterwarnings("ignore:Duplicate name")
 def zipped(*arrays: tuple[str, NDArray[Any]]) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays:
-            archive.writestr(f"{name}.npy", saved(array))
+            archive.writestr(f"{name}.npy", npy(array))
     return file.getvalue()
 
 
@@ -40,8 +34,8 @@ def zipped(*arrays: tuple[str, NDArray[Any]]) -> bytes:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (lambda: saved(SAFE) + saved(EXPOSING), "something follows the array"),
-        (lambda: gzip.compress(saved(SAFE) + saved(EXPOSING)), "something follows the array"),
+        (lambda: npy(SAFE) + npy(EXPOSING), "something follows the array"),
+        (lambda: gzip.compress(npy(SAFE) + npy(EXPOSING)), "something follows the array"),
         (lambda: zipped(("m", EXPOSING), ("m", SAFE)), "two arrays have one name"),
         (lambda: zipped(("m", EXPOSING)) + zipped(("m", SAFE)), "something precedes the archive"),
         (lambda: zipped(("m", SAFE), ("n", EXPOSING[None])), "no part of a log: n"),
@@ -93,20 +87,18 @@ def test_a_round_without_any_client_was_skipped(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_parquet_files_are_read_as_a_whole(tmp_path: Path, make: Callable[..., Any], complaint: str) -> None:
-    arrow = pytest.importorskip("pyarrow", reason="Parquet is read with pyarrow, which is not installed")
+def test_parquet_files_are_read_as_a_whole(make: Callable[..., Any], complaint: str) -> None:
+    arrow = import_arrow()
     table = make(arrow, lambda rows: arrow.array(rows, arrow.list_(arrow.string())))
-    pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "log.parquet")
     with pytest.raises(InputError, match=complaint):
-        read_log(tmp_path / "log.parquet")
+        read_log(parquet(table))
 
 
-def test_lists_of_a_fixed_size_are_lists_and_structures_may_be_there_unused(tmp_path: Path) -> None:
-    arrow = pytest.importorskip("pyarrow", reason="Parquet is read with pyarrow, which is not installed")
+def test_lists_of_a_fixed_size_are_lists_and_structures_may_be_there_unused() -> None:
+    arrow = import_arrow()
     clients = arrow.array([["a", "x"], ["a", "b"]], arrow.list_(arrow.string(), 2))
     table = arrow.table({"round": [1, 2], "clients": clients, "metrics": [{"loss": 1.0}, {"loss": 0.5}]})
-    pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "log.parquet")
-    assert read_log(tmp_path / "log.parquet").clients == ("a", "x", "b")
+    assert read_log(parquet(table)).clients == ("a", "x", "b")
 
 
 @pytest.mark.parametrize(
@@ -180,25 +172,25 @@ MIXED = [
 @pytest.mark.parametrize("text", ["\n".join(MIXED), f"[{', '.join(MIXED)}]"])
 def test_records_of_which_only_some_say_who_was_aggregated_are_refused(text: str) -> None:
     with pytest.raises(InputError, match='in "aggregated", others have only "clients"') as error:
-        read_log(io.BytesIO(text.encode()))
+        read(text)
     assert Remedy("client_column") in error.value.remedies
-    chosen = read_log(io.BytesIO(text.encode()), client_column="clients", where={"aggregated": ["*"]})
+    chosen = read(text, client_column="clients", where={"aggregated": ["*"]})
     assert chosen.rounds == (1, 2, 3)
-    assert read_log(io.BytesIO(text.encode()), client_column="aggregated").unread == 1
+    assert read(text, client_column="aggregated").unread == 1
 
 
 def test_an_empty_list_of_lost_clients_is_not_ignored() -> None:
     record = '{"round": 1, "aggregated": ["a", "b"], "dropped": [%s]}\n{"round": 2, "aggregated": ["a", "b"]}\n'
-    named = read_log(io.BytesIO((record % '"a"').encode()))
+    named = read(record % '"a"')
     assert named.reading is not None
     assert named.reading.contradictions.count == 1
-    assert read_log(io.BytesIO((record % '{"id": "a"}').encode())).unread == 1
+    assert read(record % '{"id": "a"}').unread == 1
 
 
 @pytest.mark.parametrize("clients", ["null", '["a", null]'])
 def test_the_headline_says_that_lines_were_not_read(clients: str) -> None:
     text = f'{{"round": 1, "clients": ["a", "b"]}}\n{{"round": 2, "clients": {clients}}}\n'
-    log = read_log(io.BytesIO(text.encode()))
+    log = read(text)
     report = audit(log)
     assert report.unread == log.unread == 1
     verdict = judge(report)
@@ -207,6 +199,6 @@ def test_the_headline_says_that_lines_were_not_read(clients: str) -> None:
         "1 line of the log could not be read. Of the rest: No client can be singled out by adding and subtracting sums"
     )
     exposing = '{"round": 3, "clients": ["a"]}\n'
-    verdict = judge(audit(read_log(io.BytesIO((text + exposing).encode()))))
+    verdict = judge(audit(read(text + exposing)))
     assert verdict.level is Level.DANGER
     assert verdict.headline.endswith("; 1 line of the log could not be read")

@@ -7,14 +7,11 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.logs import read
 
-from coterie.auditing.logs import Participation, read_log, read_runs
+from coterie.auditing.logs import Participation, read_runs
 from coterie.auditing.logs.windows import WINDOWS, Windows
 from coterie.errors import ConfigError, InputError, SeveralRuns
-
-
-def read(text: str, **options: object) -> Participation:
-    return read_log(io.BytesIO(text.encode()), **options)  # type: ignore[arg-type]
 
 
 def rounds(log: Participation) -> dict[object, list[str]]:
@@ -91,6 +88,15 @@ def test_invalid_times_are_refused(times: tuple[str, str], window: str, complain
     assert complaint in reasons[-1]
 
 
+@pytest.mark.parametrize("time", ["0001-01-01T00:30+01:00", "9999-12-31T23:30-01:00"])
+def test_a_time_whose_window_is_in_no_year_of_the_calendar_is_listed(time: str) -> None:
+    text = f"time,client\n2025-03-31T10:05Z,a\n2025-03-31T10:06Z,b\n{time},a\n"
+    log = read(text, round_column="time", window="hour")
+    assert [(problem.line, problem.reason) for problem in log.problems] == [
+        (4, f"{time} is not in the years 1 to 9999 in UTC")
+    ]
+
+
 def test_a_window_needs_a_column_of_times_and_a_name_that_is_known() -> None:
     with pytest.raises(ConfigError, match="windows of time need a column of times"):
         read("time,client\n2025-03-31,a\n", window="day")
@@ -132,7 +138,7 @@ def added(count: int, number: int) -> str:
     return f"{context} - aggregating {count} update(s) at round {number}\n"
 
 
-def test_a_log_of_nvflare_that_names_whose_results_were_accepted() -> None:
+def test_a_log_of_nvflare_that_names_whose_results_were_accepted_is_read() -> None:
     text = (
         "2026-11-18 12:31:21,514 - SimulatorRunner - INFO - Create the Simulator Server.\n"
         + result("site-1", 0)

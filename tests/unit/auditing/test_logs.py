@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.support.logs import npy
 from tests.support.rationals import matrices
 
 from coterie.auditing.logs import Label, Participation, read_log
@@ -36,7 +37,9 @@ def lines_of(participation: Participation) -> list[int]:
 
 
 @given(HISTORIES, st.sampled_from([",", ";", "\t"]), st.booleans(), st.randoms(use_true_random=False))
-def test_pairs_round_trip(history: dict[Label, set[str]], delimiter: str, header: bool, random: Random) -> None:
+def test_pairs_that_are_written_are_read_back(
+    history: dict[Label, set[str]], delimiter: str, header: bool, random: Random
+) -> None:
     pairs = [(label, member) for label, members in history.items() for member in [*members, *members] or [""]]
     random.shuffle(pairs)
     file = io.StringIO()
@@ -53,7 +56,7 @@ def test_pairs_round_trip(history: dict[Label, set[str]], delimiter: str, header
 
 
 @given(HISTORIES, st.booleans())
-def test_jsonl_round_trip(history: dict[Label, set[str]], whole: bool) -> None:
+def test_jsonl_that_is_written_is_read_back(history: dict[Label, set[str]], whole: bool) -> None:
     entries: list[dict[str, object]] = []
     for label, members in history.items():
         if whole or not members:
@@ -66,7 +69,7 @@ def test_jsonl_round_trip(history: dict[Label, set[str]], whole: bool) -> None:
 
 
 @given(matrices(6, 6), st.sampled_from([",", " ", "\t", ";"]), st.sampled_from(["none", "names", "labels"]))
-def test_matrix_round_trip(matrix: list[list[int]], delimiter: str, header: str) -> None:
+def test_a_matrix_that_is_written_is_read_back(matrix: list[list[int]], delimiter: str, header: str) -> None:
     names = [f"c{number}" for number in range(1, len(matrix[0]) + 1)]
     rows = [list(map(str, row)) for row in matrix]
     if header != "none":
@@ -82,7 +85,7 @@ def test_matrix_round_trip(matrix: list[list[int]], delimiter: str, header: str)
 
 
 @given(matrices(6, 6), st.booleans())
-def test_array_round_trip(matrix: list[list[int]], named: bool) -> None:
+def test_an_array_that_is_written_is_read_back(matrix: list[list[int]], named: bool) -> None:
     file = io.BytesIO()
     if named:
         names = [f"c{number}" for number in range(len(matrix[0]))]
@@ -271,11 +274,10 @@ def test_bad_arrays_are_refused(file: io.BytesIO, reason: str) -> None:
 
 
 def packed(matrix: NDArray[np.generic], method: int = zipfile.ZIP_DEFLATED, copies: int = 1) -> io.BytesIO:
-    array, file = io.BytesIO(), io.BytesIO()
-    np.save(array, matrix)
+    file = io.BytesIO()
     with zipfile.ZipFile(file, "w", method) as archive:
         for number in range(copies):
-            archive.writestr(f"{number}.npy", array.getvalue())
+            archive.writestr(f"{number}.npy", npy(matrix))
     return io.BytesIO(file.getvalue())
 
 
@@ -285,15 +287,9 @@ def test_what_unpacks_to_more_than_the_limit_is_refused(rounds: int, clients: in
     takes = matrix.nbytes + 100 * (rounds + clients)  # with names
     file = packed(matrix)
     assert len(read_log(file, limit=takes + 200).rounds) == rounds  # the archive counts the header too
-    for large in (packed(matrix), npy(matrix)):
+    for large in (packed(matrix), io.BytesIO(npy(matrix))):
         with pytest.raises(LogTooLarge):
             read_log(large, limit=takes - 1)
-
-
-def npy(matrix: NDArray[np.generic]) -> io.BytesIO:
-    file = io.BytesIO()
-    np.save(file, matrix)
-    return io.BytesIO(file.getvalue())
 
 
 def claiming(shape: tuple[int, ...]) -> bytes:
@@ -335,7 +331,7 @@ def test_a_pipe_is_read_no_further_than_the_limit() -> None:
     assert endless.taken < 7_000_000
 
 
-def test_a_ledger_is_opened_by_its_place() -> None:
+def test_a_ledger_needs_a_path_or_a_url() -> None:
     with pytest.raises(InputError, match="by its path or its URL"):
         read_log(io.BytesIO(b""), "ledger")
 
@@ -347,7 +343,7 @@ def test_arrays_never_execute_anything() -> None:
         read_log(io.BytesIO(file.getvalue()))
 
 
-def test_files_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_and_standard_input_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log.csv"
     path.write_text("1,a\n2,b\n", encoding="utf-8")
     expected = {1: {"a"}, 2: {"b"}}
@@ -359,7 +355,7 @@ def test_files_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         read_log(tmp_path / "missing")
 
 
-def test_a_large_log() -> None:
+def test_a_large_log_is_read_in_full() -> None:
     generator = np.random.default_rng(1)
     matrix = (generator.random((400, 200)) < 0.1).astype(np.uint8)
     matrix[:, 0] = 1

@@ -1,14 +1,14 @@
 """Rows that repeat or contradict others: counted, shown, and treated as documented."""
 
-import io
 import json
 from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.logs import read
 
-from coterie.auditing.logs import Participation, read_log
+from coterie.auditing.logs import Participation
 from coterie.auditing.preview import preview
 from coterie.cohorts.participation import Mentions
 
@@ -17,10 +17,6 @@ ROWS = st.lists(
     min_size=1,
     max_size=40,
 ).filter(lambda rows: any(status == "ok" for *_, status in rows))
-
-
-def read(text: str, **options: object) -> Participation:
-    return read_log(io.BytesIO(text.encode()), **options)  # type: ignore[arg-type]
 
 
 def odd(participation: Participation) -> tuple[Mentions, Mentions]:

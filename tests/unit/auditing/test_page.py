@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.support.logs import random_matrix
+from tests.support.rationals import matrices
 
 from coterie.auditing import figures as audit_figures
 from coterie.auditing.auditor import audit
@@ -81,11 +83,7 @@ def cells(figure: dict[str, Any]) -> NDArray[np.uint8]:
 
 
 def random_log(clients: int, rounds: int, cohort: int) -> Participation:
-    generator = np.random.default_rng(5)
-    matrix = np.zeros((rounds, clients), dtype=np.uint8)
-    for row in matrix:
-        row[generator.choice(clients, cohort, replace=False)] = 1
-    return Participation.from_matrix(matrix)
+    return Participation.from_matrix(random_matrix(clients, rounds, cohort, seed=5))
 
 
 @settings(max_examples=12)
@@ -136,11 +134,7 @@ def test_every_colour_is_defined_in_every_scheme() -> None:
     assert light == dark
 
 
-@given(
-    st.integers(1, 7).flatmap(
-        lambda width: st.lists(st.lists(st.integers(0, 1), min_size=width, max_size=width), min_size=1, max_size=7)
-    )
-)
+@given(matrices(7, 7))
 def test_the_map_is_the_matrix_with_equal_histories_side_by_side(matrix: list[list[int]]) -> None:
     log = Participation.from_matrix(matrix)
     report = audit(log)
@@ -266,7 +260,8 @@ def test_a_large_log_has_fewer_equations_unless_they_are_asked_for(monkeypatch: 
         ([[1, 1, 0], [0, 1, 1]], "Strong T is 1: 3 of 3 clients have a unique history"),
         (
             [[1, 1, 1, 1, 1, 0], [0, 1, 1, 1, 1, 1]],
-            "The least that can be: −round 1 + round 2 = −client 1's update + client 6's update",
+            "The combination of the fewest clients that was found: "
+            "−round 1 + round 2 = −client 1's update + client 6's update",
         ),
         ([[0, 0]], "No client was ever aggregated"),
         ([[1, 1]], "1 line could not be read"),

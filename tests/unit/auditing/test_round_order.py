@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.logs import import_arrow, parquet
 
 from coterie.auditing.auditor import audit
 from coterie.auditing.logs import Label, Participation, read_log
@@ -54,20 +55,12 @@ def as_npz(rounds: Rounds) -> bytes:
 
 
 def as_parquet(rounds: Rounds) -> bytes:
-    arrow = pytest.importorskip("pyarrow", reason="Parquet is read with pyarrow, which is not installed")
-    file = io.BytesIO()
-    table = {"round": [label for label, _ in rounds], "clients": [names for _, names in rounds]}
-    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(table), file)
-    return file.getvalue()
+    return parquet(round=[label for label, _ in rounds], clients=[names for _, names in rounds]).getvalue()
 
 
 def as_parquet_pairs(rounds: Rounds) -> bytes:
-    arrow = pytest.importorskip("pyarrow", reason="Parquet is read with pyarrow, which is not installed")
-    file = io.BytesIO()
     pairs = [(label, name) for label, names in rounds for name in names]
-    table = {"round": [label for label, _ in pairs], "client": [name for _, name in pairs]}
-    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(table), file)
-    return file.getvalue()
+    return parquet(round=[label for label, _ in pairs], client=[name for _, name in pairs]).getvalue()
 
 
 WRITERS = [as_pairs, as_lists, as_matrix, as_jsonl, as_json, as_npz, as_parquet, as_parquet_pairs]
@@ -178,10 +171,8 @@ def test_a_single_round_needs_no_order() -> None:
 
 
 def test_times_in_parquet_have_all_their_digits() -> None:
-    arrow = pytest.importorskip("pyarrow", reason="Parquet is read with pyarrow, which is not installed")
+    arrow = import_arrow()
     for unit in ("s", "ms", "us", "ns"):
-        file = io.BytesIO()
-        table = {"at": arrow.array([7, 5, 6], arrow.timestamp(unit)), "client": ["a", "b", "c"]}
-        pytest.importorskip("pyarrow.parquet").write_table(arrow.table(table), file)
-        found = read_log(io.BytesIO(file.getvalue()), round_column="at")
+        file = parquet(at=arrow.array([7, 5, 6], arrow.timestamp(unit)), client=["a", "b", "c"])
+        found = read_log(file, round_column="at")
         assert [members for _, members in found] == [["b"], ["c"], ["a"]]

@@ -45,7 +45,7 @@ def assert_exact(matrix: Matrix, prime: int) -> None:
 
 
 @pytest.mark.parametrize("prime", [2, 3, MERSENNE])
-def test_all_small_matrices(prime: int) -> None:
+def test_rank_and_units_of_all_small_matrices_are_exact(prime: int) -> None:
     for matrix in all_matrices(3, 4):
         assert_exact(matrix, prime)
 
@@ -131,7 +131,7 @@ def test_a_short_null_basis_proves_every_row_that_is_dependent_modulo_the_prime(
 
 @given(matrices(4, 5), SMALL_PRIMES)
 def test_a_null_basis_is_short_iff_some_multiple_of_each_vector_is(matrix: list[list[int]], prime: int) -> None:
-    """By trying all multiples; found are those with numerators and denominator below the root of half the prime."""
+    """All multiples are tried here. The code finds those with numbers up to the root of half the prime."""
     echelon = Echelon(len(matrix[0]), prime)
     for row in matrix:
         echelon.push(np.array(row, dtype=bool))
@@ -159,7 +159,7 @@ def test_a_null_basis_is_checked_again_after_every_change() -> None:
 
 
 def test_null_vectors_are_made_short_by_a_factor() -> None:
-    """Three of one group with two of another: their null vectors are 2 on the former against -3 on the latter."""
+    """Rows have three of one group and two of another: their null vectors are 2 on the first and -3 on the second."""
     echelon = Echelon(9, MERSENNE)
     for chosen in ((*a, *b) for a in combinations(range(5), 3) for b in combinations(range(5, 9), 2)):
         echelon.push(np.isin(np.arange(9), chosen))
@@ -188,7 +188,7 @@ def test_dependent_rows_and_units_are_proved_although_null_vectors_are_long() ->
 
 
 @given(matrices(6, 4), matrices(6, 4), st.lists(st.booleans(), max_size=12), PRIMES)
-def test_two_populations_in_one_log(
+def test_rank_and_units_of_two_populations_in_one_log_are_exact(
     left: list[list[int]], right: list[list[int]], order: list[bool], prime: int
 ) -> None:
     """Rows over the first columns and rows over the others in any order, then one over both."""
@@ -225,7 +225,7 @@ def test_a_unit_vector_outside_the_row_space_is_refused() -> None:
         space_of([[1, 1]]).unit(1)
 
 
-def test_coefficients_of_any_size() -> None:
+def test_coefficients_of_any_size_are_exact() -> None:
     generator = np.random.default_rng(11)
     matrix = generator.integers(0, 2, (70, 64)).tolist()
     space = space_of(matrix)
@@ -249,7 +249,7 @@ def test_lifting_ends_with_the_solution(matrix: list[list[int]], prime: int, dat
 
 
 @given(st.lists(st.integers(-(2**90), 2**90), min_size=1, max_size=8), st.data())
-def test_products_of_any_size(vector: list[int], data: st.DataObject) -> None:
+def test_products_of_any_size_are_exact(vector: list[int], data: st.DataObject) -> None:
     row = st.lists(st.booleans(), min_size=len(vector), max_size=len(vector))
     matrix = data.draw(st.lists(row, min_size=1, max_size=5))
     expected = [sum(value for value, bit in zip(vector, bits, strict=True) if bit) for bits in matrix]
@@ -257,13 +257,13 @@ def test_products_of_any_size(vector: list[int], data: st.DataObject) -> None:
 
 
 @given(st.lists(st.integers(1, MERSENNE - 1), min_size=1, max_size=100))
-def test_inverses(values: list[int]) -> None:
+def test_inverses_modulo_a_prime_are_right(values: list[int]) -> None:
     array = np.array(values)
     assert (array * invert(array, MERSENNE) % MERSENNE == 1).all()
 
 
 @given(st.lists(st.integers(0, MERSENNE - 1), min_size=9, max_size=9), st.integers(0, MERSENNE - 1))
-def test_products_modulo_a_prime(values: Sequence[int], other: int) -> None:
+def test_products_modulo_a_prime_are_right(values: Sequence[int], other: int) -> None:
     left = np.array(values).reshape(3, 3)
     expected = [sum(int(value) * other for value in row) % MERSENNE for row in left]
     assert multiply(left, np.full(3, other), MERSENNE).tolist() == expected
@@ -274,5 +274,5 @@ def test_long_products_modulo_a_prime_do_not_overflow() -> None:
     assert multiply(largest[None], largest[:, None], MERSENNE).tolist() == [[100_000]]
 
 
-def test_the_following_prime() -> None:
+def test_the_following_prime_is_found() -> None:
     assert [following_prime(n) for n in (0, 2, 3, 24, MERSENNE)] == [2, 3, 5, 29, 2147483659]

@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.rationals import matrices
 
 from coterie.auditing.auditor import AuditReport, audit
 from coterie.auditing.logs import Participation
@@ -23,9 +24,6 @@ from coterie.auditing.verdict import (
     whose,
 )
 
-MATRICES = st.integers(1, 6).flatmap(
-    lambda width: st.lists(st.lists(st.integers(0, 1), min_size=width, max_size=width), min_size=1, max_size=6)
-)
 FRACTIONS = st.fractions(-50, 50, max_denominator=50).filter(bool)
 VULGAR = {"½": Fraction(1, 2), "⅓": Fraction(1, 3), "⅔": Fraction(2, 3), "¼": Fraction(1, 4), "¾": Fraction(3, 4)}
 
@@ -58,14 +56,28 @@ def test_an_equation_says_exactly_what_was_found(
 def test_a_very_long_equation_is_counted_not_written() -> None:
     long = equation(dict.fromkeys(range(9), Fraction(1)), dict.fromkeys("abcdefghi", Fraction(1)))
     assert long == "a combination of 9 rounds = a combination of the updates of 9 clients"
-    assert equation({1: Fraction(10**20)}, {"bob": Fraction(1)}) == "a combination of 1 rounds = bob's update"
+    assert equation({1: Fraction(10**20)}, {"bob": Fraction(1)}) == "a combination of 1 round = bob's update"
+
+
+def test_an_equation_has_a_term_for_each_of_two_names_that_are_shortened_to_the_same() -> None:
+    first, second = ("a round or a client with a very long name, " * 2 + number for number in "12")
+    terms: dict[int | str, Fraction] = {first: Fraction(1), second: Fraction(-2)}
+    left, right = equation(terms, {str(name): value for name, value in terms.items()}).split(" = ")
+    for side in (left, right):
+        assert side.count("with a very long name") == 2
+        assert " − 2·" in side
 
 
 def test_numbers_are_shown_with_the_word_client_and_names_are_not() -> None:
     assert (whose("17"), whose("ann")) == ("client 17", "ann")
 
 
-@given(MATRICES, st.integers(0, 3))
+@pytest.mark.parametrize("name", ["7" * 1_000, "x" * 1_000])
+def test_long_names_and_numbers_are_shortened_in_a_sentence(name: str) -> None:
+    assert len(whose(name)) < 70
+
+
+@given(matrices(6, 6), st.integers(0, 3))
 def test_the_verdict_follows_from_the_findings(matrix: list[list[int]], collusion: int) -> None:
     report = examine(matrix, collusion)
     verdict = judge(report)
@@ -100,7 +112,7 @@ def test_the_verdict_follows_from_the_findings(matrix: list[list[int]], collusio
         assert words is None
 
 
-@given(MATRICES, st.integers(1, 5), st.booleans())
+@given(matrices(6, 6), st.integers(1, 5), st.booleans())
 def test_a_requirement_is_judged_by_its_own_t(matrix: list[list[int]], privacy: int, weak: bool) -> None:
     report = examine(matrix)
     value = report.weak_privacy if weak else report.strong_privacy
@@ -133,7 +145,7 @@ def test_colluders_are_subtracted_before_the_requirement_is_checked() -> None:
     assert "1 colluding member in a group" in Requirement(3).words(report)
 
 
-def test_sizes_are_shown() -> None:
+def test_numbers_of_clients_and_rounds_are_shown() -> None:
     report = examine([[1, 1, 0], [0, 0, 0]])
     assert extent(report, 1) == "3 clients (1 never aggregated), 2 rounds (1 without clients)"
 

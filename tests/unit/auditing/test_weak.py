@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from tests.support.logs import random_matrix
 from tests.support.rationals import Matrix, all_matrices, least_weight, matrices, space_of
 
 from coterie.auditing.codewords import DualSearch, Lightest, PrimalSearch
@@ -24,7 +25,7 @@ def assert_attained(matrix: Matrix, weights: list[int], found: WeakPrivacy) -> N
     assert np.allclose(total, [float(found.vector.get(c, 0)) for c in range(len(weights))])
 
 
-def test_all_small_matrices() -> None:
+def test_weak_t_of_all_small_matrices_is_exact() -> None:
     for matrix in all_matrices(3, 4):
         if any(map(any, matrix)):
             found = weak_privacy(space_of(matrix), [1, 1, 1, 1])
@@ -84,7 +85,7 @@ def test_an_unlucky_prime_is_replaced_in_the_middle_of_the_search() -> None:
     assert best.value == least_weight(matrix, weights)
 
 
-def test_accidents_of_the_projection_do_no_harm() -> None:
+def test_bad_projections_are_drawn_again() -> None:
     matrix = random_rows(24, 6, 12)
     best = Lightest(space_of(matrix, prime=499), np.ones(len(matrix[0]), dtype=np.int64), NEVER)
     search, advances = DualSearch(best), 0
@@ -97,7 +98,7 @@ def test_accidents_of_the_projection_do_no_harm() -> None:
 
 @settings(max_examples=30)
 @given(matrices(5, 7))
-def test_without_time_there_are_bounds(matrix: list[list[int]]) -> None:
+def test_without_time_weak_t_has_bounds(matrix: list[list[int]]) -> None:
     assume(any(map(any, matrix)))
     weights = [1] * len(matrix[0])
     found = weak_privacy(space_of(matrix), weights, budget_seconds=-1)
@@ -109,17 +110,14 @@ def test_without_time_there_are_bounds(matrix: list[list[int]]) -> None:
     ("matrix", "rank", "least"),
     [(NEW, 5, 2), (OLD, 3, 2), ([[1, 1, 0], [0, 1, 1], [1, 0, 1]], 3, 1), ([[1, 1, 1, 1, 1]], 1, 5)],
 )
-def test_known_families(matrix: Matrix, rank: int, least: int) -> None:
+def test_weak_t_of_known_matrices_is_right(matrix: Matrix, rank: int, least: int) -> None:
     space = space_of(matrix)
     found = weak_privacy(space, [1] * space.width)
     assert (space.rank, found.value, found.exact) == (rank, least, True)
 
 
 def random_rows(clients: int, cohort: int, rounds: int) -> list[list[int]]:
-    generator = np.random.default_rng(2)
-    matrix = np.zeros((rounds, clients), dtype=int)
-    for row in matrix:
-        row[generator.choice(clients, cohort, replace=False)] = 1
+    matrix = random_matrix(clients, rounds, cohort, seed=2)
     return [list(map(int, row)) for row in matrix[:, matrix.any(axis=0)]]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.logs import npy
 from tests.support.rationals import matrices
 
 from coterie.auditing.auditor import audit
@@ -96,9 +97,7 @@ def test_an_audit_that_takes_too_long_returns_its_findings_so_far() -> None:
 
 
 def test_many_rounds_are_thinned_and_many_clients_counted() -> None:
-    buffer = io.BytesIO()
-    np.save(buffer, np.eye(450, dtype=np.uint8))
-    found = audit_content(AuditSettings("eye.npy"), buffer.getvalue())
+    found = audit_content(AuditSettings("eye.npy"), npy(np.eye(450, dtype=np.uint8)))
     assert found["exposed_count"] == 450
     assert len(found["exposed"]) == 200
     assert [row["witness"] is not None for row in found["exposed"]].count(True) == 1

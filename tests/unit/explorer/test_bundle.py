@@ -26,7 +26,7 @@ def test_the_page_was_built_from_these_sources() -> None:
     assert first.startswith(f"/* sources {digest.hexdigest()} */"), "build it again: make explorer"
 
 
-def test_building_it_again_changes_nothing(tmp_path: Path) -> None:
+def test_building_the_page_again_changes_nothing(tmp_path: Path) -> None:
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed")
@@ -38,12 +38,12 @@ def test_building_it_again_changes_nothing(tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes() == (STATIC / name).read_bytes(), name
 
 
-def test_it_is_small_and_complete() -> None:
+def test_the_built_page_is_small_and_complete() -> None:
     assert {path.name for path in STATIC.iterdir()} == FILES
     assert sum(path.stat().st_size for path in STATIC.iterdir()) < 1_000_000
 
 
-def test_it_has_no_external_content_and_no_inline_script() -> None:
+def test_the_built_page_has_no_external_content_and_no_inline_script() -> None:
     for name in ("explorer.js", "explorer.css", "index.html"):
         text = (STATIC / name).read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?://|\burl\((?!\"?data:)", text), name

@@ -20,7 +20,7 @@ def copy() -> str:
     return static_page()
 
 
-def test_it_loads_nothing(copy: str) -> None:
+def test_the_copy_loads_nothing(copy: str) -> None:
     assert not re.search(r"<(?:script|img|iframe|object)[^>]*\bsrc=", copy)
     assert re.findall(r'<link[^>]*href="([^"]{5})', copy) == ["data:"]
     assert "connect-src" not in copy.split("<style>")[0], "so nothing can be asked for"
@@ -46,7 +46,7 @@ def test_the_copy_contains_every_story_as_the_library_plays_it(copy: str) -> Non
     assert len(copy) < 1_000_000
 
 
-def test_it_is_written_to_a_folder(tmp_path: Path) -> None:
+def test_the_copy_is_written_to_a_folder(tmp_path: Path) -> None:
     path = export_page(tmp_path / "new" / "folder")
     assert path == tmp_path / "new" / "folder" / "index.html"
     assert path.read_text("utf-8").startswith("<!DOCTYPE html>")

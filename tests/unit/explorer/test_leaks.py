@@ -42,7 +42,7 @@ def test_exposures_are_those_of_an_audit_of_the_same_rounds(story: str, seed: in
 
 @settings(max_examples=EXAMPLES)
 @given(SEEDS, st.integers(2, 6), st.floats(0, 0.5))
-def test_stories_said_to_hold_expose_nobody_and_keep_t(seed: int, privacy: int, lost: float) -> None:
+def test_stories_that_hold_expose_nobody_and_keep_t(seed: int, privacy: int, lost: float) -> None:
     holding = [name for name, story in STORIES.items() if story.holds]
     assert holding == ["circles", "whole"]
     for name in holding:

@@ -69,7 +69,8 @@ def test_without_the_accounting_package_the_page_says_what_to_install(monkeypatc
 
 
 def test_the_sentence_says_what_is_wrong_and_what_to_change() -> None:
-    assert "recommended T" in make_plan(PlanSettings(privacy=4))["sentence"]
+    assert make_plan(PlanSettings(privacy=4))["sentence"].endswith("This is the recommended T.")
+    assert "The recommended T is 4: " in make_plan(PlanSettings(privacy=3))["sentence"]
     assert "nothing is promised over several rounds" in make_plan(PlanSettings(privacy=1))["sentence"]
     assert "No T is recommended" in make_plan(PlanSettings(absent=0.8))["sentence"]
     crowded = make_plan(PlanSettings(collusion=0.05, active=True))

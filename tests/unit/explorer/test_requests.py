@@ -30,7 +30,7 @@ from coterie.settings import Settings, declared
         active=st.booleans(),
     )
 )
-def test_settings_survive_the_address(settings: PlanSettings) -> None:
+def test_settings_in_an_address_are_read_back(settings: PlanSettings) -> None:
     values = {setting.name: getattr(settings, setting.name) for setting in declared(PlanSettings)}
     texts = {name: str(value).lower() if isinstance(value, bool) else repr(value) for name, value in values.items()}
     assert read_query(PlanSettings, urlencode(texts)) == settings

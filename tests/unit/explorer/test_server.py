@@ -117,7 +117,7 @@ def test_a_session_runs_behind_the_page(explorer: ExplorerServer) -> None:
     assert len(json.loads(content)["summed"]) == 10
 
 
-def test_it_listens_on_the_loopback_address_only(explorer: ExplorerServer) -> None:
+def test_the_server_listens_on_the_loopback_address_only(explorer: ExplorerServer) -> None:
     assert explorer.socket.getsockname()[0] == "127.0.0.1"
     assert explorer.url == f"http://127.0.0.1:{explorer.server_port}/"
 
@@ -278,7 +278,7 @@ def test_an_internal_error_is_printed_by_the_server_and_not_sent(
     assert "RuntimeError: secret" in capfd.readouterr().err
 
 
-def test_numbers_too_large_for_the_machine_are_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_too_large_for_the_machine_get_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_query: str, _body: bytes) -> dict[str, Any]:
         raise MemoryError
 
@@ -287,7 +287,7 @@ def test_numbers_too_large_for_the_machine_are_an_answer(monkeypatch: pytest.Mon
         assert "too large for this machine" in reason(ask(server, "/api/plan"))
 
 
-def test_a_request_that_trickles_in_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_arrives_too_slowly_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ARRIVAL_SECONDS", 0.3)
     with (
         running_explorer() as server,
@@ -312,7 +312,7 @@ def test_the_number_of_open_connections_is_limited(monkeypatch: pytest.MonkeyPat
                 connection.close()
 
 
-def test_computations_wait_for_each_other_and_then_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_waits_too_long_for_others_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_WAIT_SECONDS", 0.05)
     with running_explorer() as server:
         for _ in range(module._MOST_COMPUTING):

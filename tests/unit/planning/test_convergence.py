@@ -50,7 +50,7 @@ def row(privacy: int, absent: float = 0.2, **more: float) -> TradeOff:
     return found
 
 
-def test_the_bound_as_it_is_printed() -> None:
+def test_the_printed_bound_is_that_of_theorem_2() -> None:
     """Every symbol of Theorem 2 written out."""
     rho, mu, noise, squared_gradient, gamma_gap, distance, local = 2.0, 1.0, 3.0, 20.0, 1.0, 4.0, 3
     alpha = noise + 6 * rho * gamma_gap + 8 * (local - 1) ** 2 * squared_gradient
@@ -80,7 +80,7 @@ def test_the_corrected_bound_is_never_below_the_printed_one(
 
 
 def test_the_number_of_rounds_played_is_averaged_exactly() -> None:
-    """Against a sum over all outcomes of three rounds, and it is above the bound at the mean."""
+    """The bound equals a sum over all outcomes of three rounds. It is above the bound at the mean number of rounds."""
     share, factors = 0.3, []
     for outcome in np.ndindex(2, 2, 2):
         chance = math.prod(share if played else 1 - share for played in outcome)
@@ -130,8 +130,8 @@ def test_the_slowdown_holds_whatever_the_constants_are(problem: ConvexProblem, p
         assert least * (1 - 1e-9) <= needed[0] / needed[1] <= most * (1 + 1e-9)
 
 
-def test_the_slowdown_of_the_papers_population() -> None:
-    """What "slows down by C/K" leaves out: at T = 6 that is 2%, and the variance grows sixfold."""
+def test_the_slowdown_of_the_papers_population_counts_the_variance_of_selection() -> None:
+    """The paper's "slows down by C/K" is 2% at T = 6. It leaves out that the variance grows about sixfold."""
     least, most = slowdown(row(6), row(1))
     assert least == pytest.approx(12 / 11.777466, abs=1e-6)
     assert most == pytest.approx(12 / 11.777466 * 0.473684 / 0.075630, rel=1e-4)
@@ -140,7 +140,7 @@ def test_the_slowdown_of_the_papers_population() -> None:
 
 
 @given(st.sampled_from([1, 2, 3, 6]), st.floats(0.0, 0.5), st.floats(0.01, 0.3))
-def test_the_share_of_rounds_played_with_losses(privacy: int, absent: float, lost: float) -> None:
+def test_rounds_are_played_unless_skipped_or_without_a_whole_circle(privacy: int, absent: float, lost: float) -> None:
     """A round counts unless it is skipped or loses every circle; the lower bound for confirmed sums is below that."""
     found = row(privacy, absent, lost=lost)
     whole = (1 - lost) ** privacy
@@ -149,7 +149,7 @@ def test_the_share_of_rounds_played_with_losses(privacy: int, absent: float, los
     assert played_share(found, confirmed=True) <= expected * (1 + 1e-9)
 
 
-def test_a_t_that_is_never_played_takes_forever() -> None:
+def test_a_t_that_is_never_played_needs_infinitely_many_rounds() -> None:
     dead = replace(row(12), skipped=1.0, aggregated=0.0)
     assert slowdown(dead, row(1)).most == math.inf
     everybody = replace(row(1), variance=0.0)
@@ -165,7 +165,7 @@ def test_the_plan_shows_the_slowdown_of_every_t() -> None:
     assert alone.slowdown == pytest.approx(slowdown(row(6), row(1)))
 
 
-def test_the_probability_of_theorem_three() -> None:
+def test_the_bound_of_theorem_3_is_near_1_for_many_clients_and_0_for_few() -> None:
     assert full_rank_probability(120, 0.1) == pytest.approx(0.9992, abs=5e-5)
     assert full_rank_probability(3, 0.5) == 0.0  # the formula says nothing about few clients
 
@@ -193,7 +193,7 @@ def test_all_three_rates_fall_with_rounds_and_grow_with_t(privacy: int, played: 
     ("rate", "exponent"),
     [(lambda one, rounds: strongly_convex_rate(one, 0.5, rounds), -1.0), (convex_rate, -0.5), (nonconvex_rate, -0.5)],
 )
-def test_rates_of_long_runs(rate: object, exponent: float) -> None:
+def test_rates_of_long_runs_fall_as_their_leading_terms(rate: object, exponent: float) -> None:
     """The leading terms: 1/J for strongly convex losses, 1/sqrt(J) for the others."""
     assert callable(rate)
     constants = RateConstants(privacy=6, **PLAIN)  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """A whole deployment: the plan agrees with the planners of rounds, sessions and noise, and promises no more."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -75,8 +76,8 @@ def test_a_round_of_several_sessions_is_refused() -> None:
 )
 def test_every_operation_takes_time_on_one_side_or_both(part: str, changes: dict[str, Any]) -> None:
     plan = planned(**changes)
-    once = session_seconds(plan.session, plan.protocols, OperationSeconds(**(vars(NOTHING) | {part: 1.0})))
-    twice = session_seconds(plan.session, plan.protocols, OperationSeconds(**(vars(NOTHING) | {part: 2.0})))
+    once = session_seconds(plan.session, plan.protocols, replace(NOTHING, **{part: 1.0}))
+    twice = session_seconds(plan.session, plan.protocols, replace(NOTHING, **{part: 2.0}))
     assert once.client + once.server > 0
     assert (twice.client, twice.server) == (2 * once.client, 2 * once.server)
 
@@ -86,23 +87,23 @@ def test_agreements_checks_and_masks_of_a_client_are_counted() -> None:
     costs, neighbours = plan.costs, plan.session.guarantee.degree
     each = {"agreement": costs.key_agreements, "verification": costs.signature_checks, "expansion": neighbours + 1}
     for part, number in each.items():
-        operation = OperationSeconds(**(vars(NOTHING) | {part: 1.0}))
+        operation = replace(NOTHING, **{part: 1.0})
         assert session_seconds(plan.session, plan.protocols, operation).client == number
 
 
-def test_both_protocols_are_priced() -> None:
+def test_the_seconds_of_both_protocols_are_counted() -> None:
     plan = planned(active=True)
     assert plan.protocols.protocol is SessionProtocol.TWO_TRIPS
     two_trips = plan.protocols.two_trips
     assert two_trips is not None
     prices = {SessionProtocol.PAPERS: plan.protocols.papers, SessionProtocol.TWO_TRIPS: two_trips}
     for part, name in (("agreement", "key_agreements"), ("verification", "signature_checks")):
-        operation = OperationSeconds(**(vars(NOTHING) | {part: 1.0}))
+        operation = replace(NOTHING, **{part: 1.0})
         for protocol, price in prices.items():
             seconds = session_seconds(plan.session, plan.protocols, operation, protocol)
             assert seconds.client == getattr(price.costs, name)
         assert session_seconds(plan.session, plan.protocols, operation) == seconds
-    dealing = OperationSeconds(**(vars(NOTHING) | {"sharing": 1.0}))
+    dealing = replace(NOTHING, sharing=1.0)
     dealt = {protocol: session_seconds(plan.session, plan.protocols, dealing, protocol).client for protocol in prices}
     assert dealt == {
         SessionProtocol.PAPERS: 2,
@@ -110,7 +111,7 @@ def test_both_protocols_are_priced() -> None:
     }
 
 
-def test_a_sparse_graph_has_no_price_in_two_trips() -> None:
+def test_a_sparse_graph_has_no_seconds_in_two_trips() -> None:
     session = recommend(1_000, 0.1)
     protocols = plan_protocol(session)
     assert session_seconds(session, protocols, NOTHING).client == 0

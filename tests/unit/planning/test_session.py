@@ -1,5 +1,8 @@
+"""The plan of a session: bytes, graphs, failures, promises, and colluders of the roster."""
+
 import math
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,7 +67,7 @@ def test_a_vector_counts_as_if_all_of_it_were_written(length: int, bits: int, ac
 
 
 def test_a_vector_of_gigabytes_is_planned_without_writing_it() -> None:
-    """It used to be written several times in full."""
+    """Of a long vector only the beginning is written, so memory does not grow with it."""
     tracemalloc.start()
     try:
         plan = recommend(100, 0.1, length=10**9)
@@ -77,7 +80,7 @@ def test_a_vector_of_gigabytes_is_planned_without_writing_it() -> None:
         recommend(100, 0.1, length=10**10)
 
 
-def test_the_papers_rule_without_targets() -> None:
+def test_without_targets_the_papers_rule_is_used() -> None:
     plan = recommend(100, 0.0, topology="erdos-renyi")
     assert isinstance(plan.guarantee.topology, ErdosRenyi)
     assert plan.connection_probability == pytest.approx(0.63623, abs=5e-6)
@@ -126,18 +129,32 @@ def test_stricter_targets_cost_more() -> None:
     assert searched.notes == ()
 
 
-def test_impossible_requests_are_refused() -> None:
-    with pytest.raises(ConfigError, match="topology"):
-        recommend(100, 0.1, topology="star")
-    with pytest.raises(ConfigError):
-        recommend(100, 0.6, collusion=0.5)
+RANDOM = {"roster": 1_000, "collusion": 0.1}  # whose number of colluders in a session is random
+
+
+@pytest.mark.parametrize(
+    ("clients", "options", "words"),
+    [
+        (100, {"topology": "star"}, "topology is auto, cheapest"),
+        (100, {"collusion": 0.95}, "leave 0 honest"),
+        (-1, RANDOM, "at least 3 clients are needed, not -1"),
+        (100, {"length": 0}, "a vector has at least 1 number, not 0"),
+        (100, {"privacy_bits": math.inf}, "privacy_bits is a finite number of bits"),
+        (100, RANDOM | {"privacy_bits": math.nan}, "privacy_bits is a finite number of bits"),
+        (100, RANDOM | {"privacy_bits": -1.0}, "privacy_bits is a finite number of bits, at least 0, not -1"),
+        (100, RANDOM | {"reliability_bits": -1.0}, "reliability_bits is a finite number of bits"),
+    ],
+)
+def test_impossible_requests_are_refused(clients: int, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        recommend(clients, 0.1, **options)
 
 
 @pytest.mark.parametrize(
     ("clients", "third", "majority"),
     [(8, (0.18, 0.59), (0.08, 0.43)), (12, (0.06, 0.45), (0.035, 0.36)), (100, (0, 0.57), (0, 0.04))],
 )
-def test_what_colluders_cost_in_failed_rounds(
+def test_prices_state_the_failed_rounds_with_a_third_of_colluders_and_with_none(
     clients: int, third: tuple[float, float], majority: tuple[float, float]
 ) -> None:
     prices = {price.colluders: price for price in recommend(clients, 0.05, topology="complete", active=True).prices}
@@ -224,7 +241,7 @@ def test_without_circles_a_plan_promises_nothing_over_many_rounds(topology: str,
 
 @pytest.mark.parametrize(("privacy", "lost"), [(1, 0.1), (2, 0.05), (4, 0.02), (7, 0.01)])
 def test_more_clients_than_planned_are_missing_no_more_often_than_printed(privacy: int, lost: float) -> None:
-    """--lost is a probability of each client, and the plan holds for the tail, not for the mean."""
+    """Each client is lost with a probability. The plan holds for the tail of their number, not only for its mean."""
     plan = recommend(252, lost, privacy=privacy, collusion=0.05, reliability_bits=8)
     assert not is_complete(plan.guarantee.topology, 252)
     bound = 2.0**plan.guarantee.reliability_failure_log2
@@ -263,19 +280,19 @@ def split_rate(clients: int, degree: int, privacy: int, lost: float, colluders: 
 
 @pytest.mark.parametrize(("privacy", "lost"), [(2, 0.1), (4, 0.05), (10, 0.02)])
 def test_sums_that_clients_accept_leak_no_more_often_than_printed(privacy: int, lost: float) -> None:
-    """And far more often than was printed before circles were counted."""
+    """A model without circles bounds the leaks too low."""
     plan = recommend(200, lost, privacy=privacy, collusion=0.1, topology="harary", privacy_bits=4, reliability_bits=4)
     found = plan.guarantee
     assert isinstance(found.topology, Harary)
     rate = split_rate(200, found.topology.degree, privacy, lost, plan.colluders, plan.minimum)
     assert rate <= 2.0**found.privacy_failure_log2 <= 2.0**-4
-    counted = ThreatModel(200, lost, 0.1, privacy_bits=10, reliability_bits=4)
-    old = search_harary(counted)
-    assert isinstance(old.topology, Harary)
-    assert split_rate(200, old.topology.degree, privacy, lost, 20, 22) > 2.0**old.privacy_failure_log2
+    without_circles = search_harary(ThreatModel(200, lost, 0.1, privacy_bits=10, reliability_bits=4))
+    assert isinstance(without_circles.topology, Harary)
+    rate = split_rate(200, without_circles.topology.degree, privacy, lost, 20, 22)
+    assert rate > 2.0**without_circles.privacy_failure_log2
 
 
-def test_the_example_in_the_documents() -> None:
+def test_the_documents_show_the_plans_that_are_computed() -> None:
     """docs/plan.md, and the plan that docs/benchmarks.md shows."""
     plans = [recommend(1_000, 0.02, collusion=0.05, privacy=privacy) for privacy in (4, 1)]
     assert [(plan.guarantee.degree, plan.minimum) for plan in plans] == [(28, 828), (22, 955)]

@@ -25,7 +25,7 @@ PAPERS, TWO_TRIPS = SessionProtocol.PAPERS, SessionProtocol.TWO_TRIPS
     ("clients", "five", "two"),
     [(8, (0.18, 0.59), (0.036, 0.18)), (12, (0.06, 0.46), (0.004, 0.06)), (100, (0.0, 0.57), (0.0, 0.0))],
 )
-def test_rounds_that_fail(clients: int, five: tuple[float, float], two: tuple[float, float]) -> None:
+def test_rounds_fail_less_often_in_two_trips(clients: int, five: tuple[float, float], two: tuple[float, float]) -> None:
     colluders = (clients - 1) // 3
     for leaving, before, after in zip((0.05, 0.1), five, two, strict=True):
         assert failed_rounds(clients, colluders, leaving) == pytest.approx(before, abs=6e-3)
@@ -94,7 +94,7 @@ def test_circles_of_a_plan_are_at_least_of_its_t() -> None:
     assert plan_protocol(plan, 1) == found
 
 
-def test_a_plan_prices_both() -> None:
+def test_a_plan_has_the_costs_of_both_protocols() -> None:
     found = plan_protocol(recommend(12, 0.1, active=True, length=1_000), 2)
     assert found.two_trips is not None
     assert (found.papers.trips, found.two_trips.trips, found.two_trips.most_trips) == (5, 2, 3)

@@ -1,4 +1,4 @@
-"""One type of findings, three renderers: whatever findings have is on the page, in the Markdown and on the terminal."""
+"""Findings on a page, in Markdown and on a terminal: every part is shown, and empty parts are left out."""
 
 import dataclasses
 import io

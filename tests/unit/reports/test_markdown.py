@@ -1,3 +1,5 @@
+"""Tables and lists in Markdown."""
+
 from coterie.reports.markdown import bullets, table
 
 

@@ -68,7 +68,7 @@ def test_counts_agree_with_their_noun() -> None:
 
 
 @given(st.text(), st.integers(2, 50))
-def test_names_cannot_steer_a_terminal(text: str, limit: int) -> None:
+def test_names_have_no_control_characters_and_are_shortened(text: str, limit: int) -> None:
     shown = printable(text, limit)
     assert shown.isprintable()
     assert len(shown) <= limit

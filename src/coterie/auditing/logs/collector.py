@@ -44,7 +44,7 @@ class Collector:
         self._rounds: dict[Label, set[int] | array[int]] = {}  # an array if all clients were added at once
         self._spelt: dict[Label, str] = {}  # the spelling of rounds with leading zeros
         self._lost: defaultdict[Label, set[int]] = defaultdict(set)  # clients that some row excludes from the sum
-        self._losers: dict[str, int] = {}
+        self._lost_clients: dict[str, int] = {}
         self._nameless: set[Label] = set()  # rounds with a row that names no client
         self._latest: Label | None = None  # the round of the latest addition
         self._returned: tuple[Label, str] | None = None  # a client that a round repeats after other rounds
@@ -156,10 +156,10 @@ class Collector:
 
     def lose(self, label: Label, client: str) -> None:
         """Record that, by some row, a client is not in the sum of a round."""
-        number = self._losers.get(client)
+        number = self._lost_clients.get(client)
         if number is None:
             self._take(_CLIENT + len(client))
-            number = self._losers[client] = len(self._losers)
+            number = self._lost_clients[client] = len(self._lost_clients)
         if number not in self._lost[label]:
             self._lost[label].add(number)
             self._take(_MEMBER)
@@ -226,12 +226,14 @@ class Collector:
 
     def _contradictions(self, rounds: Iterable[Label]) -> Mentions:
         """Return the clients that one row puts in the sum of a round and another row excludes."""
-        names, found, first = list(self._losers), 0, list[tuple[Label, str]]()
+        names, found, first = list(self._lost_clients), 0, list[tuple[Label, str]]()
         for label in rounds:
             if label not in self._lost:
                 continue
             members = set(self._rounds.get(label, ()))
-            both = [names[loser] for loser in sorted(self._lost[label]) if self._clients.get(names[loser]) in members]
+            both = [
+                names[number] for number in sorted(self._lost[label]) if self._clients.get(names[number]) in members
+            ]
             found += len(both)
             first += [(label, name) for name in both[: _NAMED - len(first)]]
         return Mentions(found, tuple(first))

@@ -38,11 +38,11 @@ def collect_matrix(table: Table, options: LogOptions, found: Collector) -> Parti
     names = header[labelled:] if named else list(map(str, range(1, width + 1)))
     if not all(names) or len(set(names)) < len(names):
         raise InputError("the header of the matrix must name every client, each differently")
-    turned = named and _is_turned(table)
-    labels = [found.label(name) for name in names] if turned else []
+    transposed = named and _is_transposed(table)
+    labels = [found.label(name) for name in names] if transposed else []
     for label in labels:
         found.open_round(label)
-    for name in () if turned else names:
+    for name in () if transposed else names:
         found.enrol(name)
     position = 0
 
@@ -55,7 +55,7 @@ def collect_matrix(table: Table, options: LogOptions, found: Collector) -> Parti
         bits = list(map(bit_of, cells[labelled:]))
         if None in bits:
             raise InputError(f"neither 0 nor 1: {cells[labelled:][bits.index(None)]}")
-        if not turned:
+        if not transposed:
             label = found.label(cells[0]) if labelled else position
             found.add_all(label, [name for name, bit in zip(names, bits, strict=True) if bit])
             return
@@ -68,11 +68,11 @@ def collect_matrix(table: Table, options: LogOptions, found: Collector) -> Parti
                 found.add(label, name)
 
     found.each(table.lines(int(named)), use)
-    rounds, clients = ("columns", "rows") if turned else ("rows", "columns")
+    rounds, clients = ("columns", "rows") if transposed else ("rows", "columns")
     return found.finish(LogReading("matrix", rounds, clients))
 
 
-def _is_turned(table: Table) -> bool:
+def _is_transposed(table: Table) -> bool:
     """Return whether the rows of a matrix with a header are clients, and its columns rounds."""
     first = table.header[0]
     if table.labelled and first:

@@ -79,7 +79,7 @@ class _ParquetRows(NamedTuple):
     nested: bool
     """Whether a column holds lists."""
     structures: tuple[str, ...]
-    """The columns that hold, by themselves or in lists, more than values; they may be there, but not be used."""
+    """The columns of structures, or of lists of structures. A log may have such columns only if they are ignored."""
     progress: Callable[[float], None]
 
     @classmethod

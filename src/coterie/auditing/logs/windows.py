@@ -43,6 +43,8 @@ class Windows:
         if kind != first:
             raise InputError(f"times are written in two ways, as in {printable(example, 40)} and {printable(text, 40)}")
         start = seconds - (seconds - _DAY) % self._length  # day 1 of the calendar is a Monday
+        if not 1 <= start // _DAY <= date.max.toordinal():
+            raise InputError(f"{printable(text, 40)} is not in the years 1 to 9999 in UTC")
         day = date.fromordinal(start // _DAY).isoformat()
         if self._length >= _DAY:
             return day

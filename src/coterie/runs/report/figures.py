@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie.auditing import figures as audit_figures
-from coterie.auditing.figures import sample
 from coterie.auditing.findings import AuditReport
 from coterie.auditing.logs import Participation
 from coterie.auditing.verdict import Requirement
 from coterie.cohorts.outcome import Outcome
-from coterie.reports.charts import Figure, Trace, draw_line, hover_score, text, whole_ticks
+from coterie.reports.charts import Figure, Trace, draw_line, hover_score, sample, text, whole_ticks
 from coterie.runs.algorithms import algorithm_of
 from coterie.runs.records.client_scores import OWN_MODEL, Basis, ClientScores
 from coterie.runs.records.record import RoundRecord

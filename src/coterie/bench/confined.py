@@ -178,10 +178,10 @@ def measure_sharing(members: int = MEMBERS, length: int = PARAMETERS) -> Sharing
     seeds = [os.urandom(SEED_BYTES) for _ in range(members - 1)]
     seconds = best_seconds(
         lambda: generate(seeds, vector.nbytes),
-        lambda: _ignore(kept_share(vector, seeds)),
-        lambda: _ignore(deal(introduced[me][0], from_others(keys, me), vector, entropy)),
-        lambda: _ignore(publish(dealt[me][0], shares[me])),
-        lambda: _ignore(total(published[me][0], sums)),
+        lambda: kept_share(vector, seeds),
+        lambda: deal(introduced[me][0], from_others(keys, me), vector, entropy),
+        lambda: publish(dealt[me][0], shares[me]),
+        lambda: total(published[me][0], sums),
     )
     return SharingCosts(members, length, quantizer.ring.bits, *seconds)
 
@@ -194,7 +194,3 @@ def _check(groups: CachedGroups, x: FloatArray, labels: Labels, grid: Grid) -> N
         loss, _ = loss_and_gradient(x[rows], labels[rows], groups.descent.confined(grid.names[number]))
         if not abs(loss - groups.losses[number]) <= _TOLERANCE * max(1.0, loss):
             raise RoundAborted(f"a group's cached loss is {groups.losses[number]:.6g}, but its real loss is {loss:.6g}")
-
-
-def _ignore(_result: object) -> None:
-    pass

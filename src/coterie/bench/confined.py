@@ -35,7 +35,7 @@ _TOLERANCE = 1e-3  # how much a float32 loss may change if the terms are added i
 
 
 def median_ratio(seconds: Sequence[float], reference: Sequence[float]) -> float:
-    """Return how much longer work takes than the reference it took turns with: the median over turns."""
+    """Return how many times as long work takes as the reference it took turns with: the median over turns."""
     return statistics.median(one / other for one, other in zip(seconds, reference, strict=True))
 
 
@@ -68,19 +68,19 @@ class TimedIterations:
 
 @dataclass(frozen=True)
 class IterationCosts(TimedIterations):
-    """Pairs of one full-batch gradient and one iteration, in seconds of wall-clock time."""
+    """One full-batch gradient and two iterations in every turn, in seconds of wall-clock time."""
 
     gradient_seconds: tuple[float, ...]
     iteration_seconds: tuple[float, ...]
     clipped_seconds: tuple[float, ...]
-    """Iterations in which every participant clips its block to a norm, in the same turns."""
+    """Iterations in which every participant clips its block to a norm."""
     refused: float
     """The share of decisions of groups to refuse a step."""
     peak_rss_bytes: int
 
     @property
     def ratio(self) -> float:
-        """How much longer an iteration takes than a gradient: the median over pairs."""
+        """How many times as long an iteration takes as a gradient: the median over turns."""
         return median_ratio(self.iteration_seconds, self.gradient_seconds)
 
     @property
@@ -109,7 +109,7 @@ class SharingCosts:
 
     @property
     def split_ratio(self) -> float:
-        """How much longer splitting takes than generating the random shares."""
+        """How many times as long splitting takes as generating the random shares."""
         return self.split_seconds / self.generate_seconds
 
 

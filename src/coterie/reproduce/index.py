@@ -187,10 +187,8 @@ def _size(item: Item, results: Mapping[str, Results]) -> str:
 
 def _verdict(item: Item, results: Mapping[str, Results]) -> str:
     """Count the verdicts on the claims about an item, after its stated verdict."""
-    claims = [claim for name in item.reports if name in results for claim in results[name].results.get("claims", ())]
-    counts = Counter(claim["judgement"] for claim in claims if item.is_about(claim))
-    words = [f"{counts[verdict]} {_short(verdict)}" for verdict in Judgement if counts[verdict]]
-    return "; ".join([*([item.verdict] if item.verdict else []), *([", ".join(words)] if words else [])])
+    claims = all_claims({name: results[name] for name in item.reports if name in results})
+    return "; ".join(filter(None, (item.verdict, _tally([claim for claim in claims if item.is_about(claim)]))))
 
 
 def _short(verdict: Judgement) -> str:

@@ -30,7 +30,7 @@ from coterie.reports.intervals import mean_and_spread, mean_interval, share_inte
 from coterie.reports.plots import count_axis, draw_band, foot_legend, page, share_height
 from coterie.reports.words import count
 from coterie.reproduce import checkpoints
-from coterie.reproduce.experiment import RARE, Clients, Count, Experiment, Job, JobContext, Probability, Record
+from coterie.reproduce.experiment import RARE, Clients, Count, Experiment, Job, JobContext, Probability, Record, named
 from coterie.reproduce.palette import looks
 from coterie.reproduce.reliability import present, reliable
 from coterie.reproduce.verdicts import RULE, Verdict, correct, judge_mean, judge_share, settle
@@ -148,7 +148,7 @@ class LostRounds(Experiment[list[Line]], frozen=True, kw_only=True):
 
     def deal(self, job: Job, seed: int, data: Path | None) -> Federation:
         """Return the clients of a trial and the model they start from."""
-        table = next(table for table in self.tables if table.name == job.case)
+        table = named(self.tables, job.case)
         own = seed + job.trial
         dataset = load(self.data, data, **self.options)
         rng = stream(own, "partition")
@@ -263,7 +263,7 @@ class LostRounds(Experiment[list[Line]], frozen=True, kw_only=True):
         """Judge that something is learnt, and that the accuracy is the baseline's."""
         base, *others = self.schemes
         first = rows[base.name]
-        learnt = next(deal.learnt for deal in self.tables if deal.name == table)
+        learnt = named(self.tables, table).learnt
         claims = []
         if learnt:
             final = _final(first)

@@ -44,7 +44,7 @@ from coterie.reports.findings import Claim, Drawing, Findings
 from coterie.reports.pictures import draw_strip
 from coterie.reports.words import count
 from coterie.reproduce import checkpoints
-from coterie.reproduce.experiment import Count, Job, JobContext, Record
+from coterie.reproduce.experiment import Count, Job, JobContext, Record, named
 from coterie.reproduce.pictures import RowClaim, from_hex, judge_rows, to_hex
 from coterie.reproduce.reconstruction import (
     CIRCLES,
@@ -179,7 +179,7 @@ class Recovery(WindowExperiment[RecoveryTrial], frozen=True, kw_only=True):
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
         """Train, or go on with it; watch both windows under every selection; reconstruct, and invert."""
-        task = next(task for task in self.tasks if task.name == job.case)
+        task = named(self.tasks, job.case)
         federation = Federation.deal(
             task.data,
             task.model,
@@ -223,7 +223,7 @@ class Recovery(WindowExperiment[RecoveryTrial], frozen=True, kw_only=True):
 
     def progress(self, job: Job, folder: Path) -> float:
         """Return the share of a job's training that is done; windows and inversions take much less."""
-        task = next(task for task in self.tasks if task.name == job.case)
+        task = named(self.tasks, job.case)
         return checkpoints.rounds_played(checkpoints.path_of(folder, job)) / task.before
 
     def _availability(self, task: RecoveryTask, seed: int) -> Availability | None:

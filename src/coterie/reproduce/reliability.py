@@ -23,7 +23,7 @@ from coterie.graphs.guarantees import step_dropout
 from coterie.graphs.topology import ErdosRenyi, Graph
 from coterie.reports.findings import Claim, Findings, Table
 from coterie.reports.intervals import share_interval
-from coterie.reproduce.experiment import RARE, Clients, Count, Experiment, Job, JobContext, Probability, Record
+from coterie.reproduce.experiment import RARE, Clients, Count, Experiment, Job, JobContext, Probability, Record, named
 from coterie.reproduce.verdicts import RULE, correct, judge_share, settle
 from coterie.rounds import one_off
 from coterie.secagg import rules
@@ -118,7 +118,7 @@ class Reliability(Experiment[list[Counts]], frozen=True, kw_only=True):
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record:
         """Draw a graph and its dropouts, and apply both rules."""
-        setting = self._named(job.case)
+        setting = named(self.settings, job.case)
         terms = Terms(
             session=digest(bind("reliability", job.case.encode(), seed, job.trial)),
             clients=tuple(f"client-{number}" for number in range(setting.clients)),
@@ -134,7 +134,10 @@ class Reliability(Experiment[list[Counts]], frozen=True, kw_only=True):
 
     def collect(self, records: Mapping[Job, Record]) -> list[Counts]:
         """Count the graphs of each setting."""
-        return [Counts.of(self._named(case), list(found.values())) for (_, case), found in self.group(records).items()]
+        return [
+            Counts.of(named(self.settings, case), list(found.values()))
+            for (_, case), found in self.group(records).items()
+        ]
 
     def report(self, counts: list[Counts]) -> Findings:
         """Report both rules on the same graphs."""
@@ -157,9 +160,6 @@ class Reliability(Experiment[list[Counts]], frozen=True, kw_only=True):
             claims_note=RULE,
             claims_last=True,
         )
-
-    def _named(self, name: str) -> GraphSetting:
-        return next(setting for setting in self.settings if setting.name == name)
 
 
 def present(terms: Terms, faults: Faults) -> tuple[set[int], set[int], set[int]]:

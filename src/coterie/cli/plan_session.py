@@ -1,10 +1,9 @@
 """``coterie plan --clients``: print the plan of one session."""
 
-import json
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import typer
+from coterie.cli.common import new_console, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +29,7 @@ def show_session(found: "Plan", as_json: bool, circle: int = 1, *, calibrate: bo
     protocols = plan_protocol(found, circle)
     seconds = measure_session(found, protocols) if calibrate else {}
     if as_json:
-        typer.echo(json.dumps(_as_dict(found, protocols, seconds), indent=2))
+        print_json(_as_dict(found, protocols, seconds))
     else:
         _show(found, protocols, seconds)
 
@@ -105,10 +104,9 @@ def _finite(log2: float) -> float:
 
 
 def _show(found: "Plan", protocols: "ProtocolPlan", seconds: "Seconds") -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = new_console()
     guarantee = found.guarantee
     against = "a malicious server" if found.active else "an honest-but-curious server"
     several = f"{found.sessions:,} sessions of " if found.sessions > 1 else ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.common import train_extra
+from coterie.cli.common import ExitStatus, train_extra
 from coterie.host import cores
 from coterie.settings import MOST_SEED, MOST_TRIALS, MOST_WORKERS
 
@@ -98,7 +98,7 @@ def reproduce(
     console.print(f"Everything is in [bold]{folder / REPORT}[/].")
     if interrupted:
         console.print("[yellow]Interrupted: the report covers the finished jobs. The same command continues.[/]")
-        raise typer.Exit(130)
+        raise typer.Exit(ExitStatus.INTERRUPTED)
 
 
 def _rewrite_all(folder: Path, console: "Console") -> None:

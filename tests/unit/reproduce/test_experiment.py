@@ -151,6 +151,16 @@ def test_a_setting_out_of_bounds_is_refused_by_its_name(
         wrong.experiment("full")
 
 
+def test_a_wrong_value_below_any_key_of_a_table_is_refused_without_the_key() -> None:
+    """It was a KeyError: the error of msgspec has dots in place of the key."""
+    declaration = declarations.read_declaration(declarations.declared()[METRICS])
+    remarks: Any = copy.deepcopy(declaration.remarks)
+    remarks["published"]["random"]["privacy"] = 0
+    wrong = msgspec.structs.replace(declaration, remarks=remarks)
+    with pytest.raises(ConfigError, match=re.escape("are wrong: published[...].privacy: Expected `int` >= 1")):
+        wrong.experiment("full")
+
+
 @pytest.mark.parametrize("name", declarations.declared())
 def test_every_declared_size_is_within_bounds(name: str) -> None:
     declaration = declarations.read_declaration(declarations.declared()[name])

@@ -53,6 +53,16 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     headlines: list[str]
     results: Record
 
+    @classmethod
+    def read(cls, file: Path) -> Results:
+        """Read a file of results."""
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=cls)
+        except OSError as error:
+            raise ConfigError(f"cannot read {file}: {explain(error)}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read {file}: {error}") from None
+
 
 @dataclass(frozen=True)
 class Run:
@@ -167,12 +177,7 @@ class Run:
 
     def rewrite_report(self) -> Findings:
         """Write the report again from ``results.json``, with the texts of this version; run nothing."""
-        try:
-            stored = msgspec.json.decode((self.folder / RESULTS).read_bytes(), type=Results)
-        except OSError as error:
-            raise ConfigError(f"cannot read {self.folder / RESULTS}: {explain(error)}") from None
-        except msgspec.DecodeError as error:
-            raise ConfigError(f"cannot read {self.folder / RESULTS}: {error}") from None
+        stored = Results.read(self.folder / RESULTS)
         ours = (self.name, self.size, self.seed, self._trials, self.declaration.settings_for(self.size))
         if ours != (stored.experiment, stored.size, stored.seed, stored.trials, stored.settings):
             raise ConfigError(

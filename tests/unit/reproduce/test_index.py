@@ -94,6 +94,28 @@ def test_a_report_that_cannot_be_written_is_named_after_the_others(tmp_path: Pat
     assert written == ["multi-round-theorem1", INDEX]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            '"experiment": "multi-round-theorem1"',
+            '"experiment": "gone"',
+            "multi-round-theorem1 .there is no experiment",
+        ),
+        ('"size": "full"', '"size": "huge"', "multi-round-theorem1 .there is no size 'huge'"),
+        ('"seed": 0', '"seed": "none"', "cannot read .*results.json: Expected `int`, got `str`"),
+    ],
+)
+def test_results_of_another_version_are_refused_in_words(old: str, new: str, said: str, tmp_path: Path) -> None:
+    """An unknown experiment or size was a KeyError or ended the rewriting, and a wrong value was a DecodeError."""
+    stored = (FOLDER / "multi-round-theorem1" / RESULTS).read_text()
+    assert old in stored
+    (tmp_path / "multi-round-theorem1").mkdir()
+    (tmp_path / "multi-round-theorem1" / RESULTS).write_text(stored.replace(old, new))
+    with pytest.raises(ConfigError, match=said):
+        list(rewrite_all(tmp_path))
+
+
 @pytest.mark.parametrize("arguments", [["--all"], ["--all", "--report"], ["multi-round-mnist", "--all", "--report"]])
 def test_all_needs_a_folder_and_runs_nothing(arguments: list[str]) -> None:
     app = typer.Typer()

@@ -1,3 +1,5 @@
+"""How costs grow with the number of clients: which sessions are played, and how their costs are shown."""
+
 from dataclasses import replace
 
 import pytest

@@ -1,14 +1,17 @@
+"""``coterie plan --clients``: the plan of a session as text and as JSON, its old options and its refusals."""
+
 import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.commands import refusal_of
 from tests.support.plans import as_json as plan
 from typer.testing import CliRunner
 
 from coterie import __version__
-from coterie.cli import app, main
+from coterie.cli import app
 from coterie.cli.plan_session import probability_text
 from coterie.errors import ConfigError
 from coterie.graphs import TOPOLOGIES
@@ -139,14 +142,12 @@ def test_the_command_prints_a_table(topology: str, active: list[str]) -> None:
     assert "client uploads" in result.output
 
 
-def test_bad_requests_are_one_clear_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    result = RUNNER.invoke(app, ["plan", "--clients", "100", "--dropout", "1.5"])
-    assert isinstance(result.exception, ConfigError)
-    monkeypatch.setattr("sys.argv", ["coterie", "plan", "--clients", "100", "--dropout", "1.5"])
-    with pytest.raises(SystemExit) as left:
-        main()
-    assert left.value.code == 2
-    assert capsys.readouterr().err.startswith("coterie: --lost is the probability that a client is lost in a round")
+def test_bad_requests_are_one_clear_line() -> None:
+    arguments = ["plan", "--clients", "100", "--dropout", "1.5"]
+    assert isinstance(RUNNER.invoke(app, arguments).exception, ConfigError)
+    said = refusal_of(*arguments)
+    assert said.startswith("coterie: --lost is the probability that a client is lost in a round")
+    assert said.count("\n") == 1
 
 
 def test_version_and_help() -> None:

@@ -1,3 +1,5 @@
+"""``coterie roster``: the roster as text and as JSON, retiring circles, and the folder that keeps all versions."""
+
 import json
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""Flower's SecAgg+ as we time it: its round is right, and its masks are what the module says of them."""
+
 import logging
 import random
 from collections.abc import Callable

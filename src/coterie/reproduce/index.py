@@ -91,7 +91,7 @@ def read_contents() -> tuple[Paper, ...]:
 
 
 def read_results(folder: Path) -> dict[str, Results]:
-    """Read the results of all reports in a folder, by the name of theirs."""
+    """Read the results of all reports in a folder, by the name of the report."""
     files = sorted(folder.glob(f"*/{RESULTS}"))
     if not files:
         raise ConfigError(f"there are no results in {folder}: expected {folder / 'NAME' / RESULTS}")

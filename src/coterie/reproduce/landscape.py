@@ -152,7 +152,7 @@ class Landscape(Experiment[list[Panorama]], frozen=True, kw_only=True):
         }
 
     def collect(self, records: Mapping[Job, Record]) -> list[Panorama]:
-        """Return what each training run left to be seen."""
+        """Return the view of each training run."""
         found = [{"grid": job.case, "method": job.part, "trial": job.trial, **one} for job, one in records.items()]
         return msgspec.convert(found, list[Panorama])
 

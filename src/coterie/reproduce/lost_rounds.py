@@ -6,7 +6,8 @@ decided by Theorem 1, on a graph of its own for every round and scheme; who drop
 round, for all schemes alike. Rounds are trained in the clear. Schemes that have lost the same rounds have the same
 model, to the last bit, which is trained once.
 
-A job is one table in one trial, with all schemes. It saves its models now and then, and goes on from there.
+A job is one table in one trial, with all schemes. It saves its models now and then; if it is interrupted, it continues
+from there.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class LostRounds(Experiment[list[Line]], frozen=True, kw_only=True):
                 raise ConfigError(f"{scheme.name}: threshold must be at most {self.clients}, not {scheme.threshold}")
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
-        """Train, or go on with it: one model for all schemes that have lost the same rounds."""
+        """Train, or continue an interrupted job: one model for all schemes that have lost the same rounds."""
         federation = self.deal(job, seed, context.data)
         file = checkpoints.path_of(context.folder, job)
         done, models = checkpoints.load(file)
@@ -161,7 +162,7 @@ class LostRounds(Experiment[list[Line]], frozen=True, kw_only=True):
     def play(
         self, table: str, federation: Federation, number: int, models: Mapping[str, ModelArrays], record: Record
     ) -> dict[str, ModelArrays]:
-        """Play a round: decide which schemes lose it, and train each model that some scheme goes on with.
+        """Play a round: decide which schemes lose it, and train each model that some scheme continues with.
 
         Return the models by the rounds that are lost; ``record`` keeps these for each scheme.
         """

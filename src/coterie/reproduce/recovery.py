@@ -7,7 +7,7 @@ what it has reconstructed. Every selection watches the same clients and the same
 - *All examples*: clients train as before. This is the experiment of Figure 10, and its updates are those of Figure 11.
 - *One picture*: every client takes one step on a single picture, which suits the attacker best.
 
-Training saves its model now and then, and goes on from there after an interrupt.
+Training saves its model now and then; if it is interrupted, it continues from there.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Recovery(WindowExperiment[RecoveryTrial], frozen=True, kw_only=True):
     outcomes = list[RecoveryTrial]
 
     def check(self) -> None:
-        """Refuse settings of which the attacks can make nothing."""
+        """Refuse settings that the attacks refuse."""
         _ = self.budget
         self.selections(0)
 
@@ -178,7 +178,7 @@ class Recovery(WindowExperiment[RecoveryTrial], frozen=True, kw_only=True):
         return make_selections((RANDOM, CIRCLES), self.privacy, self.clients, self.cohort, seed, naive=False)
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
-        """Train, or go on with it; watch both windows under every selection; reconstruct, and invert."""
+        """Train, or continue training; watch both windows under every selection; reconstruct, and invert."""
         task = named(self.tasks, job.case)
         federation = Federation.deal(
             task.data,

@@ -123,7 +123,7 @@ def judge_share(hits: int, tries: int, least: float = 0.0, most: float = 1.0, *,
 
 
 class Doubts(NamedTuple):
-    """How likely the data are, at most, if a number is not above a bound, and if it is not below it."""
+    """The p-values of two hypotheses about a number: that it is not above a bound, and that it is not below it."""
 
     above: float
     below: float

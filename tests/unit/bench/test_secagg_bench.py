@@ -237,15 +237,14 @@ def test_peak_memory_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_active_server_costs_one_step_more() -> None:
-    plain = Workload(12, 50, 0.1, Complete(), 7)
-    wary = Workload(12, 50, 0.1, Complete(), 7, active=True)
-    assert (wary.terms.tolerated, wary.terms.quorum) == (3, 8)
-    calm, guarded = measure(plain, workers=1), measure(wary, workers=1)
-    assert guarded.costs.client_ms.keys() - calm.costs.client_ms.keys() == {"confirm"}
-    assert guarded.costs.upload_bytes > calm.costs.upload_bytes
-    assert guarded.download_bytes > calm.download_bytes > 0
-    assert calm.signatures == {}
-    assert guarded.signatures_ms > calm.signatures_ms == 0
+    workload = Workload(12, 50, 0.1, Complete(), 7, active=True)
+    assert (workload.terms.tolerated, workload.terms.quorum) == (3, 8)
+    active, curious = measure(workload, workers=1), measure(replace(workload, active=False), workers=1)
+    assert active.costs.client_ms.keys() - curious.costs.client_ms.keys() == {"confirm"}
+    assert active.costs.upload_bytes > curious.costs.upload_bytes
+    assert active.download_bytes > curious.download_bytes > 0
+    assert curious.signatures == {}
+    assert active.signatures_ms > curious.signatures_ms == 0
 
 
 def test_the_printed_signatures_are_those_that_clients_verify(monkeypatch: pytest.MonkeyPatch) -> None:

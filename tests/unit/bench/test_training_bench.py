@@ -84,7 +84,7 @@ def test_the_benchmark_evaluates_no_model(monkeypatch: pytest.MonkeyPatch, tmp_p
     measure_training(TINY, 1, 0, tmp_path)
 
 
-def test_a_wrong_model_is_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_wrong_model_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def wrong(updates: Sequence[ModelArrays], _weights: Sequence[float]) -> ModelArrays:
         return [np.zeros_like(array) for array in updates[0]]
 
@@ -93,7 +93,7 @@ def test_a_wrong_model_is_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         measure_training(TINY, 1, 0, tmp_path)
 
 
-def test_different_cohorts_are_no_comparison(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_different_cohorts_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def unequal(config: RunConfig, _number: int) -> Faults:
         vanish = Fault(FaultKind.DROP, Step.MASK, ("client-1",))
         return Faults(0, (vanish,) if config.aggregation.kind == "plain" else ())
@@ -103,7 +103,7 @@ def test_different_cohorts_are_no_comparison(monkeypatch: pytest.MonkeyPatch, tm
         measure_training(TINY, 5, 0, tmp_path)
 
 
-def test_an_aborted_round_is_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_aborted_round_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     everybody = Faults(0, (Fault(FaultKind.DROP, Step.MASK, probability=1.0),))
     monkeypatch.setattr(assembly, "make_faults", lambda *_: everybody)
     with pytest.raises(RoundAborted, match="round 1 of bench-secure was not completed"):

@@ -1,4 +1,4 @@
-"""The bench of two trips: its numbers have the shape they should have, and its rounds fail as often as planned."""
+"""The benchmark of two trips: rounds fail as often as planned, and sessions end as the rules say."""
 
 import pytest
 from tests.support.records import record_of, words_of

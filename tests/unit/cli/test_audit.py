@@ -415,7 +415,7 @@ def test_an_unreadable_log_gives_no_verdict(content: bytes, tmp_path: Path) -> N
     assert not result.stdout
 
 
-def test_places_where_there_is_no_log(tmp_path: Path) -> None:
+def test_a_source_without_a_log_is_refused(tmp_path: Path) -> None:
     assert run(tmp_path / "missing.csv").exit_code == 2
     assert run(tmp_path).exit_code == 2
     assert run(f"sqlite:///{tmp_path}/missing.db").exit_code == 2

@@ -94,7 +94,7 @@ def test_old_names_of_absence_and_loss_still_work() -> None:
 
 
 def test_colluders_count_in_many_rounds_too() -> None:
-    """Against a server that lies all colluders may be in every session and in one circle."""
+    """Against a malicious server all colluders may be in every session and in one circle."""
     found = as_json(*PAPER, "--absent", "0.05", "--collusion", "0.05", "--active")
     choices = {choice["privacy"]: choice for choice in found["choices"]}
     assert found["colluders"] == 6
@@ -163,8 +163,8 @@ def test_random_circles_of_an_honest_server_spread_the_colluders() -> None:
     assert odds[0] <= 2.0**-40 < odds[1]
     assert choices[20]["honest"] == 20 - colluders > 2
     assert as_json(*arguments, "--privacy-bits", "20")["choices"][4]["honest"] > choices[20]["honest"]
-    lying = as_json(*arguments[:-2], "--active", "--collusion", "0.0005")
-    assert {choice["privacy"]: choice["honest"] for choice in lying["choices"]}[20] == 10
+    malicious = as_json(*arguments[:-2], "--active", "--collusion", "0.0005")
+    assert {choice["privacy"]: choice["honest"] for choice in malicious["choices"]}[20] == 10
     assert "hypergeometric tail" in shown(*arguments)
 
 

@@ -51,7 +51,7 @@ def test_how_contributions_are_made_is_shown_in_words(home: Path, tmp_path: Path
     assert record["recipe"] == recipe.settings()
 
 
-def test_a_leaver_takes_its_circle_out_of_use_for_good(home: Path) -> None:
+def test_retiring_a_node_takes_its_circle_out_of_use_permanently(home: Path) -> None:
     record = json.loads(run("retire", "node-1", "--home", str(home), "--json"))
     assert [circle["retired"] for circle in record["circles"]] == [True, False]
     assert record["version"] == 1

@@ -259,7 +259,7 @@ def test_settings_are_chosen_on_separate_examples() -> None:
         ({"choose": {"clip": [1.0]}}, "choose can try alpha and threshold, not clip"),
     ],
 )
-def test_impossible_cases(wrong: dict[str, Any], complaint: str) -> None:
+def test_impossible_cases_are_refused(wrong: dict[str, Any], complaint: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=complaint):
         case(groups=4, **wrong)
 

@@ -108,7 +108,7 @@ def test_operations_are_those_of_a_session(topology: Topology, clients: int, see
 
 @settings(deadline=None, max_examples=25)
 @given(st.sampled_from(GRAPHS), st.integers(0, 2**20))
-def test_a_server_works_for_those_who_left(topology: Topology, seed: int) -> None:
+def test_the_servers_operations_are_those_of_a_session_with_dropouts(topology: Topology, seed: int) -> None:
     terms, faults = terms_of(topology, 20, 3, seed), dropouts(0.08, seed)
     carrier = Carrier(faults, 1)
     servers: list[Server] = []
@@ -191,7 +191,7 @@ def outcomes_growing(exponent: float, trials: int = 4) -> Outcomes:
         (3.0, [Judgement.FAILS] * 5),
     ],
 )
-def test_growth_is_judged(exponent: float, expected: list[Judgement]) -> None:
+def test_claims_about_growth_hold_and_fail_by_the_counted_growth(exponent: float, expected: list[Judgement]) -> None:
     found = report(shipped(), outcomes_growing(exponent))
     growth = [claim for claim in found.claims if claim.says.startswith("Table 1")]
     assert [claim.judgement for claim in growth] == expected

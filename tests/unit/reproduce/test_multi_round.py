@@ -180,7 +180,7 @@ def test_results_do_not_depend_on_workers_or_interruptions(declaration: Declarat
         parts.work(watch=interrupt_after_three)
     assert seen == [0, 1, 2, 3]
     journal = parts.folder / JOURNAL
-    journal.write_bytes(journal.read_bytes()[:-10])  # the power went while the third job was written down
+    journal.write_bytes(journal.read_bytes()[:-10])  # the power failed while the third job was written
     seen.clear()
     parts.work(watch=seen.append)
     assert seen == [2, 3, 4, 5, 6, 7, 8, 9, 10]
@@ -206,7 +206,7 @@ def test_a_folder_belongs_to_one_run(declaration: Declaration, tmp_path: Path) -
     run = Run("small", declaration, tmp_path, trials=1)
     with pytest.raises(ConfigError, match="nothing to report"):
         run.write_report()
-    (tmp_path / JOURNAL).write_bytes(b'{"exp')  # the power went while the very first line was written
+    (tmp_path / JOURNAL).write_bytes(b'{"exp')  # the power failed while the first line was written
     run.work()
     with pytest.raises(ConfigError, match="another run"):
         Run("small", declaration, tmp_path, trials=1, seed=1).work()
@@ -298,7 +298,9 @@ def test_wrong_settings_are_refused(declaration: Declaration) -> None:
 
 
 @pytest.mark.parametrize(("trials", "seed"), [(-1, 0), (1, -1)])
-def test_sizes_are_checked(declaration: Declaration, trials: int, seed: int, tmp_path: Path) -> None:
+def test_negative_trials_and_seeds_are_refused(
+    declaration: Declaration, trials: int, seed: int, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError):
         Run("small", declaration, tmp_path, trials=trials, seed=seed)
 

@@ -25,7 +25,7 @@ TASK = ReconstructionTask(name="digits", data="digits", model="mlp", before=10, 
 EXPERIMENT = Reconstruction(clients=12, cohort=4, privacy=(2, 4), rounds=30, losses=0.1, tasks=(TASK,))
 
 
-def test_a_small_run() -> None:
+def test_a_small_job_measures_every_window_and_can_be_stopped() -> None:
     (job,) = EXPERIMENT.jobs(1)
     record = EXPERIMENT.measure(job, 0, CONTEXT)
     assert record is not None

@@ -166,7 +166,7 @@ def test_a_report_is_possible_after_the_first_job(declaration: Declaration, tmp_
 
 
 def records(accuracies: dict[str, list[float]], **others: float) -> dict[Job, Record]:
-    """Runs of one round that came to such accuracies."""
+    """Return runs of one round that ended with these accuracies."""
     common: Record = {
         "parameters": 7,
         "rounds": 1,

@@ -150,7 +150,7 @@ def test_what_is_true_by_construction_is_called_so_unless_the_data_contradict_it
 
 
 @given(doubts)
-def test_benjamini_and_hochberg_as_scipy_has_it(found: list[float]) -> None:
+def test_the_correction_of_benjamini_and_hochberg_agrees_with_scipy(found: list[float]) -> None:
     limit = benjamini_hochberg(found)
     if found:
         adjusted = false_discovery_control(found)
@@ -176,7 +176,7 @@ def test_holm_stops_at_the_first_that_is_too_large() -> None:
 
 
 @given(doubts)
-def test_verdicts_that_do_not_survive_are_taken_back_and_once_is_enough(found: list[float]) -> None:
+def test_verdicts_that_do_not_survive_are_withdrawn_and_a_second_correction_changes_nothing(found: list[float]) -> None:
     claims = [Claim(str(n), "", HOLDS if p <= RATE else OPEN, doubt=p) for n, p in enumerate(found)]
     corrected = correct(claims)
     limit = benjamini_hochberg(found)
@@ -195,7 +195,7 @@ def test_exact_answers_are_not_corrected() -> None:
 # Reports.
 
 
-def test_the_papers_claims_and_our_checks_are_apart() -> None:
+def test_the_papers_claims_and_our_checks_are_in_separate_tables() -> None:
     claims = [Claim("It is ours", "2", HOLDS, ours=True), Claim("It is theirs", "1", FAILS)]
     text = write_findings(Findings(headlines=[], about="", claims=claims, claims_note="How it was judged."))
     theirs, ours = text.split("## What we checked beside it")

@@ -39,7 +39,7 @@ def _table_panels(
 
 
 def draw_curves(tables: Mapping[str, Sequence[RowTrials]], errors: Collection[str], along: str, path: Path) -> None:
-    """Draw how models get better, with the public displacement as a dotted line; ``along`` is what is counted."""
+    """Draw learning curves, with the public displacement as a dotted line; ``along`` is what is counted."""
 
     def draw(axes: Any, outcome: RowTrials, scale: int, look: Look) -> None:  # noqa: ANN401 - matplotlib's axes
         xs = _steps(outcome)

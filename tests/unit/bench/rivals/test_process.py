@@ -1,3 +1,5 @@
+"""Processes of a rival: what is timed, how failures are reported, and that no process is left."""
+
 import os
 import time
 from functools import partial

@@ -107,7 +107,8 @@ class Run:
     def work(self, workers: int = 1, watch: Callable[[float], None] = lambda _done: None) -> None:
         """Do the jobs that are not in the journal yet; call ``watch`` now and then with the number of finished jobs.
 
-        The results do not depend on the number of workers. After an interrupt, finished jobs are in the journal.
+        The results do not depend on the number of workers. After an interrupt, finished jobs are in the journal: with
+        several workers, also those that were running and could not be stopped.
         """
         with self._open_journal() as (journal, file):
             waiting = [job for job in self.jobs if job not in journal]
@@ -166,6 +167,9 @@ class Run:
             finally:
                 stop.set()
                 pool.shutdown(cancel_futures=True)
+                for future, job in running.items():  # some jobs cannot be stopped: what they measured is kept
+                    if not future.cancelled() and not future.exception() and (record := future.result()) is not None:
+                        finished(job, record)
 
     def write_report(self) -> Findings:
         """Write the report on the jobs in the journal: Markdown, JSON and figures."""
@@ -300,4 +304,6 @@ def _prepare_worker(stop: Event) -> None:
 
 
 def _run(experiment: Experiment[Any], job: Job, seed: int, folder: Path, data: Path | None) -> Record | None:
+    if _stop.is_set():  # the job was waiting in the pool when the run was interrupted
+        return None
     return experiment.measure(job, seed, JobContext(folder, data, _stop.is_set))

@@ -1,7 +1,9 @@
 """The base of experiments: a made-up kind needs its settings, measure and report, and has everything else."""
 
 import copy
+import json
 import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from coterie.errors import ConfigError
 from coterie.reports.findings import Claim, Findings, Judgement, Table
 from coterie.reproduce import declarations
 from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, paired_differences
+from coterie.reproduce.runner import JOURNAL, Run
 from coterie.reproduce.verdicts import decided
 
 DECLARED = """
@@ -72,6 +75,32 @@ def declared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file.write_text(DECLARED)
     monkeypatch.setitem(declarations.KINDS, "dice", f"{__name__}:Dice")
     monkeypatch.setattr(declarations, "declared", lambda: {"dice": file})
+
+
+class Loaded(Dice, frozen=True, kw_only=True):
+    """One job fails while the other is running, and the other cannot be stopped."""
+
+    def measure(self, job: Job, seed: int, context: JobContext) -> Record:
+        mine, other = (context.folder / name for name in (job.case, "two" if job.case == "one" else "one"))
+        mine.touch()
+        while not other.exists():
+            time.sleep(0.01)
+        if job.case == "one":
+            raise ConfigError("this job fails")
+        time.sleep(1)
+        return super().measure(job, seed, context)
+
+
+def test_a_job_that_ends_after_another_has_failed_is_kept(
+    declared: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its result was thrown away, although the run waited for it."""
+    monkeypatch.setitem(declarations.KINDS, "dice", f"{__name__}:Loaded")
+    run = Run("dice", declarations.read_declaration(tmp_path / "dice.toml"), tmp_path / "out", trials=1)
+    with pytest.raises(ConfigError, match="this job fails"):
+        run.work(workers=2)
+    _, *kept = map(json.loads, (run.folder / JOURNAL).read_text().splitlines())
+    assert kept == [["dice", "two", 0, Dice(sides=6).measure(Job("dice", "two", 0), 0, CONTEXT)]]
 
 
 @pytest.mark.usefixtures("declared")

@@ -157,6 +157,15 @@ def test_losses_expose_clients_unless_unmasking_is_circle_aligned(declaration: D
     assert aligned["aggregated"] < naive["aggregated"]
 
 
+def test_losses_that_expose_no_client_are_reported_without_a_round(declaration: Declaration) -> None:
+    """The report said "after nan to nan rounds"."""
+    kept = {"broken": None, "exposed": None, "clients_exposed": 0, "strong": 2, "rounds": 60, "aggregated": 3.0}
+    experiment = declaration.experiment(FULL)
+    (job,) = (job for job in experiment.jobs(1) if job.part == LEAKS)
+    headline = experiment.findings({job: {"naive": kept, "aligned": kept}}).headlines[0]
+    assert "the survivors are summed, no client was exposed in these rounds. Circle-aligned, nobody was" in headline
+
+
 class Interrupted(Exception):
     """A job that the user interrupts."""
 

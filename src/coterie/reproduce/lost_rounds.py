@@ -27,13 +27,13 @@ from coterie.errors import ConfigError
 from coterie.graphs.guarantees import step_dropout
 from coterie.graphs.topology import ErdosRenyi
 from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table
-from coterie.reports.intervals import mean_and_spread, mean_interval, share_interval
+from coterie.reports.intervals import mean_and_spread, mean_interval
 from coterie.reports.plots import count_axis, draw_band, foot_legend, page, share_height
 from coterie.reports.words import count
 from coterie.reproduce import checkpoints
 from coterie.reproduce.experiment import RARE, Clients, Count, Experiment, Job, JobContext, Probability, Record, named
 from coterie.reproduce.palette import looks
-from coterie.reproduce.reliability import present, reliable
+from coterie.reproduce.reliability import present, reliable, write_share
 from coterie.reproduce.verdicts import RULE, Verdict, correct, judge_mean, judge_share, settle
 from coterie.secagg import rules
 from coterie.secagg.terms import Terms
@@ -301,9 +301,7 @@ def _lost(lines: Sequence[Line], rounds: int) -> tuple[int, int]:
 
 
 def _count_lost(lines: Sequence[Line], rounds: int) -> str:
-    lost, tries = _lost(lines, rounds)
-    low, high = share_interval(lost, tries)
-    return f"{lost} of {tries} ({low:.1%} to {high:.1%})"
+    return write_share(*_lost(lines, rounds))
 
 
 def _interval(values: Reals) -> str:

@@ -144,7 +144,7 @@ class Reliability(Experiment[list[Counts]], frozen=True, kw_only=True):
         claims = correct(
             settle(
                 f"{claim.says} ({one.setting.name})",
-                f"{_lost(one.unreliable, one.graphs)} unreliable",
+                f"{write_share(one.unreliable, one.graphs)} unreliable",
                 judge_share(one.unreliable, one.graphs, 0.0, RARE, tried="graphs"),
                 ours=claim.ours,
             )
@@ -212,15 +212,19 @@ def _table(counts: Sequence[Counts]) -> Table:
             ("p", lambda one: f"{one.setting.connection:g}"),
             ("t", lambda one: str(one.setting.threshold)),
             ("graphs", lambda one: str(one.graphs)),
-            ("paper: unreliable", lambda one: _lost(one.unreliable, one.graphs)),
-            ("ours: aborted", lambda one: "not played" if one.aborted is None else _lost(one.aborted, one.graphs)),
+            ("paper: unreliable", lambda one: write_share(one.unreliable, one.graphs)),
+            (
+                "ours: aborted",
+                lambda one: "not played" if one.aborted is None else write_share(one.aborted, one.graphs),
+            ),
             ("saved", lambda one: "" if one.saved is None else f"{len(one.saved)}{_range(one.saved)}"),
             ("aborted needlessly", lambda one: "" if one.refused is None else str(one.refused)),
         ],
     )
 
 
-def _lost(hits: int, tries: int) -> str:
+def write_share(hits: int, tries: int) -> str:
+    """Write how often something happened, and the confidence interval of its probability."""
     low, high = share_interval(hits, tries)
     return f"{hits} of {tries} ({low:.1%} to {high:.1%})"
 

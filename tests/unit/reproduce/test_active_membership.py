@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from tests.support.jobs import experiment_of
 from tests.support.reports import checked_report
 
 from coterie.attacks.active_membership.methods import COMMON, OWN, PUBLIC
@@ -58,8 +59,7 @@ def test_the_shipped_experiments_can_be_run(name: str) -> None:
     declaration = read_declaration(declared()[name])
     assert {QUICK, "medium", FULL} <= set(declaration.sizes)
     for size in declaration.sizes:
-        experiment = declaration.experiment(size)
-        assert isinstance(experiment, AttackExperiment)
+        experiment = experiment_of(AttackExperiment, declaration, size)
         for table in experiment.tables:
             attack = experiment.make_attack(table.name, 0, None)
             assert attack.strength

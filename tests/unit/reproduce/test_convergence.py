@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.jobs import CONTEXT
+from tests.support.jobs import CONTEXT, experiment_of
 
 from coterie.cohorts.circles import Circles, circle_sizes
 from coterie.cohorts.policies import MultiRound, Random
@@ -39,10 +39,8 @@ def draw(seed: int = 0) -> Ridge:
     return Ridge.draw(SMALL, np.random.default_rng(seed))
 
 
-def shipped(size: str = QUICK) -> Convergence:
-    experiment = read_declaration(declared()["multi-round-convergence"]).experiment(size)
-    assert isinstance(experiment, Convergence)
-    return experiment
+def shipped() -> Convergence:
+    return experiment_of(Convergence, "multi-round-convergence", QUICK)
 
 
 @given(st.integers(0, 2**32))

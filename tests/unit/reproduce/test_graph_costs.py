@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.support.jobs import CONTEXT
+from tests.support.jobs import CONTEXT, experiment_of
 from tests.support.reports import checked_report
 
 from coterie.crypto import shamir
@@ -39,9 +39,7 @@ GRAPHS: tuple[Topology, ...] = (Complete(), ErdosRenyi(0.7), Harary(6))
 
 
 def shipped(size: str = FULL) -> GraphCosts:
-    experiment = read_declaration(declared()["ccesa-costs"]).experiment(size)
-    assert isinstance(experiment, GraphCosts)
-    return experiment
+    return experiment_of(GraphCosts, "ccesa-costs", size)
 
 
 def terms_of(topology: Topology, clients: int, threshold: int, seed: int = 0, length: int = 50) -> Terms:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from matplotlib.image import imread
-from tests.support.jobs import CONTEXT
+from tests.support.jobs import CONTEXT, experiment_of
 from typer.testing import CliRunner
 
 from coterie.auditing.auditor import Auditor
@@ -127,8 +127,7 @@ def test_bounds_meet_where_sets_are_few_and_stay_apart_where_they_are_many() -> 
 
 def test_the_shipped_experiment_is_the_papers() -> None:
     declaration = read_declaration(declared()["multi-round-metrics"])
-    experiment = declaration.experiment(FULL)
-    assert isinstance(experiment, MultiRoundMetrics)
+    experiment = experiment_of(MultiRoundMetrics, declaration)
     assert (experiment.population, experiment.cohort, experiment.rounds) == (120, 12, 200)
     assert declaration.size(FULL).trials == 200
     assert len(experiment.jobs(3)) == 3 * (9 + 6)
@@ -258,9 +257,7 @@ def test_the_journal_of_another_run_is_left_alone(declaration: Declaration, tmp_
 def test_a_size_changes_settings_and_the_report_says_which_it_is(declaration: Declaration, tmp_path: Path) -> None:
     sizes = {**declaration.sizes, "tiny": Size(trials=1, note="nearly nothing", settings={"leaks": {"rounds": 9}})}
     changed = msgspec.structs.replace(declaration, sizes=sizes)
-    tiny, full = changed.experiment("tiny"), changed.experiment(FULL)
-    assert isinstance(tiny, MultiRoundMetrics)
-    assert isinstance(full, MultiRoundMetrics)
+    tiny, full = (experiment_of(MultiRoundMetrics, changed, size) for size in ("tiny", FULL))
     assert tiny.leaks
     assert full.leaks
     assert (tiny.leaks.rounds, full.leaks.rounds) == (9, 60)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.support.jobs import CONTEXT, context
+from tests.support.jobs import CONTEXT, context, experiment_of
 
 from coterie.errors import ConfigError
 from coterie.reports.findings import Judgement
 from coterie.reports.markdown import write_findings
-from coterie.reproduce.declarations import FULL, QUICK, declared, read_declaration
+from coterie.reproduce.declarations import FULL, QUICK
 from coterie.reproduce.experiment import Job, Record
 from coterie.reproduce.reconstruction import (
     LOSSY,
@@ -106,10 +106,7 @@ def test_the_mean_that_is_printed_is_the_mean_that_is_judged() -> None:
 
 
 def test_the_declaration_has_its_sizes() -> None:
-    declaration = read_declaration(declared()["multi-round-reconstruction"])
-    quick, full = (declaration.experiment(size) for size in (QUICK, FULL))
-    assert isinstance(quick, Reconstruction)
-    assert isinstance(full, Reconstruction)
+    quick, full = (experiment_of(Reconstruction, "multi-round-reconstruction", size) for size in (QUICK, FULL))
     assert [task.data for task in quick.tasks] == ["digits"]
     assert [task.data for task in full.tasks] == ["cifar10", "mnist"]
     assert (full.clients, full.cohort) == (40, 8)

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import false_discovery_control
+from tests.support.jobs import experiment_of
 
 from coterie.reports.findings import Claim, Findings, Judgement
 from coterie.reports.intervals import mean_interval, share_interval
 from coterie.reports.markdown import write_findings
+from coterie.reproduce.confined_table.experiment import ConfinedTable
 from coterie.reproduce.declarations import declared, read_declaration
 from coterie.reproduce.verdicts import (
     LEAST_TRIALS,
@@ -234,9 +236,8 @@ def test_no_declared_check_of_the_sums_is_called_the_papers(name: str) -> None:
 
 
 def test_a_size_for_costs_has_no_claims() -> None:
-    declaration = read_declaration(declared()["cgd-scale"])
-    assert not getattr(declaration.experiment("cost"), "claims")  # noqa: B009
-    assert getattr(declaration.experiment("medium"), "claims")  # noqa: B009
+    assert not experiment_of(ConfinedTable, "cgd-scale", "cost").claims
+    assert experiment_of(ConfinedTable, "cgd-scale", "medium").claims
 
 
 @pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.parent.name)

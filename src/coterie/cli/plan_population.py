@@ -34,6 +34,8 @@ def show_population(
     **options: "Unpack[PopulationOptions]",
 ) -> None:
     """Plan the rounds, draw the trade-off if requested, and print the plan as text or JSON."""
+    from rich.markup import escape
+
     from coterie.planning.population import draw_trade_off, plan_population
 
     shown = plan_population(population, cohort, absent, **options, seed=seed)
@@ -50,7 +52,7 @@ def show_population(
     else:
         _show_choices(shown, console)
     if plot:
-        console.print(f"The trade-off is drawn in [bold]{plot}[/].")
+        console.print(f"The trade-off is drawn in [bold]{escape(str(plot))}[/].", soft_wrap=True)
 
 
 def _show_head(plan: "PopulationPlan", console: "Console") -> None:

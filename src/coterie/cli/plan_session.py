@@ -168,8 +168,8 @@ def _show_protocols(found: "ProtocolPlan", seconds: "Seconds", console: "Console
     table.add_row("client uploads", *(size(price.costs.client_upload_bytes) for price in (papers, two_trips)))
     table.add_row("client downloads", *(size(price.costs.client_download_bytes) for price in (papers, two_trips)))
     if seconds:
-        table.add_row("a client's cryptography", *(duration(taken.client) for taken in seconds.values()))
-        table.add_row("the server's cryptography", *(duration(taken.server) for taken in seconds.values()))
+        table.add_row("a client's cryptography", *(duration(spent.client) for spent in seconds.values()))
+        table.add_row("the server's cryptography", *(duration(spent.server) for spent in seconds.values()))
     for leaving, chance in papers.failed_rounds.items():
         table.add_row(
             f"rounds that fail, {leaving:.0%} lost a trip", f"{chance:.1%}", f"{two_trips.failed_rounds[leaving]:.1%}"

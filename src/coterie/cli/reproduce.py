@@ -56,6 +56,7 @@ def reproduce(
     coterie reproduce ccesa-costs --out results/costs --report
     """
     from rich.console import Console
+    from rich.markup import escape
 
     from coterie.cli.findings import print_headlines
     from coterie.errors import ConfigError
@@ -95,7 +96,7 @@ def reproduce(
             interrupted = _work(run, workers or cores())
         report = run.rewrite_report() if rewrite else run.write_report()
     print_headlines(console, report)
-    console.print(f"Everything is in [bold]{folder / REPORT}[/].")
+    console.print(f"Everything is in [bold]{escape(str(folder / REPORT))}[/].")
     if interrupted:
         console.print("[yellow]Interrupted: the report covers the finished jobs. The same command continues.[/]")
         raise typer.Exit(ExitStatus.INTERRUPTED)
@@ -109,7 +110,7 @@ def _rewrite_all(folder: Path, console: "Console") -> None:
     require_matplotlib()
     with train_extra():
         for name in rewrite_all(folder):
-            console.print(f"{folder / name}")
+            console.print(str(folder / name), markup=False)
 
 
 def _work(run: "Run", workers: int) -> bool:

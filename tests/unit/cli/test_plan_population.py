@@ -41,8 +41,9 @@ def test_the_papers_population() -> None:
 
 
 def test_the_command_prints_a_table_with_a_recommendation_and_its_rule(tmp_path: Path) -> None:
-    plot = tmp_path / "trade-off.png"
+    plot = tmp_path / "[trade]-off.png"  # a console must not take a part of the name for markup
     output = shown(*PAPER, "--absent", "0.2", "--plot", str(plot))
+    assert f"The trade-off is drawn in {plot}." in output
     assert "1.05e16" in output
     assert "91,390" in output
     assert "→ T = 6, which aggregates 11.78 of 12 clients" in output

@@ -1,7 +1,7 @@
 """The landscape of the loss around the participants' models, for confined descent and for averaging (CGD, Figure 2).
 
 A job is one training run by one method. The plane is spanned by the first two principal components of the models that
-were seen on the way. Both directions are normalised filter by filter (Li et al. 2018): the weights into a unit are
+were seen during training. Both directions are normalised filter by filter (Li et al. 2018): the weights into a unit are
 scaled to the norm that this unit has in the model at the centre. Without that, two pictures could not be compared,
 because a network of ReLU units computes the same function at many scales. The loss on the test examples is computed at
 the points of a square around the centre.

@@ -364,9 +364,9 @@ def test_tables_are_written_and_can_be_rewritten(tmp_path: Path) -> None:
     assert [claim["judgement"] for claim in report.numbers["claims"]] == [Judgement.OPEN]  # by two trials
     assert "80 participants" in report.headlines[-1]
     assert {drawing.file for drawing in report.drawings} == {"learning.png", "participants.png", "growth.png"}
-    told = {(one["table"], one["row"]): one for one in report.numbers["outcomes"]}
-    assert set(told) == {("few", "CGD"), ("few", "local"), ("few", "FedAvg"), ("many", "CGD"), ("many", "local")}
-    assert told["few", "FedAvg"]["findings"][0]["curve"][-1]["displacement"] is not None
+    outcomes = {(one["table"], one["row"]): one for one in report.numbers["outcomes"]}
+    assert set(outcomes) == {("few", "CGD"), ("few", "local"), ("few", "FedAvg"), ("many", "CGD"), ("many", "local")}
+    assert outcomes["few", "FedAvg"]["findings"][0]["curve"][-1]["displacement"] is not None
 
 
 def outcome(row: str, *values: float, iterations: int = 100, displacement: float | None = None) -> RowTrials:
@@ -487,8 +487,8 @@ def test_a_printed_epsilon_is_judged_by_the_theorem_and_drawn_beside_one_that_ho
         growth=False,
     )
     row = outcome("CGD", 0.90, 0.91)
-    told = [msgspec.structs.replace(finding, epsilon=sound, claimed=99.0) for finding in row.findings]
-    row = msgspec.structs.replace(row, findings=tuple(told))
+    findings = [msgspec.structs.replace(finding, epsilon=sound, claimed=99.0) for finding in row.findings]
+    row = msgspec.structs.replace(row, findings=tuple(findings))
     (judged,) = learner_claims(experiment, [row])
     written = "84.8 by that theorem with a = 1/2 for 16 participants and 2,000 iterations; it is not sound"
     assert (judged.judgement, judged.statistic) == (expected, written)
@@ -508,6 +508,6 @@ def test_squared_errors_are_not_shown_as_percentages() -> None:
     experiment = msgspec.structs.replace(experiment, tables=(few,), claims=(claim,))
     rows = [outcome("CGD", 0.02, 0.03, 0.025), outcome("local", 0.12, 0.14, 0.13)]
     report = experiment.report_again({"outcomes": msgspec.to_builtins(rows)})
-    (claim_told,) = report.numbers["claims"]
-    assert claim_told.items() >= {"statistic": "-0.12 to -0.093, 3 trials", "judgement": "holds"}.items()
+    (summary,) = report.numbers["claims"]
+    assert summary.items() >= {"statistic": "-0.12 to -0.093, 3 trials", "judgement": "holds"}.items()
     assert "| CGD | 12.34 | 0.025 ± 0.005 |" in write_findings(report)

@@ -1,4 +1,4 @@
-"""The declared experiment and the machinery that runs it, at sizes that take a moment."""
+"""Client selection over many rounds, and the runner of experiments, at sizes that take a moment."""
 
 import json
 import shutil

@@ -38,7 +38,7 @@ def serve(scenario: Scenario, rounds: int, addresses: str, rank: int, orders: Or
     if addresses:
         os.environ |= {"PFL_WORKER_ADDRESSES": addresses, "PFL_WORKER_RANK": str(rank)}
     os.environ["PFL_PYTORCH_DEVICE"] = "cpu"
-    # pfl talks to its other processes only where it believes to be in the main one.
+    # pfl exchanges messages with its other processes only in a process of this name.
     multiprocessing.current_process().name = "MainProcess"
     import torch
     from pfl.aggregate.simulate import SimulatedBackend
@@ -70,7 +70,7 @@ def serve(scenario: Scenario, rounds: int, addresses: str, rank: int, orders: Or
     with one_thread():
         FederatedAveraging().run(
             NNAlgorithmParams(
-                central_num_iterations=rounds + 1,  # before the last, it waits until we hang up
+                central_num_iterations=rounds + 1,  # before the last, it waits until the connection is closed
                 evaluation_frequency=rounds + 1,
                 train_cohort_size=scenario.cohort,
                 val_cohort_size=0,

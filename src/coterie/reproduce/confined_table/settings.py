@@ -67,7 +67,7 @@ class LearnerClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     least: float = float("-inf")
     most: float = float("inf")
     margin: float = 0.0
-    """The difference that counts as none: a claim fails if the mean is surely within it of its bound, or beyond."""
+    """The difference that counts as none; see :func:`~coterie.reproduce.verdicts.judge_mean`."""
     ours: bool = False
     """Whether it is our own check, and not a claim of the paper."""
     construction: bool = False

@@ -53,10 +53,10 @@ def progress_bars(silent: bool) -> "Progress":
 
 
 def new_console() -> "Console":
-    """Return a console for tables and text."""
+    """Return a console for tables and text; it prints names such as ``:smile:`` as they are."""
     from rich.console import Console
 
-    return Console(highlight=False)
+    return Console(highlight=False, emoji=False)
 
 
 def print_json(record: dict[str, Any]) -> None:

@@ -8,12 +8,12 @@ never counts.
 
 import multiprocessing
 import os
-import socket
 from collections.abc import Sequence
 from functools import partial
 from itertools import cycle
 from typing import Any, TypeAlias
 
+from coterie.bench.loopback import free_port
 from coterie.bench.rivals.process import Order, Orders, Serve
 from coterie.bench.rivals.work import RivalTasks
 from coterie.bench.training import Scenario
@@ -27,9 +27,7 @@ _Pfl: TypeAlias = Any
 def parts(scenario: Scenario, rounds: int, workers: int) -> Sequence[Serve]:
     """Return the processes to run, one for each worker; they find each other at the address of the first."""
     count = max(1, workers)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    addresses = ",".join(f"127.0.0.1:{port}" for _ in range(count))
+    addresses = ",".join([f"127.0.0.1:{free_port()}"] * count)
     return [partial(serve, scenario, rounds, addresses if count > 1 else "", rank) for rank in range(count)]
 
 

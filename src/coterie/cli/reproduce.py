@@ -86,6 +86,8 @@ def reproduce(
         raise ConfigError(f"there is no experiment {name!r}; {meant}")
     if quick and size not in (None, QUICK):
         raise ConfigError(f"--quick and --size {size} contradict each other; give one of them")
+    if workers is not None and workers < 0:
+        raise ConfigError(f"there cannot be {workers} workers")
     require_matplotlib()
     folder = out or Path("coterie-results") / name
     size = size or (QUICK if quick else FULL)

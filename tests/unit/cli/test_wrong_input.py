@@ -83,6 +83,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "plan: two files": ([*DEPLOYMENT, "--config", "a", "--threat-model", "./a"], "a is also the file of --config"),
     "plan: percent": (["plan", "--clients", "9", "--lost", "10%"], "should be a number, not '10%'; write 0.1."),
     "reproduce: nearly": (["reproduce", "ccesa-cost"], "there is no experiment 'ccesa-cost'; did you mean ccesa-costs"),
+    "reproduce: workers": (["reproduce", "ccesa-costs", "--workers", "-1"], "there cannot be -1 workers"),
     "reproduce: unlike": (["reproduce", "qqq"], "there is no experiment 'qqq'; coterie reproduce --list shows all"),
     "resume: missing": (["resume", "missing"], "missing is not the folder of a run"),
     "resume: file": (["resume", "ok.csv"], "ok.csv is not the folder of a run"),

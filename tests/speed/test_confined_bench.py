@@ -1,8 +1,7 @@
-import json
-import subprocess
-import sys
+"""How long an iteration of confined descent takes, compared with one gradient, and what it takes to split groups."""
 
 import pytest
+from tests.support.records import record_of_process
 
 pytestmark = pytest.mark.bench
 
@@ -12,8 +11,7 @@ def test_112000_participants_cost_little_more_than_a_gradient() -> None:
 
     And a run with 4 x 4 members against the same groups unsplit, secure vertical sums included.
     """
-    command = [sys.executable, "-c", "from coterie.cli import main; main()", "bench", "confined", "--json"]
-    record = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    record = record_of_process("bench", "confined")
     assert (record["grid"], record["participants"]) == ({"groups": 1000, "members": 112}, 112_000)
     assert record["ratio"] <= 1.3
     assert record["clipped_ratio"] <= 1.6

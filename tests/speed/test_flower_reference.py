@@ -1,33 +1,24 @@
+"""Flower's SecAgg+ as we time it: its round is right, and its masks are what the module says of them."""
+
 import logging
 import random
-from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
-from typing import TypeVar
 
 import numpy as np
 import pytest
 
-from coterie.bench.rivals import flower_secagg as flower
 from coterie.bench.rivals.flower_secagg import run_secaggplus
 from coterie.errors import ConfigError, RoundAborted
 
 STEPS = {"advertise", "share", "mask", "reveal"}
 
-
-Test = TypeVar("Test", bound=Callable[..., None])
-needs_flower = pytest.mark.skipif(
-    find_spec("flwr") is None, reason="flwr is not installed: pip install 'coterie[flower]'"
-)
-
-
-def drives_flower(test: Test) -> Test:
-    marked: Test = pytest.mark.bench(needs_flower(test))
-    return marked
+pytestmark = [
+    pytest.mark.bench,
+    pytest.mark.skipif(find_spec("flwr") is None, reason="flwr is not installed: pip install 'coterie[flower]'"),
+]
 
 
-@drives_flower
 @pytest.mark.parametrize("shares", [0, 7])
 def test_a_small_round_is_timed_and_right(shares: int) -> None:
     times = run_secaggplus(10, 100, 0.2, shares, 4, seed=1)
@@ -43,7 +34,6 @@ def test_a_small_round_is_timed_and_right(shares: int) -> None:
     assert times.total_upload_bytes == sum(times.upload_bytes.values())
 
 
-@drives_flower
 def test_dropped_clients_cost_shares_of_their_private_keys() -> None:
     everyone = run_secaggplus(10, 10, 0.0, 0, 4, seed=2)
     eight = run_secaggplus(10, 10, 0.2, 0, 4, seed=2)
@@ -53,7 +43,6 @@ def test_dropped_clients_cost_shares_of_their_private_keys() -> None:
     assert 2 * (324 - 52) <= growth < 2 * (324 - 52) + 16
 
 
-@drives_flower
 def test_the_process_is_unchanged_and_the_result_depends_on_the_seed() -> None:
     from flwr.supercore.task_identity import TaskIdentity
 
@@ -70,7 +59,6 @@ def test_the_process_is_unchanged_and_the_result_depends_on_the_seed() -> None:
     assert surroundings() == before
 
 
-@drives_flower
 def test_a_wrong_aggregate_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from flwr.server.workflow.secure_aggregation import secaggplus_workflow
 
@@ -82,7 +70,6 @@ def test_a_wrong_aggregate_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         run_secaggplus(5, 10, 0.0, 3, 2, seed=5)
 
 
-@drives_flower
 def test_a_failing_client_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     # The function of the same name hides the module from an import statement.
     secaggplus_mod = import_module("flwr.client.mod.secure_aggregation.secaggplus_mod")
@@ -91,13 +78,11 @@ def test_a_failing_client_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
         run_secaggplus(5, 10, 0.0, 3, 2, seed=6)
 
 
-@drives_flower
 def test_more_clients_than_flower_can_add_up_are_refused() -> None:
     with pytest.raises(ConfigError, match="more than 1023 clients"):
         run_secaggplus(1024, 1, 0.0, 3, 2, seed=7)
 
 
-@drives_flower
 def test_flower_masks_are_what_the_module_says() -> None:
     from flwr.common.secure_aggregation.crypto.symmetric_encryption import generate_shared_key
     from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
@@ -118,38 +103,3 @@ def test_flower_masks_are_what_the_module_says() -> None:
     pairwise = [folded(generate_shared_key(generate_key_pairs()[0], generate_key_pairs()[1])) for _ in range(64)]
     constant = ~np.bitwise_or.reduce(pairwise) | np.bitwise_and.reduce(pairwise)
     assert int(constant) & 0xFFFFFFFF == 0x80808080  # the other 28 bits vary
-
-
-@pytest.mark.parametrize(
-    ("clients", "length", "dropout", "shares", "threshold"),
-    [
-        (2, 10, 0.0, 0, 2),
-        (10, 0, 0.0, 5, 3),
-        (10, 10, -0.1, 5, 3),
-        (10, 10, 1.0, 5, 3),
-        (10, 10, float("nan"), 5, 3),
-        (10, 10, 0.0, 4, 3),  # Flower makes one share too few and its clients crash
-        (10, 10, 0.0, 11, 3),
-        (10, 10, 0.0, 1, 1),
-        (10, 10, 0.0, 5, 1),  # Flower would read 1 as 100%
-        (10, 10, 0.0, 5, 5),
-        (10, 10, 0.0, 0, 10),
-    ],
-)
-def test_impossible_parameters_are_refused(
-    clients: int, length: int, dropout: float, shares: int, threshold: int
-) -> None:
-    with pytest.raises(ConfigError):
-        run_secaggplus(clients, length, dropout, shares, threshold, seed=9)
-
-
-def test_a_missing_or_different_flower_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(package: str) -> str:
-        raise PackageNotFoundError(package)
-
-    monkeypatch.setattr(flower, "version", absent)
-    with pytest.raises(ConfigError, match=r"not installed.*pip install .*\[flower\]'"):
-        run_secaggplus(10, 10, 0.0, 5, 3, seed=10)
-    monkeypatch.setattr(flower, "version", lambda package: "1.0.0")
-    with pytest.raises(ConfigError, match=r"needs flwr 1\.41\.0 \(1\.0\.0\)"):
-        run_secaggplus(10, 10, 0.0, 5, 3, seed=10)

@@ -1,10 +1,10 @@
-import json
-import subprocess
-import sys
+"""How fast our rounds of training are, compared with those of other systems."""
+
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.records import record_of_process
 
 from coterie.bench.rivals.compare import SYSTEMS
 from coterie.errors import ConfigError
@@ -20,9 +20,8 @@ def compare(rival: str, model: str, folder: Path) -> dict[str, Any]:
         SYSTEMS[rival].require()
     except ConfigError as error:
         pytest.skip(str(error))
-    arguments = ["bench", "training", "--model", model, "--rounds", str(MODELS[model]), "--against", rival, "--json"]
-    command = [sys.executable, "-c", "from coterie.cli import main; main()", *arguments]
-    record: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, cwd=folder).stdout)
+    command = ["bench", "training", "--model", model, "--rounds", str(MODELS[model]), "--against", rival]
+    record = record_of_process(*command, folder=folder)
     assert list(folder.iterdir()) == []  # nothing is left behind
     return record
 

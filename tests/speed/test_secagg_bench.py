@@ -1,11 +1,10 @@
-import json
-import subprocess
-import sys
+"""How long sessions of secure aggregation take: compared with Flower's, with their limits, and as they grow."""
+
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.support.records import record_of_process
 
 from coterie.arithmetic.ring import Ring
 from coterie.bench.machine import keystream_ratio
@@ -20,13 +19,6 @@ needs_flower = pytest.mark.skipif(
 )
 
 
-def bench_secagg(*arguments: str) -> dict[str, Any]:
-    """Run the command in a process of its own, so that its peak memory is its own too."""
-    command = [sys.executable, "-c", "from coterie.cli import main; main()", "bench", "secagg", *arguments, "--json"]
-    record: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    return record
-
-
 @pytest.mark.parametrize("bits", [16, 29, 40])
 def test_masking_costs_at_most_twice_its_keystream(bits: int) -> None:
     assert keystream_ratio(Ring(bits), 1_000_000, degree=30) <= 2.0
@@ -34,7 +26,7 @@ def test_masking_costs_at_most_twice_its_keystream(bits: int) -> None:
 
 @needs_flower
 def test_secure_aggregation_is_faster_than_flowers() -> None:
-    record = bench_secagg("--against", "flower")
+    record = record_of_process("bench", "secagg", "--against", "flower")
     parameters = record["parameters"]
     assert (parameters["clients"], parameters["length"], parameters["vanished"]) == (100, 10_000, 10)
     assert (parameters["degree"], parameters["threshold"]) == (30, 17)
@@ -48,7 +40,9 @@ def test_secure_aggregation_is_faster_than_flowers() -> None:
 @needs_flower
 def test_masking_long_vectors_is_faster_than_flowers() -> None:
     # A client masks with 30 neighbours and itself however many clients there are.
-    record = bench_secagg("--against", "flower", "--clients", "34", "--length", "1000000", "--degree", "30")
+    record = record_of_process(
+        "bench", "secagg", "--against", "flower", "--clients", "34", "--length", "1000000", "--degree", "30"
+    )
     assert record["parameters"]["threshold"] == 17
     assert record["speedup"]["mask"] >= 5
     assert record["keystream_ratio"] <= 2.0
@@ -70,7 +64,7 @@ def test_a_thousand_clients_fit_into_memory() -> None:
     plan = search_harary(ThreatModel(1000, 0.1))
     assert isinstance(plan.topology, Harary)
     graph = ["--degree", str(plan.topology.degree), "--threshold", str(plan.threshold)]
-    record = bench_secagg("--clients", "1000", "--length", "100000", *graph)
+    record = record_of_process("bench", "secagg", "--clients", "1000", "--length", "100000", *graph)
     assert record["parameters"]["vanished"] == 100
     assert record["peak_rss_bytes"] < 1.5e9
     assert 1 <= record["masked_vector_ratio"] <= 1.01
@@ -79,8 +73,7 @@ def test_a_thousand_clients_fit_into_memory() -> None:
 def test_the_cost_of_a_session_grows_linearly_and_that_of_a_client_does_not_grow() -> None:
     """Ratios of processor times within one command, and peak memory."""
     sizes = ["--clients", "500", "--clients", "8000", "--planned", "1000", "--planned", "10000"]
-    command = [sys.executable, "-c", "from coterie.cli import main; main()", "bench", "scale", *sizes, "--json"]
-    record = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    record = record_of_process("bench", "scale", *sizes)
     growth = record["same_degree"][-1]["growth"]
     assert growth["mask"] <= 1.3
     assert growth["reveal"] <= 1.3

@@ -4,6 +4,7 @@ import contextlib
 import io
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
@@ -12,6 +13,7 @@ import typer
 from tests.support.outputs import PROJECT
 
 from coterie.cli import app, main
+from coterie.cli.common import ExitStatus
 from coterie.runs.settings.toml import load_config
 
 _READERS_FILE = "my.toml"
@@ -42,23 +44,38 @@ class Ended(NamedTuple):
 
 def run_in(folder: Path, *arguments: str | Path) -> Ended:
     """Run a command in this process, in a folder. What it imports is forgotten afterwards."""
-    said, before, modules = io.StringIO(), signal.getsignal(signal.SIGTERM), set(sys.modules)
-    with (
-        contextlib.chdir(folder),
-        contextlib.redirect_stdout(said),
-        contextlib.redirect_stderr(said),
-        patch.object(sys, "argv", ["coterie", *map(str, arguments)]),
-        patch.object(sys, "path", list(sys.path)),
-    ):
+    said, modules = io.StringIO(), set(sys.modules)
+    with contextlib.chdir(folder), patch.object(sys, "path", list(sys.path)):
         try:
-            main()
-            status: object = 0
-        except SystemExit as ending:
-            status = ending.code or 0
+            return Ended(_status_of(arguments, said, said), said.getvalue())
         finally:
-            signal.signal(signal.SIGTERM, before)
             for name in set(sys.modules) - modules:
                 file = getattr(sys.modules[name], "__file__", None)
                 if file and Path(file).is_relative_to(folder):
                     del sys.modules[name]
-    return Ended(int(str(status)), said.getvalue())
+
+
+def refusal_of(*arguments: str | Path, silent: bool = False) -> str:
+    """Run a command that must refuse its input; return what it says. If ``silent``, it must print nothing before."""
+    output, said = io.StringIO(), io.StringIO()
+    assert _status_of(arguments, output, said) == ExitStatus.BAD_INPUT, said.getvalue()
+    assert "Traceback" not in said.getvalue()
+    assert not (silent and output.getvalue())
+    return said.getvalue()
+
+
+def _status_of(arguments: Iterable[str | Path], output: io.StringIO, errors: io.StringIO) -> int:
+    """Run a command in this process; return its exit status."""
+    before = signal.getsignal(signal.SIGTERM)
+    with (
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(errors),
+        patch.object(sys, "argv", ["coterie", *map(str, arguments)]),
+    ):
+        try:
+            main()
+        except SystemExit as ending:
+            return int(str(ending.code or 0))
+        finally:
+            signal.signal(signal.SIGTERM, before)
+    return 0

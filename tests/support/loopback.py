@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pytest
@@ -58,10 +57,8 @@ class HookedFederation(LocalFederation):
         assert self._proxy is not None, "the federation was made without a proxy"
         return self._proxy
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
         if self._proxy:
             self._proxy.cut()
 

@@ -1,6 +1,8 @@
-"""Commands run in this process, and what they print."""
+"""Commands run in this process or in one of their own, and what they print."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,13 @@ def _run(*arguments: str | Path, **environment: str) -> Result:
 def record_of(*arguments: str | Path) -> dict[str, Any]:
     """Run a command, which must succeed, with ``--json``."""
     found: dict[str, Any] = json.loads(_run(*arguments, "--json").stdout)
+    return found
+
+
+def record_of_process(*arguments: str, folder: Path | None = None) -> dict[str, Any]:
+    """Run a command with ``--json`` in a process of its own, so that its peak memory is its own too."""
+    command = [sys.executable, "-c", "from coterie.cli import main; main()", *arguments, "--json"]
+    found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, cwd=folder).stdout)
     return found
 
 

@@ -79,7 +79,7 @@ class AuditCost:
 
     @property
     def reading_ratio(self) -> float:
-        """How much longer reading and auditing take than reading alone."""
+        """How many times as long reading and auditing take as reading alone."""
         return self.seconds / self.read_seconds
 
     @property

@@ -35,7 +35,7 @@ _TOLERANCE = 1e-3  # how much a float32 loss may change if the terms are added i
 
 
 def median_ratio(seconds: Sequence[float], reference: Sequence[float]) -> float:
-    """Return how much longer work takes than the reference it took turns with: the median over turns."""
+    """Return how many times as long work takes as the reference it took turns with: the median over turns."""
     return statistics.median(one / other for one, other in zip(seconds, reference, strict=True))
 
 
@@ -68,19 +68,19 @@ class TimedIterations:
 
 @dataclass(frozen=True)
 class IterationCosts(TimedIterations):
-    """Pairs of one full-batch gradient and one iteration, in seconds of wall-clock time."""
+    """One full-batch gradient and two iterations in every turn, in seconds of wall-clock time."""
 
     gradient_seconds: tuple[float, ...]
     iteration_seconds: tuple[float, ...]
     clipped_seconds: tuple[float, ...]
-    """Iterations in which every participant clips its block to a norm, in the same turns."""
+    """Iterations in which every participant clips its block to a norm."""
     refused: float
     """The share of decisions of groups to refuse a step."""
     peak_rss_bytes: int
 
     @property
     def ratio(self) -> float:
-        """How much longer an iteration takes than a gradient: the median over pairs."""
+        """How many times as long an iteration takes as a gradient: the median over turns."""
         return median_ratio(self.iteration_seconds, self.gradient_seconds)
 
     @property
@@ -109,7 +109,7 @@ class SharingCosts:
 
     @property
     def split_ratio(self) -> float:
-        """How much longer splitting takes than generating the random shares."""
+        """How many times as long splitting takes as generating the random shares."""
         return self.split_seconds / self.generate_seconds
 
 
@@ -178,10 +178,10 @@ def measure_sharing(members: int = MEMBERS, length: int = PARAMETERS) -> Sharing
     seeds = [os.urandom(SEED_BYTES) for _ in range(members - 1)]
     seconds = best_seconds(
         lambda: generate(seeds, vector.nbytes),
-        lambda: _ignore(kept_share(vector, seeds)),
-        lambda: _ignore(deal(introduced[me][0], from_others(keys, me), vector, entropy)),
-        lambda: _ignore(publish(dealt[me][0], shares[me])),
-        lambda: _ignore(total(published[me][0], sums)),
+        lambda: kept_share(vector, seeds),
+        lambda: deal(introduced[me][0], from_others(keys, me), vector, entropy),
+        lambda: publish(dealt[me][0], shares[me]),
+        lambda: total(published[me][0], sums),
     )
     return SharingCosts(members, length, quantizer.ring.bits, *seconds)
 
@@ -194,7 +194,3 @@ def _check(groups: CachedGroups, x: FloatArray, labels: Labels, grid: Grid) -> N
         loss, _ = loss_and_gradient(x[rows], labels[rows], groups.descent.confined(grid.names[number]))
         if not abs(loss - groups.losses[number]) <= _TOLERANCE * max(1.0, loss):
             raise RoundAborted(f"a group's cached loss is {groups.losses[number]:.6g}, but its real loss is {loss:.6g}")
-
-
-def _ignore(_result: object) -> None:
-    pass

@@ -46,7 +46,7 @@ class GridCosts(TimedIterations):
 
     @property
     def clear_ratio(self) -> float:
-        """How much longer a split iteration takes than an unsplit one, in the clear: the median over turns."""
+        """How many times as long a split iteration takes in the clear as an unsplit one: the median over turns."""
         return median_ratio(self.clear_seconds, self.unsplit_seconds)
 
     @property

@@ -22,6 +22,8 @@ from coterie.host import cores, install_command
 from coterie.secagg.protocols import SessionProtocol
 from coterie.secagg.terms import ThreatMode
 
+_RUN_SECONDS, _TRIP_SECONDS = 1800.0, 450.0  # how long the run may take, and each trip in it
+
 
 @dataclass(frozen=True)
 class SecureCosts:
@@ -85,7 +87,7 @@ class FlowerCosts:
 
 
 def measure_federation(
-    nodes: int, rounds: int, length: int, folder: Path, *, simulation: bool, mode: str, seconds: float = 1800.0
+    nodes: int, rounds: int, length: int, folder: Path, *, simulation: bool, mode: str
 ) -> FlowerCosts:
     """Start a federation in an empty folder, time it, and end all of it."""
     _check_installed(simulation)
@@ -100,8 +102,10 @@ def measure_federation(
         # Flower would give every client two cores, and so leave one of two idle.
         played = f"num-supernodes={nodes} client-resources-num-cpus=1"
         options = ["--federation-config", played] if simulation else []
-        run = federation.run(app, *options, nodes=nodes, rounds=rounds, length=length, mode=mode, patience=seconds / 4)
-        federation.finish(run, seconds)
+        run = federation.run(
+            app, *options, nodes=nodes, rounds=rounds, length=length, mode=mode, patience=_TRIP_SECONDS
+        )
+        federation.finish(run, _RUN_SECONDS)
         found = json.loads((federation.server / "trips.json").read_text())
     workers = cores() if simulation else None
     active = mode == ThreatMode.ACTIVE_SERVER

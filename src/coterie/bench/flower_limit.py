@@ -6,12 +6,11 @@ The number of expensive operations follows from the protocol; the time of each o
 import os
 import statistics
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.arithmetic.ring import Ring
-from coterie.bench.machine import best_seconds
+from coterie.bench.machine import SOME, best_seconds, several
 from coterie.crypto.agreement import PrivateKey
 from coterie.crypto.entropy import SystemEntropy
 from coterie.crypto.keystream import SEED_BYTES, generate
@@ -23,7 +22,6 @@ from coterie.rounds.floor import Floor
 from coterie.secagg.protocols import SessionProtocol
 from coterie.secagg.terms import default_colluders
 
-_REPEATS = 20
 _RUN = 1
 
 
@@ -66,7 +64,7 @@ class Operations:
         signatures = 3 * nodes if active else 0
         quorum = quorum_of(nodes, default_colluders(nodes))
         alone = nodes * (2 * (nodes - 1) + quorum - 1) if active else 0
-        checked = alone if workers is None else min(alone, workers * (2 * nodes + quorum) if active else 0)
+        checked = alone if workers is None else min(alone, workers * (2 * nodes + quorum))
         return cls(
             keys=4 * nodes,
             agreements=2 * nodes * (nodes - 1),
@@ -82,16 +80,16 @@ class Operations:
         key, other = PrivateKey(secret), PrivateKey.generate(SystemEntropy(), "other").public
         identity = Identity.generate(SystemEntropy())
         signature = identity.sign(context)
-        seeds = [os.urandom(SEED_BYTES)] * _REPEATS
+        seeds = [os.urandom(SEED_BYTES)] * SOME
         times = best_seconds(
-            _repeat(lambda: PrivateKey(secret)),
-            _repeat(lambda: key.agree(other, context)),
-            _repeat(lambda: identity.sign(context)),
-            _repeat(lambda: verify(identity.public, signature, context)),
+            several(lambda: PrivateKey(secret)),
+            several(lambda: key.agree(other, context)),
+            several(lambda: identity.sign(context)),
+            several(lambda: verify(identity.public, signature, context)),
             lambda: generate(seeds, ring.zeros(length).nbytes),
         )
         counts = (self.keys, self.agreements, self.signatures, self.verifications, self.masks)
-        return sum(count * seconds / _REPEATS for count, seconds in zip(counts, times, strict=True))
+        return sum(count * seconds / SOME for count, seconds in zip(counts, times, strict=True))
 
     def storage(self, folder: Path, size: int) -> float:
         """Return the seconds to write answers of ``size`` bytes to the disk of this folder, one by one."""
@@ -99,7 +97,7 @@ class Operations:
         node = Node(NodeSettings("limit", folder, Floor()))
         parked = Parked(os.urandom(32), os.urandom(size))
         times = []
-        for _ in range(_REPEATS):
+        for _ in range(SOME):
             with node.session(_RUN) as place, node.memory() as file:
                 memory = file.of(node.client)
                 began = time.perf_counter()
@@ -107,11 +105,3 @@ class Operations:
                 place.write(parked, time.time() + STALE)
                 times.append(time.perf_counter() - began)
         return self.answers * statistics.median(times)
-
-
-def _repeat(work: Callable[[], object]) -> Callable[[], None]:
-    def repeat() -> None:
-        for _ in range(_REPEATS):
-            work()
-
-    return repeat

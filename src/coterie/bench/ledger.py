@@ -50,7 +50,7 @@ class LedgerCost:
     append_seconds: tuple[float, ...]
     """Wall-clock time of a round's two entries, for each round, until they are on disk."""
     append_processor_seconds: float
-    """Processor time of appending, per round."""
+    """Processor time of a round: drawing its circles, and appending its two entries."""
     opening: Work
     verifying: Work
     auditing: Work
@@ -62,7 +62,7 @@ class LedgerCost:
 
     @property
     def slowdown(self) -> float:
-        """How much longer an append takes in the last tenth of the rounds than in the first; medians."""
+        """How many times as long an append takes in the last tenth of the rounds as in the first, by medians."""
         tenth = max(1, len(self.append_seconds) // 10)
         return statistics.median(self.append_seconds[-tenth:]) / statistics.median(self.append_seconds[:tenth])
 
@@ -90,19 +90,19 @@ def measure_ledger(settings: LedgerSettings, location: str, watch: Callable[[], 
             ledger.complete(number)
             seconds.append(perf_counter() - began)
             watch()
-        latest, appended = number, (process_time() - spent) / settings.rounds
+        appended = (process_time() - spent) / settings.rounds
     opening, found = run_alone(_open, location)
-    if found != latest:
-        raise RoundAborted(f"the ledger's last round is {found} after it was opened again, and not {latest}")
-    clients, entries, sizes, replayed = _sizes(location)
+    if found != settings.rounds:
+        raise RoundAborted(f"the ledger's last round is {found} after it was opened again, and not {settings.rounds}")
+    clients, entries, entry_bytes, checkpoints, checkpoint_bytes, replayed = _sizes(location)
     return LedgerCost(
         clients=clients,
         rounds=settings.rounds,
         cohort=per_round * circle,
         entries=entries,
-        entry_bytes=sizes[0],
-        checkpoints=sizes[1],
-        checkpoint_bytes=sizes[2],
+        entry_bytes=entry_bytes,
+        checkpoints=checkpoints,
+        checkpoint_bytes=checkpoint_bytes,
         replayed=replayed,
         append_seconds=tuple(seconds),
         append_processor_seconds=appended,
@@ -112,8 +112,8 @@ def measure_ledger(settings: LedgerSettings, location: str, watch: Callable[[], 
     )
 
 
-def _sizes(location: str) -> tuple[int, int, tuple[int, int, int], int]:
-    """Return the clients and entries of a ledger, bytes of entries, checkpoints and their bytes, and what follows."""
+def _sizes(location: str) -> tuple[int, int, int, int, int, int]:
+    """Return clients, entries, bytes of entries, checkpoints, their bytes, and the entries after the last of them."""
     from coterie.cohorts.ledger_entry import StoredEntry, encode
 
     store = LedgerStore.open(location, create=False, timeout=30)
@@ -129,7 +129,7 @@ def _sizes(location: str) -> tuple[int, int, tuple[int, int, int], int]:
             else:
                 entry_bytes += len(encode(entry))
     store.close()
-    return clients, entries, (entry_bytes, checkpoints, checkpoint_bytes), entries - last
+    return clients, entries, entry_bytes, checkpoints, checkpoint_bytes, entries - last
 
 
 def _measure(work: Callable[[], int]) -> tuple[Work, int]:

@@ -11,14 +11,14 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from coterie.errors import CoterieError, TrainingError
 
 _MARK = "COTERIE_LOOPBACK"
-_LOOK = 0.1
-_START = 60.0
+_LOOK = 0.1  # seconds between two looks at a condition
+_START = 60.0  # seconds for a program of Flower's to start or to answer
+_STOP = 15.0  # seconds that a process may take to end by itself
 _SHOWN = 4000  # the last characters of a log, for an error message
 
 
@@ -59,12 +59,12 @@ class LocalProcess:
                 f"{self.log_file.name} is not done after {seconds:g} s:\n{self.log[-_SHOWN:]}"
             ) from None
 
-    def stop(self, seconds: float = 15.0) -> None:
+    def stop(self) -> None:
         """Ask the process to end, as an operator would; then end everything that is left of it."""
         if self.running:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(seconds)
+                self._process.wait(_STOP)
         self.kill()
 
     @property
@@ -102,9 +102,7 @@ class LocalFederation:
         self.start_superlink()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for process in reversed(self._processes):
             process.kill()
 

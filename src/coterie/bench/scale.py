@@ -9,10 +9,9 @@ Every session runs in its own process, so that its peak memory is its own. Times
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 
+from coterie.bench.machine import run_alone
 from coterie.bench.secagg import run_session
 from coterie.bench.settings import ScaleSettings
 from coterie.bench.targets import Target
@@ -91,8 +90,7 @@ def _workload(settings: ScaleSettings, clients: int, topology: Topology, thresho
 def measure_scale(sessions: Sequence[tuple[Workload, bool]]) -> Iterator[ScaleRow]:
     """Play the sessions one after the other, each in its own process."""
     for workload, planned in sessions:
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            yield pool.submit(measure_row, workload, planned).result()
+        yield run_alone(measure_row, workload, planned)
 
 
 def measure_row(workload: Workload, planned: bool) -> ScaleRow:

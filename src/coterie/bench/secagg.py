@@ -12,16 +12,14 @@ server's time is wall-clock time: it unmasks on all workers.
 import os
 import statistics
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from time import perf_counter, process_time, thread_time
 
 import numpy as np
 
 from coterie.arithmetic.quantize import Layout
 from coterie.arithmetic.ring import RingVector
-from coterie.bench.machine import keystream_ratio, server_limit, verification_seconds
+from coterie.bench.machine import keystream_ratio, run_alone, server_limit, verification_seconds
 from coterie.bench.rivals import flower_secagg as flower
 from coterie.bench.workload import Workload
 from coterie.errors import ConfigError, RoundAborted
@@ -198,8 +196,7 @@ def measure_flower(workload: Workload) -> SessionCosts:
     Its masks are not cryptographic; see :mod:`coterie.bench.rivals.flower_secagg`.
     """
     check_flower(workload)
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        times, peak = pool.submit(_run_flower, workload).result()
+    times, peak = run_alone(_run_flower, workload)
     return SessionCosts(
         client_ms=times.client_ms,
         server_ms=times.server_ms,

@@ -94,7 +94,13 @@ class TwoTripsSettings(Settings):
     dropout: Annotated[
         float, Option("Share of the clients whose vector is lost in timed sessions.", least=0, most=1)
     ] = 0.0
-    seed: Annotated[int, Option("Seed of the losses; secrets are always fresh.", most=MOST_SEED)] = 0
+    seed: Annotated[int, Option("Seed of the losses; secrets are always fresh.", least=0, most=MOST_SEED)] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fewest = min(self.cost_clients, default=self.circles)
+        if fewest < self.circles:
+            raise ConfigError(f"{fewest} clients cannot form a circle of {self.circles}")
 
 
 @dataclass(frozen=True)

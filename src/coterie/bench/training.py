@@ -37,6 +37,7 @@ from coterie.training.local import ArrayData, Problem
 from coterie.training.models import build, parameter_count
 from coterie.training.streams import stream, torch_seed
 
+_MEMORY_ROUNDS = 50  # in which the clients' memories are timed
 _WARM_UP = 1  # pairs of rounds that do not count: in the first, workers allocate memory and import modules
 
 
@@ -213,14 +214,14 @@ def measure_training(
     return TrainingCosts(parameter_count(federation.problem.model), workers, costs[0], costs[1], remembering)
 
 
-def measure_memories(folder: RunFolder, clients: Sequence[str], rounds: int = 50) -> float:
+def measure_memories(folder: RunFolder, clients: Sequence[str]) -> float:
     """Time the memories of these clients in a round: enter a session, answer twice, and agree to a sum."""
     roster = Roster.from_bytes(folder.roster_file.read_bytes())
     known = {client.name: client for client in roster.clients}
     spent = []
     with MemoryFile(folder.memory_file, durable=False) as file:
         memories = [file.of(known[name]) for name in clients]
-        for _ in range(rounds):
+        for _ in range(_MEMORY_ROUNDS):
             session, began = os.urandom(32), perf_counter()
             for memory in memories:
                 memory.enter(session)

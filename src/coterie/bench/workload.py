@@ -45,7 +45,7 @@ def choose(
         raise ConfigError(f"a benchmark needs at least 3 clients, not {clients}")
     given = {name: value for name, value in (("degree", degree), ("probability", probability)) if value is not None}
     for parameter in given:
-        takers = [name for name, choose in PUBLISHED.items() if parameter in inspect.signature(choose).parameters]
+        takers = [name for name, rule in PUBLISHED.items() if parameter in inspect.signature(rule).parameters]
         if kind not in takers:
             raise ConfigError(f"a {parameter} is chosen for {' and '.join(takers)} graphs, not for {kind}")
     if kind in PUBLISHED:

@@ -1,6 +1,5 @@
 """The work of ``coterie audit`` after its log is read: examine one run or several, and write what was found."""
 
-import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -10,11 +9,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-import typer
-
 from coterie.auditing.settings import AuditSettings
 from coterie.cli.audit_input import complain
-from coterie.cli.common import ExitStatus
+from coterie.cli.common import ExitStatus, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -149,7 +146,7 @@ class Outputs(NamedTuple):
             found = self._values(audited)
             if promise:
                 found["promise"] = {"words": promise, **promised}
-            typer.echo(json.dumps(found, indent=2))
+            print_json(found)
         else:
             from coterie.cli.audit_text import LISTED, show
 
@@ -187,7 +184,7 @@ class Outputs(NamedTuple):
             found = [
                 {"run": dict(run), **self._values(audited), "status": audited.status} for run, audited in runs.items()
             ]
-            typer.echo(json.dumps({"runs": found}, indent=2))
+            print_json({"runs": found})
         else:
             from coterie.cli.audit_text import show_runs
 

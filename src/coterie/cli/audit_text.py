@@ -20,6 +20,7 @@ from coterie.auditing.verdict import (
     measures,
     whose,
 )
+from coterie.cli.common import new_console
 from coterie.reports.words import printable
 
 LISTED = 10  # exposed clients
@@ -33,7 +34,7 @@ def show_preview(participation: Participation) -> None:
     table.add_column()
     for words in preview(participation):
         table.add_row(*map(Text, words))
-    _console().print(table)
+    new_console().print(table)
 
 
 def show(
@@ -50,7 +51,7 @@ def show(
     ``listed`` are the exposures to show. ``written`` is called after the verdict is printed: it computes witnesses, and
     returns how many of the exposures have one.
     """
-    console = _console()
+    console = new_console()
     verdict = judge(report)
     level = verdict.level
     console.print(f"\n{level.mark} {verdict.headline}.", style=f"bold {level.color}", markup=False)
@@ -86,7 +87,7 @@ def show(
 
 def show_runs(runs: Sequence[tuple[str, AuditReport, Sequence[tuple[str, str]]]]) -> None:
     """Print a line for each run, then the answers about it."""
-    console = _console()
+    console = new_console()
     table = Table(box=None, padding=(0, 2), pad_edge=False)
     table.add_column("run")
     for name in ("clients", "rounds", "strong T", "exposed"):
@@ -102,10 +103,6 @@ def show_runs(runs: Sequence[tuple[str, AuditReport, Sequence[tuple[str, str]]]]
     for name, _, answers in runs:
         for title, answer in answers:
             console.print(Text(f"{name}. {title}. {answer}"))
-
-
-def _console() -> Console:
-    return Console(highlight=False, emoji=False)
 
 
 def _show_exposed(report: AuditReport, listed: Sequence[Exposure], written: int, console: Console) -> None:

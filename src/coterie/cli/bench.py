@@ -59,11 +59,11 @@ def secagg(settings: SecaggSettings, as_json: AsJson = False) -> None:
         _show_secagg(workload, measured, rival)
 
 
-def _bars(progress: "Progress", title: str = "", scheme: str = "Coterie") -> "OnAnswer":
+def _bars(progress: "Progress") -> "OnAnswer":
     """Return an observer that shows the step of a session."""
-    task = progress.add_task(title + scheme, total=None)
+    task = progress.add_task("Coterie", total=None)
     return lambda step, answered, asked: progress.update(
-        task, description=f"{title}{scheme}: {step}", completed=answered, total=asked
+        task, description=f"Coterie: {step}", completed=answered, total=asked
     )
 
 

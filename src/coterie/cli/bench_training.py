@@ -28,7 +28,7 @@ def training(settings: TrainingSettings, as_json: AsJson = False) -> None:
     from coterie.errors import ConfigError
 
     scenario, rounds, names = SCENARIOS[settings.model], settings.rounds, list(map(str, settings.against))
-    count = cores() if settings.workers is None else settings.workers
+    workers = cores() if settings.workers is None else settings.workers
     try:
         # In the current folder: a temporary directory may be in memory, where a ledger is unrealistically fast.
         scratch = TemporaryDirectory(prefix=".coterie-bench-", dir=".")
@@ -38,7 +38,7 @@ def training(settings: TrainingSettings, as_json: AsJson = False) -> None:
         sides = ["secure", "plain", *(SYSTEMS[name].title for name in names)]
         task = progress.add_task(f"{settings.model}: {', '.join(sides)}", total=rounds + 1)
         costs, rivals = measure_rivals(
-            scenario, rounds, count, Path(scratch.name), names, lambda played: progress.update(task, completed=played)
+            scenario, rounds, workers, Path(scratch.name), names, lambda played: progress.update(task, completed=played)
         )
     arithmetic = matrix_product_ratio(scenario)
     if as_json:

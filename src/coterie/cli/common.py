@@ -24,7 +24,7 @@ class ExitStatus(IntEnum):
     NOT_MET = 1
     """What was required or promised does not hold, or could not be shown to hold."""
     BAD_INPUT = 2
-    """Wrong usage, or an input that could not be read, or not all of it: do not rely on the result."""
+    """Wrong usage, or an input that could not be read completely: do not rely on the result."""
     REFUSED = 3
     """An input that can be read but must not be trusted: it was tampered with, or is above the limits."""
     CRASHED = 70
@@ -53,10 +53,10 @@ def progress_bars(silent: bool) -> "Progress":
 
 
 def new_console() -> "Console":
-    """Return a console for tables and text."""
+    """Return a console for tables and text; it prints names such as ``:smile:`` as they are."""
     from rich.console import Console
 
-    return Console(highlight=False)
+    return Console(highlight=False, emoji=False)
 
 
 def print_json(record: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.common import AsJson
+from coterie.cli.common import AsJson, ExitStatus
 from coterie.cli.derive import with_options
 from coterie.demo.settings import DemoSettings
 from coterie.reports.words import count, duration, size
@@ -60,7 +60,7 @@ def demo(
             report, vectors = show.run()
     except RoundAborted as error:
         errors.print(*_failure(show, error), sep="\n")
-        raise typer.Exit(1) from None
+        raise typer.Exit(ExitStatus.NOT_MET) from None
 
     try:
         draw(report, vectors, out / PLOT)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from coterie.cli.common import new_console, print_json
 from coterie.cli.plan_session import measure_session, probability_text
 from coterie.reports.words import count, duration, size
 
@@ -30,7 +31,7 @@ def show_deployment(
         write_output(threat_model, threat_model_page(found).encode())
     seconds = measure_session(found.session, found.protocols)[found.protocols.protocol] if calibrate else None
     if as_json:
-        typer.echo(json.dumps(found.as_dict(seconds), indent=2))
+        print_json(found.as_dict(seconds))
         return
     _show(found, seconds)
     _show_files(config, threat_model)
@@ -61,10 +62,9 @@ def settings_toml(found: "DeploymentPlan") -> str:
 
 
 def _show(found: "DeploymentPlan", seconds: "SessionSeconds | None") -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console, plan, choice = Console(highlight=False), found.population, found.choice
+    console, plan, choice = new_console(), found.population, found.choice
     server = "a malicious server" if plan.active else "an honest-but-curious server"
     helped = f"{plan.collusion:.3g} of all clients collude with it" if plan.collusion else "no client colludes with it"
     levels = ", ".join(f"{level:.3g}" for level in plan.absent)

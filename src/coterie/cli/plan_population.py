@@ -1,12 +1,10 @@
 """``coterie plan --population``: print what multi-round privacy costs."""
 
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
+from coterie.cli.common import new_console, print_json
 from coterie.reports.words import count
 
 if TYPE_CHECKING:
@@ -36,7 +34,7 @@ def show_population(
     **options: "Unpack[PopulationOptions]",
 ) -> None:
     """Plan the rounds, draw the trade-off if requested, and print the plan as text or JSON."""
-    from rich.console import Console
+    from rich.markup import escape
 
     from coterie.planning.population import draw_trade_off, plan_population
 
@@ -45,16 +43,16 @@ def show_population(
     if plot:
         draw_trade_off(plan_population(population, cohort, absent, **options, seed=seed) if chosen else shown, plot)
     if as_json:
-        typer.echo(json.dumps(shown.as_dict(), indent=2))
+        print_json(shown.as_dict())
         return
-    console = Console(highlight=False)
+    console = new_console()
     _show_head(shown, console)
     if chosen:
         _show_one(shown, console)
     else:
         _show_choices(shown, console)
     if plot:
-        console.print(f"The trade-off is drawn in [bold]{plot}[/].")
+        console.print(f"The trade-off is drawn in [bold]{escape(str(plot))}[/].", soft_wrap=True)
 
 
 def _show_head(plan: "PopulationPlan", console: "Console") -> None:

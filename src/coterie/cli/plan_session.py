@@ -1,10 +1,9 @@
 """``coterie plan --clients``: print the plan of one session."""
 
-import json
 import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import typer
+from coterie.cli.common import new_console, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +29,7 @@ def show_session(found: "Plan", as_json: bool, circle: int = 1, *, calibrate: bo
     protocols = plan_protocol(found, circle)
     seconds = measure_session(found, protocols) if calibrate else {}
     if as_json:
-        typer.echo(json.dumps(_as_dict(found, protocols, seconds), indent=2))
+        print_json(_as_dict(found, protocols, seconds))
     else:
         _show(found, protocols, seconds)
 
@@ -105,10 +104,9 @@ def _finite(log2: float) -> float:
 
 
 def _show(found: "Plan", protocols: "ProtocolPlan", seconds: "Seconds") -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = new_console()
     guarantee = found.guarantee
     against = "a malicious server" if found.active else "an honest-but-curious server"
     several = f"{found.sessions:,} sessions of " if found.sessions > 1 else ""
@@ -170,8 +168,8 @@ def _show_protocols(found: "ProtocolPlan", seconds: "Seconds", console: "Console
     table.add_row("client uploads", *(size(price.costs.client_upload_bytes) for price in (papers, two_trips)))
     table.add_row("client downloads", *(size(price.costs.client_download_bytes) for price in (papers, two_trips)))
     if seconds:
-        table.add_row("a client's cryptography", *(duration(taken.client) for taken in seconds.values()))
-        table.add_row("the server's cryptography", *(duration(taken.server) for taken in seconds.values()))
+        table.add_row("a client's cryptography", *(duration(spent.client) for spent in seconds.values()))
+        table.add_row("the server's cryptography", *(duration(spent.server) for spent in seconds.values()))
     for leaving, chance in papers.failed_rounds.items():
         table.add_row(
             f"rounds that fail, {leaving:.0%} lost a trip", f"{chance:.1%}", f"{two_trips.failed_rounds[leaving]:.1%}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.common import train_extra
+from coterie.cli.common import ExitStatus, train_extra
 from coterie.host import cores
 from coterie.settings import MOST_SEED, MOST_TRIALS, MOST_WORKERS
 
@@ -56,6 +56,7 @@ def reproduce(
     coterie reproduce ccesa-costs --out results/costs --report
     """
     from rich.console import Console
+    from rich.markup import escape
 
     from coterie.cli.findings import print_headlines
     from coterie.errors import ConfigError
@@ -85,6 +86,8 @@ def reproduce(
         raise ConfigError(f"there is no experiment {name!r}; {meant}")
     if quick and size not in (None, QUICK):
         raise ConfigError(f"--quick and --size {size} contradict each other; give one of them")
+    if workers is not None and workers < 0:
+        raise ConfigError(f"there cannot be {workers} workers")
     require_matplotlib()
     folder = out or Path("coterie-results") / name
     size = size or (QUICK if quick else FULL)
@@ -95,10 +98,10 @@ def reproduce(
             interrupted = _work(run, workers or cores())
         report = run.rewrite_report() if rewrite else run.write_report()
     print_headlines(console, report)
-    console.print(f"Everything is in [bold]{folder / REPORT}[/].")
+    console.print(f"Everything is in [bold]{escape(str(folder / REPORT))}[/].")
     if interrupted:
         console.print("[yellow]Interrupted: the report covers the finished jobs. The same command continues.[/]")
-        raise typer.Exit(130)
+        raise typer.Exit(ExitStatus.INTERRUPTED)
 
 
 def _rewrite_all(folder: Path, console: "Console") -> None:
@@ -109,7 +112,7 @@ def _rewrite_all(folder: Path, console: "Console") -> None:
     require_matplotlib()
     with train_extra():
         for name in rewrite_all(folder):
-            console.print(f"{folder / name}")
+            console.print(str(folder / name), markup=False)
 
 
 def _work(run: "Run", workers: int) -> bool:

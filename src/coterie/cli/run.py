@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from click import NoSuchOption
 
-from coterie.cli.common import AsJson, print_json, train_extra
+from coterie.cli.common import AsJson, ExitStatus, print_json, train_extra
 from coterie.cli.derive import PlainCommand
 
 if TYPE_CHECKING:
     from coterie.runs.engine.run import TrainingRun
 
 CONFIG = Path("coterie.toml")
-INTERRUPTED = 130
 
 
 class SettingsCommand(PlainCommand):
@@ -163,4 +162,4 @@ def _play(training: "TrainingRun", as_json: bool) -> None:
     if as_json:
         print_json({"folder": str(result.folder), **result.summary.numbers()})
     if not result.summary.finished:
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(ExitStatus.INTERRUPTED)

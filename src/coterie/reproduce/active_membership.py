@@ -27,7 +27,7 @@ from coterie.errors import ConfigError
 from coterie.reports.findings import Claim, Drawing, Findings, Table
 from coterie.reports.intervals import write_interval
 from coterie.reports.plots import SLATE, count_axis, draw_band, foot_legend, page, share_height
-from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, paired_differences
+from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, named, paired_differences
 from coterie.reproduce.palette import ATTACKED
 from coterie.reproduce.verdicts import RULE, Scale, Verdict, correct, decided, judge_mean, settle
 from coterie.settings import read_table
@@ -145,7 +145,7 @@ class AttackExperiment(Experiment[list[MethodOutcome]], frozen=True, kw_only=Tru
 
     def make_attack(self, table: str, seed: int, data: Path | None) -> ActiveMembership:
         """Return the attack of a table."""
-        own = next(one.settings for one in self.tables if one.name == table)
+        own = named(self.tables, table).settings
         settings = {**self.attack, **own, "seed": seed, "data_dir": str(data) if data else None}
         attack = read_table(ActiveMembership, settings, table)
         if attack.strength is None:

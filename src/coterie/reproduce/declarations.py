@@ -109,12 +109,14 @@ def read_declaration(file: Traversable) -> Declaration:
 
 
 def _name(error: msgspec.ValidationError, given: Any) -> str:  # noqa: ANN401 - any TOML value
-    """Return what an error says, after the name of the setting and with its value."""
+    """Return what an error says, after the name of the setting and with its value, if that is known."""
     expected, _, path = str(error).rpartition(" - at `$")
     if not expected:
         return str(error)
     name = path.rstrip("`").lstrip(".")
-    for part in re.findall(r"[^.\[\]]+", name):
+    for part in re.findall(r"\.{3}|[^.\[\]]+", name):
+        if part == "...":  # any key of a table: msgspec does not say which
+            return f"{name}: {expected}"
         given = given[int(part)] if isinstance(given, list) else given[part]
     shown = "" if isinstance(given, dict | list) else f", not {given!r}"
     return f"{name}: {expected}{shown}"

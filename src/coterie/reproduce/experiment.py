@@ -10,10 +10,10 @@ How claims are judged is in :mod:`coterie.reproduce.verdicts`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -41,6 +41,17 @@ RARE = 0.01
 
 Outcomes = TypeVar("Outcomes")
 """The records of all jobs, grouped by row, case or trial, from which a report is made."""
+
+
+class Named(Protocol):
+    """An entry of a declaration that has a name, such as a table or a scheme."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+
+
+N = TypeVar("N", bound=Named)
 
 
 class Job(NamedTuple):
@@ -165,6 +176,11 @@ class Experiment(msgspec.Struct, Generic[Outcomes], frozen=True, forbid_unknown_
             for table, report in self.elsewhere.items()
         ]
         return replace(found, remarks=[*moved, *(found.remarks or self.notes)], numbers=numbers)
+
+
+def named(entries: Iterable[N], name: str) -> N:
+    """Return the entry of this name."""
+    return next(entry for entry in entries if entry.name == name)
 
 
 def paired_differences(trials: Sequence[int], values: Reals, other_trials: Sequence[int], others: Reals) -> Reals:

@@ -91,26 +91,30 @@ def read_contents() -> tuple[Paper, ...]:
 
 
 def read_results(folder: Path) -> dict[str, Results]:
-    """Read the results of all reports in a folder, by the name of theirs."""
+    """Read the results of all reports in a folder, by the name of the report."""
     files = sorted(folder.glob(f"*/{RESULTS}"))
     if not files:
         raise ConfigError(f"there are no results in {folder}: expected {folder / 'NAME' / RESULTS}")
-    return {file.parent.name: msgspec.json.decode(file.read_bytes(), type=Results) for file in files}
+    return {file.parent.name: Results.read(file) for file in files}
 
 
 def rewrite_all(folder: Path) -> Iterator[str]:
     """Write all reports in a folder again, then the index; yield the name of each.
 
-    Reports whose results lack data that the current code shows are not changed, and are named in the error at the end.
+    Reports of experiments that do not exist any more, and reports whose results lack data that the current code shows,
+    are not changed, and are named in the error at the end.
     """
-    failed = []
+    failed, known = [], declared()
     for name, stored in read_results(folder).items():
-        declaration = read_declaration(declared()[stored.experiment])
-        run = Run(stored.experiment, declaration, folder / name, stored.size, stored.trials, stored.seed)
+        if stored.experiment not in known:
+            failed.append(f"{name} (there is no experiment {stored.experiment!r})")
+            continue
+        declaration = read_declaration(known[stored.experiment])
         try:
+            run = Run(stored.experiment, declaration, folder / name, stored.size, stored.trials, stored.seed)
             run.rewrite_report()
         except ConfigError as error:
-            failed.append(f"{name} ({error}; run {run.command})")
+            failed.append(f"{name} ({error}; run {stored.command})")
         else:
             yield name
     (folder / INDEX).write_text(write_index(read_results(folder)), encoding="utf-8")
@@ -187,10 +191,8 @@ def _size(item: Item, results: Mapping[str, Results]) -> str:
 
 def _verdict(item: Item, results: Mapping[str, Results]) -> str:
     """Count the verdicts on the claims about an item, after its stated verdict."""
-    claims = [claim for name in item.reports if name in results for claim in results[name].results.get("claims", ())]
-    counts = Counter(claim["judgement"] for claim in claims if item.is_about(claim))
-    words = [f"{counts[verdict]} {_short(verdict)}" for verdict in Judgement if counts[verdict]]
-    return "; ".join([*([item.verdict] if item.verdict else []), *([", ".join(words)] if words else [])])
+    claims = all_claims({name: results[name] for name in item.reports if name in results})
+    return "; ".join(filter(None, (item.verdict, _tally([claim for claim in claims if item.is_about(claim)]))))
 
 
 def _short(verdict: Judgement) -> str:

@@ -1,7 +1,7 @@
 """The landscape of the loss around the participants' models, for confined descent and for averaging (CGD, Figure 2).
 
 A job is one training run by one method. The plane is spanned by the first two principal components of the models that
-were seen on the way. Both directions are normalised filter by filter (Li et al. 2018): the weights into a unit are
+were seen during training. Both directions are normalised filter by filter (Li et al. 2018): the weights into a unit are
 scaled to the norm that this unit has in the model at the centre. Without that, two pictures could not be compared,
 because a network of ReLU units computes the same function at many scales. The loss on the test examples is computed at
 the points of a square around the centre.
@@ -23,13 +23,11 @@ import numpy as np
 
 from coterie.cohorts.circles import Reals
 from coterie.confined.grid import Grid
-from coterie.confined.network import loss_and_gradient, zero_anchor
-from coterie.confined.offsets import Spread, balanced_start
 from coterie.errors import ConfigError
 from coterie.reports.findings import Claim, Drawing, Findings, Table
 from coterie.reports.intervals import mean_interval
 from coterie.reports.plots import OCHRE, TEXT, draw_heights, page
-from coterie.reproduce.confined_table.grid import GridCase, Rows, begin, load_rows, play_iteration
+from coterie.reproduce.confined_table.grid import GridCase, Rows, begin, descend, load_rows, play_iteration, start_of
 from coterie.reproduce.experiment import Experiment, Job, JobContext, Record
 from coterie.reproduce.palette import METHODS as COLORS
 from coterie.reproduce.verdicts import RULE, correct, judge_mean, settle
@@ -154,7 +152,7 @@ class Landscape(Experiment[list[Panorama]], frozen=True, kw_only=True):
         }
 
     def collect(self, records: Mapping[Job, Record]) -> list[Panorama]:
-        """Return what each training run left to be seen."""
+        """Return the view of each training run."""
         found = [{"grid": job.case, "method": job.part, "trial": job.trial, **one} for job, one in records.items()]
         return msgspec.convert(found, list[Panorama])
 
@@ -251,21 +249,19 @@ def _average(local_steps: int, case: GridCase, rows: Rows, seed: int) -> Iterato
     grid, alpha = Grid(case.groups, case.members), case.step_size(1)
     each = grid.rows_each(len(rows.y))
     held = [slice(each * number, each * number + each) for number in range(grid.groups)]
-    anchor = zero_anchor(rows.x.shape[1], case.hidden, rows.classes)
-    common = balanced_start(anchor, Spread(case.spread, case.most), stream(seed, "offset", grid.names[0]))
+    common = start_of(case, rows, seed, grid.names[0])
     yield Snapshot([common] * case.sample, common)
     for number in range(local_steps, case.iterations + 1, local_steps):
-        own = [_descend(common, rows, part, alpha, local_steps) for part in held]
+        own = [_take_steps(common, rows, part, alpha, local_steps) for part in held]
         common = [np.mean(arrays, axis=0, dtype=arrays[0].dtype) for arrays in zip(*own, strict=True)]
         last = number + local_steps > case.iterations
         due = last or number // case.every > (number - local_steps) // case.every
         yield Snapshot(own[: case.sample], common) if due else None
 
 
-def _descend(model: Parameters, rows: Rows, part: slice, alpha: float, steps: int) -> Parameters:
+def _take_steps(model: Parameters, rows: Rows, part: slice, alpha: float, steps: int) -> Parameters:
     for _ in range(steps):
-        _, gradient = loss_and_gradient(rows.x[part], rows.y[part], model)
-        model = [np.asarray(one - alpha * by, one.dtype) for one, by in zip(model, gradient, strict=True)]
+        model = descend(model, rows.x[part], rows.y[part], alpha)
     return model
 
 

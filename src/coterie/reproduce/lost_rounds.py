@@ -6,7 +6,8 @@ decided by Theorem 1, on a graph of its own for every round and scheme; who drop
 round, for all schemes alike. Rounds are trained in the clear. Schemes that have lost the same rounds have the same
 model, to the last bit, which is trained once.
 
-A job is one table in one trial, with all schemes. It saves its models now and then, and goes on from there.
+A job is one table in one trial, with all schemes. It saves its models now and then; if it is interrupted, it continues
+from there.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from coterie.errors import ConfigError
 from coterie.graphs.guarantees import step_dropout
 from coterie.graphs.topology import ErdosRenyi
 from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table
-from coterie.reports.intervals import mean_and_spread, mean_interval, share_interval
+from coterie.reports.intervals import mean_and_spread, mean_interval
 from coterie.reports.plots import count_axis, draw_band, foot_legend, page, share_height
 from coterie.reports.words import count
 from coterie.reproduce import checkpoints
-from coterie.reproduce.experiment import RARE, Clients, Count, Experiment, Job, JobContext, Probability, Record
+from coterie.reproduce.experiment import RARE, Clients, Count, Experiment, Job, JobContext, Probability, Record, named
 from coterie.reproduce.palette import looks
-from coterie.reproduce.reliability import present, reliable
+from coterie.reproduce.reliability import present, reliable, write_share
 from coterie.reproduce.verdicts import RULE, Verdict, correct, judge_mean, judge_share, settle
 from coterie.secagg import rules
 from coterie.secagg.terms import Terms
@@ -121,7 +122,7 @@ class LostRounds(Experiment[list[Line]], frozen=True, kw_only=True):
                 raise ConfigError(f"{scheme.name}: threshold must be at most {self.clients}, not {scheme.threshold}")
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
-        """Train, or go on with it: one model for all schemes that have lost the same rounds."""
+        """Train, or continue an interrupted job: one model for all schemes that have lost the same rounds."""
         federation = self.deal(job, seed, context.data)
         file = checkpoints.path_of(context.folder, job)
         done, models = checkpoints.load(file)
@@ -148,7 +149,7 @@ class LostRounds(Experiment[list[Line]], frozen=True, kw_only=True):
 
     def deal(self, job: Job, seed: int, data: Path | None) -> Federation:
         """Return the clients of a trial and the model they start from."""
-        table = next(table for table in self.tables if table.name == job.case)
+        table = named(self.tables, job.case)
         own = seed + job.trial
         dataset = load(self.data, data, **self.options)
         rng = stream(own, "partition")
@@ -161,7 +162,7 @@ class LostRounds(Experiment[list[Line]], frozen=True, kw_only=True):
     def play(
         self, table: str, federation: Federation, number: int, models: Mapping[str, ModelArrays], record: Record
     ) -> dict[str, ModelArrays]:
-        """Play a round: decide which schemes lose it, and train each model that some scheme goes on with.
+        """Play a round: decide which schemes lose it, and train each model that some scheme continues with.
 
         Return the models by the rounds that are lost; ``record`` keeps these for each scheme.
         """
@@ -263,7 +264,7 @@ class LostRounds(Experiment[list[Line]], frozen=True, kw_only=True):
         """Judge that something is learnt, and that the accuracy is the baseline's."""
         base, *others = self.schemes
         first = rows[base.name]
-        learnt = next(deal.learnt for deal in self.tables if deal.name == table)
+        learnt = named(self.tables, table).learnt
         claims = []
         if learnt:
             final = _final(first)
@@ -300,9 +301,7 @@ def _lost(lines: Sequence[Line], rounds: int) -> tuple[int, int]:
 
 
 def _count_lost(lines: Sequence[Line], rounds: int) -> str:
-    lost, tries = _lost(lines, rounds)
-    low, high = share_interval(lost, tries)
-    return f"{lost} of {tries} ({low:.1%} to {high:.1%})"
+    return write_share(*_lost(lines, rounds))
 
 
 def _interval(values: Reals) -> str:

@@ -26,7 +26,7 @@ from coterie.cohorts.circles import Reals
 from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table
 from coterie.reports.intervals import mean_interval
 from coterie.reports.plots import HAIRLINE, QUIET, SLATE, foot_legend, page, share_height
-from coterie.reproduce.experiment import Clients, Count, Experiment, Job, JobContext, Record
+from coterie.reproduce.experiment import Clients, Count, Experiment, Job, JobContext, Record, named
 from coterie.reproduce.palette import METHODS
 from coterie.reproduce.verdicts import RULE, Scale, Verdict, correct, judge_mean, settle
 from coterie.settings import read_table
@@ -142,7 +142,7 @@ class WindowExperiment(Experiment[list[T]], Generic[T], frozen=True, kw_only=Tru
 
     def missing(self, name: str) -> list[str]:
         """List how a task falls short of the paper's."""
-        task = next(task for task in self.tasks if task.name == name)
+        task = named(self.tasks, name)
         paper = Scale(self.paper_rounds.get(name, 0), self.paper_examples.get(name, 0))
         return Scale(task.before, task.examples * self.clients).shortfalls(paper)
 
@@ -209,7 +209,7 @@ class Reconstruction(WindowExperiment[TaskTrial], frozen=True, kw_only=True):
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
         """Train, watch every window under every selection, and reconstruct."""
-        task = next(task for task in self.tasks if task.name == job.case)
+        task = named(self.tasks, job.case)
         attack = self.make_attack(task, seed, context.data)
         federation, state = attack.prepare(job.trial)
         record: Record = {"accuracy": federation.score(state).accuracy, "windows": {}}
@@ -239,7 +239,7 @@ class Reconstruction(WindowExperiment[TaskTrial], frozen=True, kw_only=True):
 
     def results(self, task: str, trials: Sequence[TaskTrial]) -> Results:
         """Return the results of a task by window and selection, as the attack has them."""
-        attack = self.make_attack(next(one for one in self.tasks if one.name == task), 0, None)
+        attack = self.make_attack(named(self.tasks, task), 0, None)
         windows = self.windows(attack)
         return results_of(trials, {window: observed.selections(0) for window, observed in windows.items()})
 

@@ -7,7 +7,7 @@ what it has reconstructed. Every selection watches the same clients and the same
 - *All examples*: clients train as before. This is the experiment of Figure 10, and its updates are those of Figure 11.
 - *One picture*: every client takes one step on a single picture, which suits the attacker best.
 
-Training saves its model now and then, and goes on from there after an interrupt.
+Training saves its model now and then; if it is interrupted, it continues from there.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from coterie.reports.findings import Claim, Drawing, Findings
 from coterie.reports.pictures import draw_strip
 from coterie.reports.words import count
 from coterie.reproduce import checkpoints
-from coterie.reproduce.experiment import Count, Job, JobContext, Record
+from coterie.reproduce.experiment import Count, Job, JobContext, Record, named
 from coterie.reproduce.pictures import RowClaim, from_hex, judge_rows, to_hex
 from coterie.reproduce.reconstruction import (
     CIRCLES,
@@ -164,7 +164,7 @@ class Recovery(WindowExperiment[RecoveryTrial], frozen=True, kw_only=True):
     outcomes = list[RecoveryTrial]
 
     def check(self) -> None:
-        """Refuse settings of which the attacks can make nothing."""
+        """Refuse settings that the attacks refuse."""
         _ = self.budget
         self.selections(0)
 
@@ -178,8 +178,8 @@ class Recovery(WindowExperiment[RecoveryTrial], frozen=True, kw_only=True):
         return make_selections((RANDOM, CIRCLES), self.privacy, self.clients, self.cohort, seed, naive=False)
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record | None:
-        """Train, or go on with it; watch both windows under every selection; reconstruct, and invert."""
-        task = next(task for task in self.tasks if task.name == job.case)
+        """Train, or continue training; watch both windows under every selection; reconstruct, and invert."""
+        task = named(self.tasks, job.case)
         federation = Federation.deal(
             task.data,
             task.model,
@@ -223,7 +223,7 @@ class Recovery(WindowExperiment[RecoveryTrial], frozen=True, kw_only=True):
 
     def progress(self, job: Job, folder: Path) -> float:
         """Return the share of a job's training that is done; windows and inversions take much less."""
-        task = next(task for task in self.tasks if task.name == job.case)
+        task = named(self.tasks, job.case)
         return checkpoints.rounds_played(checkpoints.path_of(folder, job)) / task.before
 
     def _availability(self, task: RecoveryTask, seed: int) -> Availability | None:

@@ -23,7 +23,7 @@ from coterie.graphs.guarantees import step_dropout
 from coterie.graphs.topology import ErdosRenyi, Graph
 from coterie.reports.findings import Claim, Findings, Table
 from coterie.reports.intervals import share_interval
-from coterie.reproduce.experiment import RARE, Clients, Count, Experiment, Job, JobContext, Probability, Record
+from coterie.reproduce.experiment import RARE, Clients, Count, Experiment, Job, JobContext, Probability, Record, named
 from coterie.reproduce.verdicts import RULE, correct, judge_share, settle
 from coterie.rounds import one_off
 from coterie.secagg import rules
@@ -118,7 +118,7 @@ class Reliability(Experiment[list[Counts]], frozen=True, kw_only=True):
 
     def measure(self, job: Job, seed: int, context: JobContext) -> Record:
         """Draw a graph and its dropouts, and apply both rules."""
-        setting = self._named(job.case)
+        setting = named(self.settings, job.case)
         terms = Terms(
             session=digest(bind("reliability", job.case.encode(), seed, job.trial)),
             clients=tuple(f"client-{number}" for number in range(setting.clients)),
@@ -134,14 +134,17 @@ class Reliability(Experiment[list[Counts]], frozen=True, kw_only=True):
 
     def collect(self, records: Mapping[Job, Record]) -> list[Counts]:
         """Count the graphs of each setting."""
-        return [Counts.of(self._named(case), list(found.values())) for (_, case), found in self.group(records).items()]
+        return [
+            Counts.of(named(self.settings, case), list(found.values()))
+            for (_, case), found in self.group(records).items()
+        ]
 
     def report(self, counts: list[Counts]) -> Findings:
         """Report both rules on the same graphs."""
         claims = correct(
             settle(
                 f"{claim.says} ({one.setting.name})",
-                f"{_lost(one.unreliable, one.graphs)} unreliable",
+                f"{write_share(one.unreliable, one.graphs)} unreliable",
                 judge_share(one.unreliable, one.graphs, 0.0, RARE, tried="graphs"),
                 ours=claim.ours,
             )
@@ -157,9 +160,6 @@ class Reliability(Experiment[list[Counts]], frozen=True, kw_only=True):
             claims_note=RULE,
             claims_last=True,
         )
-
-    def _named(self, name: str) -> GraphSetting:
-        return next(setting for setting in self.settings if setting.name == name)
 
 
 def present(terms: Terms, faults: Faults) -> tuple[set[int], set[int], set[int]]:
@@ -212,15 +212,19 @@ def _table(counts: Sequence[Counts]) -> Table:
             ("p", lambda one: f"{one.setting.connection:g}"),
             ("t", lambda one: str(one.setting.threshold)),
             ("graphs", lambda one: str(one.graphs)),
-            ("paper: unreliable", lambda one: _lost(one.unreliable, one.graphs)),
-            ("ours: aborted", lambda one: "not played" if one.aborted is None else _lost(one.aborted, one.graphs)),
+            ("paper: unreliable", lambda one: write_share(one.unreliable, one.graphs)),
+            (
+                "ours: aborted",
+                lambda one: "not played" if one.aborted is None else write_share(one.aborted, one.graphs),
+            ),
             ("saved", lambda one: "" if one.saved is None else f"{len(one.saved)}{_range(one.saved)}"),
             ("aborted needlessly", lambda one: "" if one.refused is None else str(one.refused)),
         ],
     )
 
 
-def _lost(hits: int, tries: int) -> str:
+def write_share(hits: int, tries: int) -> str:
+    """Write how often something happened, and the confidence interval of its probability."""
     low, high = share_interval(hits, tries)
     return f"{hits} of {tries} ({low:.1%} to {high:.1%})"
 

@@ -53,6 +53,16 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     headlines: list[str]
     results: Record
 
+    @classmethod
+    def read(cls, file: Path) -> Results:
+        """Read a file of results."""
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=cls)
+        except OSError as error:
+            raise ConfigError(f"cannot read {file}: {explain(error)}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read {file}: {error}") from None
+
 
 @dataclass(frozen=True)
 class Run:
@@ -97,7 +107,8 @@ class Run:
     def work(self, workers: int = 1, watch: Callable[[float], None] = lambda _done: None) -> None:
         """Do the jobs that are not in the journal yet; call ``watch`` now and then with the number of finished jobs.
 
-        The results do not depend on the number of workers. After an interrupt, finished jobs are in the journal.
+        The results do not depend on the number of workers. After an interrupt, finished jobs are in the journal: with
+        several workers, also those that were running and could not be stopped.
         """
         with self._open_journal() as (journal, file):
             waiting = [job for job in self.jobs if job not in journal]
@@ -156,6 +167,9 @@ class Run:
             finally:
                 stop.set()
                 pool.shutdown(cancel_futures=True)
+                for future, job in running.items():  # some jobs cannot be stopped: what they measured is kept
+                    if not future.cancelled() and not future.exception() and (record := future.result()) is not None:
+                        finished(job, record)
 
     def write_report(self) -> Findings:
         """Write the report on the jobs in the journal: Markdown, JSON and figures."""
@@ -167,12 +181,7 @@ class Run:
 
     def rewrite_report(self) -> Findings:
         """Write the report again from ``results.json``, with the texts of this version; run nothing."""
-        try:
-            stored = msgspec.json.decode((self.folder / RESULTS).read_bytes(), type=Results)
-        except OSError as error:
-            raise ConfigError(f"cannot read {self.folder / RESULTS}: {explain(error)}") from None
-        except msgspec.DecodeError as error:
-            raise ConfigError(f"cannot read {self.folder / RESULTS}: {error}") from None
+        stored = Results.read(self.folder / RESULTS)
         ours = (self.name, self.size, self.seed, self._trials, self.declaration.settings_for(self.size))
         if ours != (stored.experiment, stored.size, stored.seed, stored.trials, stored.settings):
             raise ConfigError(
@@ -295,4 +304,6 @@ def _prepare_worker(stop: Event) -> None:
 
 
 def _run(experiment: Experiment[Any], job: Job, seed: int, folder: Path, data: Path | None) -> Record | None:
+    if _stop.is_set():  # the job was waiting in the pool when the run was interrupted
+        return None
     return experiment.measure(job, seed, JobContext(folder, data, _stop.is_set))

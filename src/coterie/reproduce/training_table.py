@@ -22,7 +22,7 @@ from coterie.reports.findings import Claim, Drawing, Findings, Judgement, Table
 from coterie.reports.intervals import mean_and_spread, mean_interval, share_interval
 from coterie.reports.plots import count_axis, draw_band, foot_legend, page, share_height
 from coterie.reports.words import count
-from coterie.reproduce.experiment import RARE, Experiment, Job, JobContext, Record, paired_differences
+from coterie.reproduce.experiment import RARE, Experiment, Job, JobContext, Record, named, paired_differences
 from coterie.reproduce.palette import looks
 from coterie.reproduce.training import make_run_config
 from coterie.reproduce.verdicts import RULE, Scale, Verdict, correct, judge_mean, judge_share, settle
@@ -150,7 +150,7 @@ class TrainingTable(Experiment[list[Row]], frozen=True, kw_only=True):
 
     def config(self, job: Job, seed: int, data: Path | None) -> RunConfig:
         """Return the settings of a job's run."""
-        table, scheme = _named(self.tables, job.part), _named(self.schemes, job.case)
+        table, scheme = named(self.tables, job.part), named(self.schemes, job.case)
         settings = {**self.common, **table.settings, **scheme.settings}
         return make_run_config(job.folder_name, seed + job.trial, data, settings)
 
@@ -299,10 +299,6 @@ def _record(result: RunResult) -> Record:
         "upload_bytes": summary.upload_bytes,
         "seconds": summary.seconds,
     }
-
-
-def _named(variants: tuple[Variant, ...], name: str) -> Variant:
-    return next(variant for variant in variants if variant.name == name)
 
 
 def _judged_rounds(row: Row) -> tuple[str, Verdict]:

@@ -123,7 +123,7 @@ def judge_share(hits: int, tries: int, least: float = 0.0, most: float = 1.0, *,
 
 
 class Doubts(NamedTuple):
-    """How likely the data are, at most, if a number is not above a bound, and if it is not below it."""
+    """The p-values of two hypotheses about a number: that it is not above a bound, and that it is not below it."""
 
     above: float
     below: float
@@ -176,17 +176,17 @@ def settle(
     return Claim(says, ", ".join([statistic, *missing]), Judgement.OPEN, needs=needs)
 
 
-def benjamini_hochberg(doubts: Sequence[float], rate: float = RATE) -> float:
+def benjamini_hochberg(doubts: Sequence[float]) -> float:
     """Return the largest p-value that is small enough (Benjamini and Hochberg 1995); 0 if none is."""
     ordered = np.sort(np.asarray(doubts, float))
-    passed = ordered[ordered <= rate * np.arange(1, ordered.size + 1) / max(1, ordered.size)]
+    passed = ordered[ordered <= RATE * np.arange(1, ordered.size + 1) / max(1, ordered.size)]
     return float(passed[-1]) if passed.size else 0.0
 
 
-def holm(doubts: Sequence[float], rate: float = RATE) -> float:
+def holm(doubts: Sequence[float]) -> float:
     """Return the largest p-value that is small enough if not a single verdict may be wrong (Holm 1979); 0 if none."""
     ordered = np.sort(np.asarray(doubts, float))
-    failed = np.flatnonzero(ordered > rate / np.arange(ordered.size, 0, -1))
+    failed = np.flatnonzero(ordered > RATE / np.arange(ordered.size, 0, -1))
     kept = ordered[: failed[0]] if failed.size else ordered
     return float(kept[-1]) if kept.size else 0.0
 

@@ -1,3 +1,5 @@
+"""How long gradients take, compared with as many operations in a matrix product."""
+
 from collections.abc import Callable
 
 import pytest

@@ -61,7 +61,7 @@ def test_turns_are_real_iterations() -> None:
         measure_iterations(GRID, 0, examples=few())
 
 
-def test_a_wrong_loss_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_loss_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CachedGroups, "_judge", lambda self, z, w2, b2, part: (np.zeros((1, 1, 10)), np.zeros(len(z))))
     with pytest.raises(RoundAborted, match="cached loss"):
         measure_iterations(GRID, 1, examples=few())
@@ -74,7 +74,7 @@ def test_every_step_of_sharing_is_timed() -> None:
     assert min(costs.deal_seconds, costs.publish_seconds, costs.total_seconds) > 0
 
 
-def test_a_wrong_sum_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_sum_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confined, "total", lambda state, _sums: state.own)
     with pytest.raises(RoundAborted, match="did not find the sum"):
         measure_sharing(3, 50)
@@ -101,7 +101,7 @@ def test_split_and_unsplit_iterations_take_turns() -> None:
     assert (costs.clear_ratio, costs.secure_ratio) == (1.5, 3.0)
 
 
-def test_a_split_that_learns_something_else_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_split_that_learns_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     add = VerticalSum.add
     monkeypatch.setattr(VerticalSum, "add", lambda self, parts, entropy=None: 1.1 * add(self, parts, entropy))
     with pytest.raises(RoundAborted, match="learnt something else"):

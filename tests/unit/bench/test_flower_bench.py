@@ -1,3 +1,5 @@
+"""The costs of rounds on Flower: how they are shown, and which of two protocols does less."""
+
 import json
 from dataclasses import replace
 

@@ -1,3 +1,5 @@
+"""The unavoidable work of a round on Flower: its operations are those that a real round does."""
+
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path

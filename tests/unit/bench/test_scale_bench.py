@@ -1,3 +1,5 @@
+"""How costs grow with the number of clients: which sessions are played, and how their costs are shown."""
+
 from dataclasses import replace
 
 import pytest
@@ -35,7 +37,7 @@ def test_growth_is_per_client() -> None:
     assert later.growth_from(first) == pytest.approx(dict.fromkeys(first.client_ms, 1.0) | {"session": 1.5})
 
 
-def test_the_largest_session_is_held_against_the_targets() -> None:
+def test_the_largest_session_is_compared_with_the_targets() -> None:
     first = measure_row(workloads(TINY)[0][0], planned=False)
     slow = {**first.client_ms, "reveal": 2.6 * first.client_ms["reveal"]}
     later = replace(first, clients=60, client_ms=slow, session_s=5 * first.session_s, peak_rss_bytes=500_000_000)

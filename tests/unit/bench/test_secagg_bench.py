@@ -1,6 +1,7 @@
+"""The costs of a session: what is measured and shown, published parameters, and that no wrong result is measured."""
+
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.commands import refusal_of
 from tests.support.records import words_of
 from typer.testing import CliRunner
 
@@ -19,7 +21,7 @@ from coterie.bench.machine import keystream_ratio
 from coterie.bench.rivals import flower_secagg as flower_bench
 from coterie.bench.secagg import SessionCosts, check_flower, client_signatures, measure, run_session
 from coterie.bench.workload import Workload, choose
-from coterie.cli import app, main
+from coterie.cli import app
 from coterie.cli import bench as bench_cli
 from coterie.crypto import signing
 from coterie.errors import ConfigError, RoundAborted, ThresholdError
@@ -128,18 +130,11 @@ def test_flower_is_shown_beside_our_costs_with_a_warning(capsys: pytest.CaptureF
         (["--against", "flower", "--threshold", "1"], "threshold must be"),
     ],
 )
-def test_bad_parameters_end_in_one_clear_line(
-    arguments: Sequence[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["coterie", *TINY, *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith("coterie: ")
-    assert message in printed.err
-    assert printed.err.count("\n") == 1
+def test_bad_parameters_end_in_one_clear_line(arguments: Sequence[str], message: str) -> None:
+    said = refusal_of(*TINY, *arguments, silent=True)
+    assert said.startswith("coterie: ")
+    assert message in said
+    assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize("arguments", [["--against", "nobody"], ["--clients", "many"]])
@@ -242,15 +237,14 @@ def test_peak_memory_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_active_server_costs_one_step_more() -> None:
-    plain = Workload(12, 50, 0.1, Complete(), 7)
-    wary = Workload(12, 50, 0.1, Complete(), 7, active=True)
-    assert (wary.terms.tolerated, wary.terms.quorum) == (3, 8)
-    calm, guarded = measure(plain, workers=1), measure(wary, workers=1)
-    assert guarded.costs.client_ms.keys() - calm.costs.client_ms.keys() == {"confirm"}
-    assert guarded.costs.upload_bytes > calm.costs.upload_bytes
-    assert guarded.download_bytes > calm.download_bytes > 0
-    assert calm.signatures == {}
-    assert guarded.signatures_ms > calm.signatures_ms == 0
+    workload = Workload(12, 50, 0.1, Complete(), 7, active=True)
+    assert (workload.terms.tolerated, workload.terms.quorum) == (3, 8)
+    active, curious = measure(workload, workers=1), measure(replace(workload, active=False), workers=1)
+    assert active.costs.client_ms.keys() - curious.costs.client_ms.keys() == {"confirm"}
+    assert active.costs.upload_bytes > curious.costs.upload_bytes
+    assert active.download_bytes > curious.download_bytes > 0
+    assert curious.signatures == {}
+    assert active.signatures_ms > curious.signatures_ms == 0
 
 
 def test_the_printed_signatures_are_those_that_clients_verify(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,5 +264,5 @@ def test_the_printed_signatures_are_those_that_clients_verify(monkeypatch: pytes
 
 
 def test_the_signatures_of_a_client_are_printed() -> None:
-    result = CliRunner().invoke(app, [*TINY, "--active", "--dropout", "0"], catch_exceptions=False)
-    assert "A client verifies 8 (share) + 8 (confirm) + 5 (reveal) signatures" in " ".join(result.output.split())
+    shown = words_of(*TINY, "--active", "--dropout", "0")
+    assert "A client verifies 8 (share) + 8 (confirm) + 5 (reveal) signatures" in shown

@@ -1,10 +1,12 @@
-import sys
+"""Rounds of training with and without protection: real rounds are compared, and no wrong one is measured."""
+
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.commands import refusal_of
 from tests.support.records import record_of, words_of
 
 from coterie.bench import training
@@ -17,7 +19,6 @@ from coterie.bench.training import (
     rounds_per_minute,
     typical,
 )
-from coterie.cli import main
 from coterie.cohorts.ledger import Ledger
 from coterie.errors import ConfigError, RoundAborted
 from coterie.runs.engine import build as assembly
@@ -83,7 +84,7 @@ def test_the_benchmark_evaluates_no_model(monkeypatch: pytest.MonkeyPatch, tmp_p
     measure_training(TINY, 1, 0, tmp_path)
 
 
-def test_a_wrong_model_is_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_wrong_model_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def wrong(updates: Sequence[ModelArrays], _weights: Sequence[float]) -> ModelArrays:
         return [np.zeros_like(array) for array in updates[0]]
 
@@ -92,7 +93,7 @@ def test_a_wrong_model_is_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         measure_training(TINY, 1, 0, tmp_path)
 
 
-def test_different_cohorts_are_no_comparison(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_different_cohorts_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def unequal(config: RunConfig, _number: int) -> Faults:
         vanish = Fault(FaultKind.DROP, Step.MASK, ("client-1",))
         return Faults(0, (vanish,) if config.aggregation.kind == "plain" else ())
@@ -102,7 +103,7 @@ def test_different_cohorts_are_no_comparison(monkeypatch: pytest.MonkeyPatch, tm
         measure_training(TINY, 5, 0, tmp_path)
 
 
-def test_an_aborted_round_is_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_aborted_round_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     everybody = Faults(0, (Fault(FaultKind.DROP, Step.MASK, probability=1.0),))
     monkeypatch.setattr(assembly, "make_faults", lambda *_: everybody)
     with pytest.raises(RoundAborted, match="round 1 of bench-secure was not completed"):
@@ -169,29 +170,20 @@ def test_there_is_a_worker_for_each_core_by_default(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("arguments", "message"), [(["--rounds", "0"], "at least 1 round"), (["--workers", "-1"], "-1 workers")]
 )
-def test_bad_parameters_end_in_one_clear_line(
-    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["coterie", *COMMAND, *arguments])
-    with pytest.raises(SystemExit):
-        main()
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert message in printed.err
-    assert printed.err.count("\n") == 1
+def test_bad_parameters_end_in_one_clear_line(arguments: list[str], message: str) -> None:
+    said = refusal_of(*COMMAND, *arguments, silent=True)
+    assert message in said
+    assert said.count("\n") == 1
 
 
-def test_where_nothing_can_be_written_there_is_one_clear_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_nothing_can_be_written_there_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    monkeypatch.setattr(sys, "argv", ["coterie", *COMMAND])
-    with pytest.raises(SystemExit):
-        main()
-    assert "cannot write to the current directory" in capsys.readouterr().err
+    said = refusal_of(*COMMAND)
+    assert "cannot write to the current directory" in said
+    assert said.count("\n") == 1
 
 
 def test_a_seed_decides_the_examples() -> None:

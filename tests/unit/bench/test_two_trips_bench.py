@@ -1,6 +1,7 @@
-"""The bench of two trips: its numbers have the shape they should have, and its rounds fail as often as planned."""
+"""The benchmark of two trips: rounds fail as often as planned, and sessions end as the rules say."""
 
 import pytest
+from tests.support.commands import refusal_of
 from tests.support.records import record_of, words_of
 
 from coterie.bench import two_trips
@@ -43,6 +44,13 @@ def test_a_session_in_two_trips_saves_trips_but_uploads_more() -> None:
     assert (papers.trips, two_trips.trips) == (5, 2)
     assert 0 < papers.upload_bytes < two_trips.upload_bytes < 2 * papers.upload_bytes
     assert papers.client_ms > 0 < two_trips.client_ms
+
+
+def test_wrong_parameters_are_refused_in_words() -> None:
+    """Circles larger than a session were timed, and a negative seed was an error of numpy."""
+    sizes = ("--cost-clients", "9", "--cost-clients", "4", "--circles", "5")
+    assert "4 clients cannot form a circle of 5" in refusal_of("bench", "two-trips", *sizes, silent=True)
+    assert "should be from 0 to" in refusal_of("bench", "two-trips", "--seed", "-1", silent=True)
 
 
 def test_the_command() -> None:

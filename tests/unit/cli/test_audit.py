@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.support.audits import ROUNDS, findings, run, write_ledger, write_pairs
+from tests.support.commands import refusal_of
 from tests.support.interpreter import printed_by
 
 from coterie.auditing.auditor import Auditor, AuditReport
@@ -414,7 +415,7 @@ def test_an_unreadable_log_gives_no_verdict(content: bytes, tmp_path: Path) -> N
     assert not result.stdout
 
 
-def test_places_where_there_is_no_log(tmp_path: Path) -> None:
+def test_a_source_without_a_log_is_refused(tmp_path: Path) -> None:
     assert run(tmp_path / "missing.csv").exit_code == 2
     assert run(tmp_path).exit_code == 2
     assert run(f"sqlite:///{tmp_path}/missing.db").exit_code == 2
@@ -535,15 +536,8 @@ def test_a_url_whose_port_is_no_number_is_refused_in_words(location: str) -> Non
     assert "secret" not in result.output
 
 
-def test_a_limit_that_is_no_number_is_refused_in_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_pairs(tmp_path / "log.csv")
-    monkeypatch.setattr("sys.argv", ["coterie", "audit", str(tmp_path / "log.csv"), "--limit", "nan"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert "limit must be a number of at least 0, not nan" in capsys.readouterr().err
+def test_a_limit_that_is_no_number_is_refused_in_words(log: Path) -> None:
+    assert "limit must be a number of at least 0, not nan" in refusal_of("audit", log, "--limit", "nan")
 
 
 def test_a_standard_input_that_is_closed_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:

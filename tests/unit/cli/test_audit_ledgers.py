@@ -33,7 +33,7 @@ def test_a_ledgers_head_is_its_evidence(tmp_path: Path) -> None:
     assert (evidence["head"], evidence["sha256"]) == (head, "")
 
 
-def test_the_folder_of_a_run(tmp_path: Path) -> None:
+def test_the_folder_of_a_run_is_read_by_its_ledger_alone(tmp_path: Path) -> None:
     """It is read by its ledger alone: metrics do not say whether sums were secure, and no chain protects them."""
     record = {"round": 1, "outcome": "aborted after reveal", "selected": 3, "aggregated": ["a", "b"], "dropped": ["c"]}
     records = [{**record, "stranded": []}, {**record, "round": 2, "stranded": [], "outcome": "completed"}]

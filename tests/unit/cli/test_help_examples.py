@@ -23,10 +23,12 @@ def examples(command: click.Command) -> Iterator[str]:
 
 
 EXAMPLES = list(examples(typer.main.get_command(app)))
+PLANS = [example for example in EXAMPLES if example.startswith("coterie plan ")]
 
 
 def test_examples_of_several_commands_are_found() -> None:
     assert {"attack", "audit", "explore", "plan"} <= {example.split()[1] for example in EXAMPLES}
+    assert len(PLANS) == 5
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -34,7 +36,7 @@ def test_the_command_line_understands_an_example(example: str) -> None:
     understand(shlex.split(example)[1:])
 
 
-@pytest.mark.parametrize("example", [example for example in EXAMPLES if example.startswith("coterie plan ")])
+@pytest.mark.parametrize("example", PLANS)
 def test_an_example_of_a_plan_gives_a_plan(example: str) -> None:
     words = shlex.split(example)[1:]
     measures = "--clients" in words or "--rounds" in words  # the table of all T does not measure the machine

@@ -1,12 +1,9 @@
 """Absurdly large numbers are refused in one sentence, without a traceback, before anything is done."""
 
-import sys
 from pathlib import Path
 
 import pytest
-
-from coterie.cli import main
-from coterie.cli.common import ExitStatus
+from tests.support.commands import refusal_of
 
 HUGE, DIGITS = str(10**30), "9" * 5000
 
@@ -40,43 +37,25 @@ COMMANDS = [
 ]
 
 
-def refusal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """Return the words in which a command is refused."""
-    monkeypatch.setattr(sys, "argv", ["coterie", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == ExitStatus.BAD_INPUT
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
-    return said
-
-
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: " ".join(arguments)[:60])
 def test_huge_numbers_are_refused_in_words(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert refusal(monkeypatch, capsys, *arguments)
+    assert refusal_of(*arguments)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_file_with_a_huge_number_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "mine.toml").write_text(f"rounds = {DIGITS}")
-    path = str(tmp_path / "mine.toml")
-    assert path in refusal(monkeypatch, capsys, "run", path)
+def test_a_file_with_a_huge_number_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f"rounds = {DIGITS}")
+    assert str(file) in refusal_of("run", file)
 
 
 @pytest.mark.parametrize("error", [MemoryError("no room for 8 EiB"), OverflowError("no such integer")])
-def test_numbers_too_large_for_memory_are_refused_in_words(
-    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_numbers_too_large_for_memory_are_refused_in_words(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise error
 
     monkeypatch.setattr("coterie.cli.app", fail)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == ExitStatus.BAD_INPUT
-    assert capsys.readouterr().err == f"coterie: these numbers are too large for this machine: {error}\n"
+    assert refusal_of() == f"coterie: these numbers are too large for this machine: {error}\n"

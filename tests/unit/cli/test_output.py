@@ -60,7 +60,7 @@ def test_a_partly_read_pipe_does_not_have_the_exposure_status(tmp_path: Path) ->
     assert run("audit", str(log), "--json", "--witnesses", "600", read=10) == (CLOSED_PIPE, "")
 
 
-def test_errors_with_a_closed_stderr() -> None:
+def test_errors_that_nobody_reads_have_the_status_of_a_closed_pipe() -> None:
     assert run("audit", "-", read=0, errors=True, stdin="garbage\n") == (CLOSED_PIPE, "")
     assert run("audit", "-", read=None, errors=True, stdin="garbage\n") == (2, "")
 

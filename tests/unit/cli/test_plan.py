@@ -1,14 +1,17 @@
+"""``coterie plan --clients``: the plan of a session as text and as JSON, its old options and its refusals."""
+
 import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.commands import refusal_of
 from tests.support.plans import as_json as plan
 from typer.testing import CliRunner
 
 from coterie import __version__
-from coterie.cli import app, main
+from coterie.cli import app
 from coterie.cli.plan_session import probability_text
 from coterie.errors import ConfigError
 from coterie.graphs import TOPOLOGIES
@@ -48,15 +51,15 @@ def test_json_has_what_machines_need() -> None:
     assert found["key_agreements"] < found["complete"]["key_agreements"]
 
 
-def test_a_lying_server_needs_a_quorum() -> None:
+def test_a_malicious_server_needs_a_quorum() -> None:
     found = plan("--clients", "12", "--dropout", "0.05", "--active")
     assert (found["colluders"], found["quorum"]) == (3, 8)
     assert [price["colluders"] for price in found["prices"]] == [0, 1, 3]
     assert found["prices"][-1]["failed_rounds"]["0.1"] == pytest.approx(0.456, abs=0.001)
     chosen = plan("--clients", "100", "--dropout", "0.05", "--active", "--collusion", "0.1")
     assert (chosen["colluders"], chosen["quorum"]) == (10, 56)
-    calm = plan("--clients", "12", "--dropout", "0.05")
-    assert (calm["colluders"], calm["quorum"], calm["prices"]) == (0, None, [])
+    curious = plan("--clients", "12", "--dropout", "0.05")  # honest, but curious
+    assert (curious["colluders"], curious["quorum"], curious["prices"]) == (0, None, [])
 
 
 def test_more_clients_than_a_session_holds() -> None:
@@ -68,7 +71,7 @@ def test_more_clients_than_a_session_holds() -> None:
     assert "2 sums instead of one" in words
 
 
-def test_a_lying_server_gets_the_complete_graph_unless_another_is_asked_for() -> None:
+def test_a_malicious_server_gets_the_complete_graph_unless_another_is_requested() -> None:
     found = plan("--clients", "500", "--lost", "0.1", "--collusion", "0.05", "--active")
     assert (found["topology"], found["multi_round_privacy_holds"]) == ("complete", False)
     found = plan("--clients", "500", "--lost", "0.1", "--collusion", "0.05", "--active", "--privacy", "2")
@@ -113,7 +116,7 @@ def test_every_topology_in_the_table_can_be_asked_for() -> None:
         )
 
 
-def test_the_papers_rule() -> None:
+def test_the_papers_rule_can_be_requested() -> None:
     found = plan("--clients", "1000", "--dropout", "0.1", "--topology", "erdos-renyi")
     assert found["topology"] == "erdos-renyi"
     assert found["connection_probability"] == pytest.approx(0.31056, abs=5e-6)
@@ -139,14 +142,12 @@ def test_the_command_prints_a_table(topology: str, active: list[str]) -> None:
     assert "client uploads" in result.output
 
 
-def test_bad_requests_are_one_clear_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    result = RUNNER.invoke(app, ["plan", "--clients", "100", "--dropout", "1.5"])
-    assert isinstance(result.exception, ConfigError)
-    monkeypatch.setattr("sys.argv", ["coterie", "plan", "--clients", "100", "--dropout", "1.5"])
-    with pytest.raises(SystemExit) as left:
-        main()
-    assert left.value.code == 2
-    assert capsys.readouterr().err.startswith("coterie: --lost is the probability that a client is lost in a round")
+def test_bad_requests_are_one_clear_line() -> None:
+    arguments = ["plan", "--clients", "100", "--dropout", "1.5"]
+    assert isinstance(RUNNER.invoke(app, arguments).exception, ConfigError)
+    said = refusal_of(*arguments)
+    assert said.startswith("coterie: --lost is the probability that a client is lost in a round")
+    assert said.count("\n") == 1
 
 
 def test_version_and_help() -> None:

@@ -41,8 +41,9 @@ def test_the_papers_population() -> None:
 
 
 def test_the_command_prints_a_table_with_a_recommendation_and_its_rule(tmp_path: Path) -> None:
-    plot = tmp_path / "trade-off.png"
+    plot = tmp_path / "[trade]-off.png"  # a console must not take a part of the name for markup
     output = shown(*PAPER, "--absent", "0.2", "--plot", str(plot))
+    assert f"The trade-off is drawn in {plot}." in output
     assert "1.05e16" in output
     assert "91,390" in output
     assert "→ T = 6, which aggregates 11.78 of 12 clients" in output
@@ -94,7 +95,7 @@ def test_old_names_of_absence_and_loss_still_work() -> None:
 
 
 def test_colluders_count_in_many_rounds_too() -> None:
-    """Against a server that lies all colluders may be in every session and in one circle."""
+    """Against a malicious server all colluders may be in every session and in one circle."""
     found = as_json(*PAPER, "--absent", "0.05", "--collusion", "0.05", "--active")
     choices = {choice["privacy"]: choice for choice in found["choices"]}
     assert found["colluders"] == 6
@@ -163,8 +164,8 @@ def test_random_circles_of_an_honest_server_spread_the_colluders() -> None:
     assert odds[0] <= 2.0**-40 < odds[1]
     assert choices[20]["honest"] == 20 - colluders > 2
     assert as_json(*arguments, "--privacy-bits", "20")["choices"][4]["honest"] > choices[20]["honest"]
-    lying = as_json(*arguments[:-2], "--active", "--collusion", "0.0005")
-    assert {choice["privacy"]: choice["honest"] for choice in lying["choices"]}[20] == 10
+    malicious = as_json(*arguments[:-2], "--active", "--collusion", "0.0005")
+    assert {choice["privacy"]: choice["honest"] for choice in malicious["choices"]}[20] == 10
     assert "hypergeometric tail" in shown(*arguments)
 
 

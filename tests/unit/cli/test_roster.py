@@ -1,3 +1,5 @@
+"""``coterie roster``: the roster as text and as JSON, retiring circles, and the folder that keeps all versions."""
+
 import json
 from pathlib import Path
 
@@ -34,6 +36,12 @@ def test_the_roster_is_shown_as_text_and_as_json(home: Path) -> None:
     assert record["waiting"] == ["node-4"]
 
 
+def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
+    clients = (Client(":smile:"), Client("[red]x[/red]"))
+    RosterFolder(tmp_path / "server" / "rosters").add(Roster(privacy=2, clients=clients, circles=((0, 1),)))
+    assert "circle 0: ':smile:', '[red]x[/red]'" in run("show", "--home", str(tmp_path))
+
+
 def test_how_contributions_are_made_is_shown_in_words(home: Path, tmp_path: Path) -> None:
     assert "older version founded it" in run("show", "--home", str(home))
     clients = tuple(Client(f"node-{number}") for number in range(2))
@@ -49,7 +57,7 @@ def test_how_contributions_are_made_is_shown_in_words(home: Path, tmp_path: Path
     assert record["recipe"] == recipe.settings()
 
 
-def test_a_leaver_takes_its_circle_out_of_use_for_good(home: Path) -> None:
+def test_retiring_a_node_takes_its_circle_out_of_use_permanently(home: Path) -> None:
     record = json.loads(run("retire", "node-1", "--home", str(home), "--json"))
     assert [circle["retired"] for circle in record["circles"]] == [True, False]
     assert record["version"] == 1

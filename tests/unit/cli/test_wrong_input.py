@@ -1,9 +1,7 @@
 """Wrong input of any kind: one plain line and the matching exit status, never a traceback."""
 
-import io
 import math
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,13 +13,12 @@ import click
 import numpy as np
 import pytest
 import typer.main
+from tests.support.commands import refusal_of
 from typer.testing import CliRunner
 
 import coterie
-from coterie.cli import app, main
-from coterie.cli.common import ExitStatus
+from coterie.cli import app
 from coterie.errors import CoterieError, InputError
-from coterie.planning.settings import PlanSettings
 
 GROUP: Any = typer.main.get_command(app)
 COMMAND_NAMES = [
@@ -86,6 +83,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "plan: two files": ([*DEPLOYMENT, "--config", "a", "--threat-model", "./a"], "a is also the file of --config"),
     "plan: percent": (["plan", "--clients", "9", "--lost", "10%"], "should be a number, not '10%'; write 0.1."),
     "reproduce: nearly": (["reproduce", "ccesa-cost"], "there is no experiment 'ccesa-cost'; did you mean ccesa-costs"),
+    "reproduce: workers": (["reproduce", "ccesa-costs", "--workers", "-1"], "there cannot be -1 workers"),
     "reproduce: unlike": (["reproduce", "qqq"], "there is no experiment 'qqq'; coterie reproduce --list shows all"),
     "resume: missing": (["resume", "missing"], "missing is not the folder of a run"),
     "resume: file": (["resume", "ok.csv"], "ok.csv is not the folder of a run"),
@@ -147,36 +145,26 @@ def words(text: str) -> str:
 
 
 @pytest.mark.parametrize("wrong", COMMANDS)
-def test_wrong_input_is_reported_in_one_line(
-    wrong: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("place")
+def test_wrong_input_is_reported_in_one_line(wrong: str) -> None:
     arguments, said = COMMANDS[wrong]
     if "/dev/full" in arguments and not Path("/dev/full").is_char_device():
         pytest.skip("no device that is always full")
-    monkeypatch.setattr(sys, "argv", ["coterie", *arguments])
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        with pytest.raises(SystemExit) as ended:
-            main()
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    complaint = capsys.readouterr().err
-    assert ended.value.code == ExitStatus.BAD_INPUT, complaint
+    complaint = refusal_of(*arguments)
     assert words(said) in words(complaint)
-    assert "Traceback" not in complaint
     assert "Errno" not in complaint
     assert complaint.startswith("Usage:") or complaint.count("\n") == 1
     assert not Path("/dev/full").is_file()  # a device is written to, not replaced by a file
 
 
-def number_options() -> list[tuple[str, str, str]]:
-    """Every option that takes one number, with the type of the number."""
+def number_options() -> list[tuple[str, str]]:
+    """Return every option that takes one number, after the name of its command."""
 
-    def found(command: click.Command, name: str) -> list[tuple[str, str, str]]:
+    def found(command: click.Command, name: str) -> list[tuple[str, str]]:
         if isinstance(command, click.Group):
             return [one for called, inner in command.commands.items() for one in found(inner, f"{name} {called}")]
         return [
-            (name.strip(), option.opts[0], option.type.name.partition(" ")[0])
+            (name.strip(), option.opts[0])
             for option in command.params
             if isinstance(option, click.Option) and option.type.name.partition(" ")[0] in ("integer", "float")
         ]
@@ -184,26 +172,16 @@ def number_options() -> list[tuple[str, str, str]]:
     return found(typer.main.get_command(app), "")
 
 
-@pytest.mark.parametrize(("command", "option", "kind"), number_options())
-def test_every_option_for_a_number_refuses_nan(
-    command: str,
-    option: str,
-    kind: str,
-    place: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+@pytest.mark.parametrize(("command", "option"), number_options())
+@pytest.mark.usefixtures("place")
+def test_every_option_for_a_number_refuses_nan(command: str, option: str) -> None:
     """NaN passes the bounds that a float has, since it is neither below nor above any of them."""
     required = {"audit": ["ok.csv"], "compare": ["ok.csv"], "plan": ["--clients", "50", "--lost", "0.1"]}
     if command == "plan" and option in ("--population", "--cohort", "--absent", "--epsilon", "--delta", "--rounds"):
         required["plan"] = DEPLOYMENT[1:]
     if command == "plan" and option == "--survival":
         required["plan"] = ["--population", "60", "--cohort", "12", "--absent", "0.1"]
-    monkeypatch.setattr(sys, "argv", ["coterie", *command.split(), *required.get(command, []), option, "nan"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == ExitStatus.BAD_INPUT
-    assert "Traceback" not in capsys.readouterr().err
+    assert refusal_of(*command.split(), *required.get(command, []), option, "nan")
 
 
 @pytest.mark.parametrize(
@@ -366,18 +344,12 @@ def test_narrow_terminals_and_no_colour(arguments: list[str], columns: str, plac
     assert done.stdout.strip()
 
 
-def test_an_unexpected_system_error_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unexpected_system_error_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise OSError(28, "No space left on device", "/data/run/metrics.jsonl")
 
     monkeypatch.setattr("coterie.cli.app", fail)
-    monkeypatch.setattr(sys, "stdout", io.StringIO())
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == ExitStatus.BAD_INPUT
-    assert capsys.readouterr().err == "coterie: /data/run/metrics.jsonl: no space left on device\n"
+    assert refusal_of() == "coterie: /data/run/metrics.jsonl: no space left on device\n"
 
 
 def test_ctrl_c_while_the_program_is_loaded_is_one_line(tmp_path: Path) -> None:
@@ -400,14 +372,3 @@ def test_every_help_has_an_example(command: str) -> None:
     found = CliRunner().invoke(app, [*command.split(), "--help"], terminal_width=200)
     assert found.exit_code == 0
     assert f"coterie {command}" in found.stdout.split("Usage:")[1].split("\n", 1)[1]
-
-
-def test_the_examples_of_the_help_of_plan_are_plans() -> None:
-    examples = [
-        line.split()[1:]
-        for line in (PlanSettings.__doc__ or "").splitlines()
-        if line.strip().startswith("coterie plan")
-    ]
-    assert len(examples) == 5
-    for example in examples:
-        assert CliRunner().invoke(app, [*example, "--json"]).exit_code == 0, example

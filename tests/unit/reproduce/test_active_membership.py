@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from tests.support.jobs import experiment_of
 from tests.support.reports import checked_report
 
 from coterie.attacks.active_membership.methods import COMMON, OWN, PUBLIC
@@ -36,7 +37,7 @@ def trial(method: str, accuracy: float, auc: float, utility: float = 0.8) -> dic
     return asdict(MethodTrial(method, 10, True, UTILITY, 0.0, courses))  # type: ignore[arg-type]
 
 
-def told(claim: AttackClaim, rows: dict[str, list[dict[str, object]]], paper_examples: int = 0) -> Judgement:
+def judged(claim: AttackClaim, rows: dict[str, list[dict[str, object]]], paper_examples: int = 0) -> Judgement:
     table = {"name": "T", "set": {"participants": 8, "malicious": 2, "examples": 40, "strength": 1.0}}
     experiment = msgspec.convert(
         {"tables": [table], "methods": list(rows), "claims": [msgspec.to_builtins(claim)]}, AttackExperiment
@@ -49,8 +50,8 @@ def told(claim: AttackClaim, rows: dict[str, list[dict[str, object]]], paper_exa
         for method, found in rows.items()
         for number, record in enumerate(found)
     }
-    (judged,) = experiment.findings(records).numbers["claims"]
-    return Judgement(judged["judgement"])
+    (found,) = experiment.findings(records).numbers["claims"]
+    return Judgement(found["judgement"])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -58,8 +59,7 @@ def test_the_shipped_experiments_can_be_run(name: str) -> None:
     declaration = read_declaration(declared()[name])
     assert {QUICK, "medium", FULL} <= set(declaration.sizes)
     for size in declaration.sizes:
-        experiment = declaration.experiment(size)
-        assert isinstance(experiment, AttackExperiment)
+        experiment = experiment_of(AttackExperiment, declaration, size)
         for table in experiment.tables:
             attack = experiment.make_attack(table.name, 0, None)
             assert attack.strength
@@ -95,10 +95,10 @@ def test_a_strength_must_be_declared() -> None:
 def test_success_is_judged_by_the_mean_over_trials(accuracies: tuple[float, ...], judgement: Judgement) -> None:
     claim = AttackClaim(says="works", method="fedavg", least=54.0)
     rows = {"fedavg": [trial("fedavg", share, 0.6) for share in accuracies]}
-    assert told(claim, rows) is judgement
-    assert told(claim, rows, paper_examples=8 * 40) is judgement
-    assert told(claim, rows, paper_examples=8 * 40 + 1) is Judgement.OPEN
-    assert told(msgspec.structs.replace(claim, ours=True), rows, paper_examples=8 * 40 + 1) is judgement
+    assert judged(claim, rows) is judgement
+    assert judged(claim, rows, paper_examples=8 * 40) is judgement
+    assert judged(claim, rows, paper_examples=8 * 40 + 1) is Judgement.OPEN
+    assert judged(msgspec.structs.replace(claim, ours=True), rows, paper_examples=8 * 40 + 1) is judgement
 
 
 def test_areas_and_accuracies_are_compared_trial_by_trial() -> None:
@@ -107,15 +107,15 @@ def test_areas_and_accuracies_are_compared_trial_by_trial() -> None:
         "confined": [trial("confined", 0.5, auc, utility=0.5 + auc / 6) for auc in (0.7, 0.61, 0.5)],
     }
     less = AttackClaim(says="less", method="confined", against="fedavg", measure="auc", most=0.0)
-    assert told(less, rows) is Judgement.HOLDS
+    assert judged(less, rows) is Judgement.HOLDS
     kept = AttackClaim(says="kept", method="confined", against="watched", measure="utility", least=-5.0)
-    assert told(kept, rows) is Judgement.FAILS
+    assert judged(kept, rows) is Judgement.FAILS
     better = AttackClaim(says="better", method="confined", against="fedavg", measure="utility", least=0.0)
-    assert told(better, rows) is Judgement.HOLDS
+    assert judged(better, rows) is Judgement.HOLDS
     less_lost = AttackClaim(says="less lost", method="confined", against="fedavg", measure="lost", most=0.0)
-    assert told(less_lost, rows) is Judgement.HOLDS
+    assert judged(less_lost, rows) is Judgement.HOLDS
     seen = AttackClaim(says="seen", method="confined", view=PUBLIC, measure="auc", most=0.6)
-    assert told(seen, rows) is Judgement.OPEN
+    assert judged(seen, rows) is Judgement.OPEN
 
 
 def test_a_small_experiment_is_reported_and_can_be_rewritten(tmp_path: Path) -> None:

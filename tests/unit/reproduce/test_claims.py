@@ -14,7 +14,7 @@ from coterie.reports.markdown import write_findings
 
 @given(st.integers(0, 50), st.integers(1, 50))
 def test_share_intervals_are_exact(hits: int, tries: int) -> None:
-    """At either end of the interval, what happened and anything beyond it has a probability of 2.5%."""
+    """At either end of the interval, the count of hits or a more extreme one has a probability of 2.5%."""
     hits = min(hits, tries)
 
     def tail(share: float, counts: range) -> float:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
+from tests.support.jobs import experiment_of
 from tests.support.reports import checked_report
 
 from coterie.confined.claims import sound_epsilon
@@ -37,7 +38,8 @@ SHIPPED = (
     *("cgd-accuracy", "cgd-fairness", "cgd-lambda", "cgd-mu", "cgd-scale", "cgd-scale-cifar10"),
     *("cgd-algorithm1", "cgd-packet-drops"),
 )
-SMALL = """
+SMALL = msgspec.toml.decode(
+    """
 title = "Small"
 paper = "Nobody et al."
 kind = "confined-table"
@@ -80,7 +82,9 @@ paper = { "CGD" = { "few" = 12.34 } }
 paper_iterations = 12
 claims = [{ says = "it learns", table = "few", row = "CGD", against = "local", least = -100.0 }]
 notes = ["Nobody has checked this."]
-"""
+""",
+    type=Declaration,
+)
 
 
 def case(**changes: object) -> GridCase:
@@ -98,10 +102,8 @@ def scores(finding: Finding) -> list[tuple[float, float]]:
     return [(one.score, one.loss) for one in finding.curve]
 
 
-def table(declaration: Declaration, size: str) -> ConfinedTable:
-    experiment = declaration.experiment(size)
-    assert isinstance(experiment, ConfinedTable)
-    return experiment
+def table(declaration: Declaration = SMALL, size: str = FULL) -> ConfinedTable:
+    return experiment_of(ConfinedTable, declaration, size)
 
 
 @pytest.mark.parametrize("method", ["local", "local, own features", "centralised"])
@@ -259,7 +261,7 @@ def test_settings_are_chosen_on_separate_examples() -> None:
         ({"choose": {"clip": [1.0]}}, "choose can try alpha and threshold, not clip"),
     ],
 )
-def test_impossible_cases(wrong: dict[str, Any], complaint: str) -> None:
+def test_impossible_cases_are_refused(wrong: dict[str, Any], complaint: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=complaint):
         case(groups=4, **wrong)
 
@@ -285,7 +287,7 @@ def test_random_subsets_miss_as_often_as_eq_44_has_it_and_circles_do_not() -> No
 
 
 def test_a_run_reports_late_gradients_and_victims_of_packet_drops(tmp_path: Path) -> None:
-    experiment = table(msgspec.toml.decode(SMALL, type=Declaration), FULL)
+    experiment = table()
     drops = {"training.algorithm": "confined", "faults.victims": ["client-1"], "rounds": 3, "cohort.size": 4}
     row = LearnerRow(name="drops", by="run", settings={**drops, "cohort.privacy": 2, "confined.late_bound": 1})
     experiment = msgspec.structs.replace(experiment, rows=(row,), tables=experiment.tables[:1], growth=False)
@@ -304,7 +306,7 @@ def test_a_run_reports_late_gradients_and_victims_of_packet_drops(tmp_path: Path
 
 
 def test_trials_that_did_not_record_the_deviation_of_the_loss_say_so() -> None:
-    experiment = table(msgspec.toml.decode(SMALL, type=Declaration), FULL)
+    experiment = table()
     old = [outcome("CGD", 0.90, 0.91)]
     assert "loss spread" not in write_findings(experiment.report_again({"outcomes": msgspec.to_builtins(old)}))
     about_it = msgspec.structs.replace(experiment, fairness=True)
@@ -356,15 +358,15 @@ def test_shipped_tables_can_be_run_and_are_about_their_own_rows(name: str) -> No
 
 
 def test_tables_are_written_and_can_be_rewritten(tmp_path: Path) -> None:
-    run = Run("small", msgspec.toml.decode(SMALL, type=Declaration), tmp_path)
+    run = Run("small", SMALL, tmp_path)
     report, text = checked_report(run)
     assert "12.34" in text
     assert [claim["judgement"] for claim in report.numbers["claims"]] == [Judgement.OPEN]  # by two trials
     assert "80 participants" in report.headlines[-1]
     assert {drawing.file for drawing in report.drawings} == {"learning.png", "participants.png", "growth.png"}
-    told = {(one["table"], one["row"]): one for one in report.numbers["outcomes"]}
-    assert set(told) == {("few", "CGD"), ("few", "local"), ("few", "FedAvg"), ("many", "CGD"), ("many", "local")}
-    assert told["few", "FedAvg"]["findings"][0]["curve"][-1]["displacement"] is not None
+    outcomes = {(one["table"], one["row"]): one for one in report.numbers["outcomes"]}
+    assert set(outcomes) == {("few", "CGD"), ("few", "local"), ("few", "FedAvg"), ("many", "CGD"), ("many", "local")}
+    assert outcomes["few", "FedAvg"]["findings"][0]["curve"][-1]["displacement"] is not None
 
 
 def outcome(row: str, *values: float, iterations: int = 100, displacement: float | None = None) -> RowTrials:
@@ -400,9 +402,8 @@ def outcome(row: str, *values: float, iterations: int = 100, displacement: float
 def test_claims_are_judged_in_points_over_the_same_seeds(
     changes: dict[str, Any], iterations: int, expected: Judgement
 ) -> None:
-    declaration = msgspec.toml.decode(SMALL, type=Declaration)
     claim = LearnerClaim(says="so", table="few", row="CGD", **changes)
-    experiment = msgspec.structs.replace(table(declaration, FULL), claims=(claim,), paper_iterations=100)
+    experiment = msgspec.structs.replace(table(), claims=(claim,), paper_iterations=100)
     rows = [
         outcome("CGD", 0.90, 0.91, 0.92, iterations=iterations, displacement=0.95),
         outcome("local", 0.70, 0.71, 0.73, iterations=iterations),
@@ -422,9 +423,7 @@ def test_claims_are_judged_in_points_over_the_same_seeds(
 )
 def test_a_smaller_experiment_judges_no_claim(paper: dict[str, Any], missing: str) -> None:
     claim = LearnerClaim(says="so", table="few", row="CGD", least=80.0)
-    experiment = msgspec.structs.replace(
-        table(msgspec.toml.decode(SMALL, type=Declaration), FULL), claims=(claim,), paper_iterations=100
-    )
+    experiment = msgspec.structs.replace(table(), claims=(claim,), paper_iterations=100)
     rows = [outcome("CGD", 0.90, 0.91, 0.92, iterations=100)]
     (judged,) = learner_claims(experiment, rows)
     assert judged.judgement is Judgement.HOLDS
@@ -434,7 +433,7 @@ def test_a_smaller_experiment_judges_no_claim(paper: dict[str, Any], missing: st
 
 
 def test_a_table_may_have_its_own_rows_and_names_what_it_reduces() -> None:
-    experiment = table(msgspec.toml.decode(SMALL, type=Declaration), FULL)
+    experiment = table()
     own = LearnerRow(name="FedAvg", by="grid", settings={"method": "local"})
     few = msgspec.structs.replace(experiment.tables[0], rows=(own,), fewer="2 of 9 examples")
     experiment = msgspec.structs.replace(experiment, tables=(few, experiment.tables[1]))
@@ -456,7 +455,7 @@ def test_a_table_may_have_its_own_rows_and_names_what_it_reduces() -> None:
 def test_the_figure_shows_the_setting_that_rows_differ_in(
     rows: list[dict[str, Any]], figures: set[str], tmp_path: Path
 ) -> None:
-    experiment = table(msgspec.toml.decode(SMALL, type=Declaration), FULL)
+    experiment = table()
     experiment = msgspec.structs.replace(
         experiment,
         growth=False,
@@ -479,9 +478,8 @@ def test_a_printed_epsilon_is_judged_by_the_theorem_and_drawn_beside_one_that_ho
 ) -> None:
     """The theorem's value is for the paper's participants and iterations, whatever was run."""
     claim = LearnerClaim(says="so", table="few", row="CGD", measure="epsilon", most=most)
-    declaration = msgspec.toml.decode(SMALL, type=Declaration)
     experiment = msgspec.structs.replace(
-        table(declaration, FULL),
+        table(),
         claims=(claim,),
         paper_epsilon={"CGD": {"few": 0.54}},
         paper_iterations=2000,
@@ -489,8 +487,8 @@ def test_a_printed_epsilon_is_judged_by_the_theorem_and_drawn_beside_one_that_ho
         growth=False,
     )
     row = outcome("CGD", 0.90, 0.91)
-    told = [msgspec.structs.replace(finding, epsilon=sound, claimed=99.0) for finding in row.findings]
-    row = msgspec.structs.replace(row, findings=tuple(told))
+    findings = [msgspec.structs.replace(finding, epsilon=sound, claimed=99.0) for finding in row.findings]
+    row = msgspec.structs.replace(row, findings=tuple(findings))
     (judged,) = learner_claims(experiment, [row])
     written = "84.8 by that theorem with a = 1/2 for 16 participants and 2,000 iterations; it is not sound"
     assert (judged.judgement, judged.statistic) == (expected, written)
@@ -504,12 +502,12 @@ def test_a_printed_epsilon_is_judged_by_the_theorem_and_drawn_beside_one_that_ho
 
 
 def test_squared_errors_are_not_shown_as_percentages() -> None:
-    experiment = table(msgspec.toml.decode(SMALL, type=Declaration), FULL)
+    experiment = table()
     claim = LearnerClaim(says="so", table="few", row="CGD", against="local", most=0.0)
     few = msgspec.structs.replace(experiment.tables[0], squared_error=True)
     experiment = msgspec.structs.replace(experiment, tables=(few,), claims=(claim,))
     rows = [outcome("CGD", 0.02, 0.03, 0.025), outcome("local", 0.12, 0.14, 0.13)]
     report = experiment.report_again({"outcomes": msgspec.to_builtins(rows)})
-    (claim_told,) = report.numbers["claims"]
-    assert claim_told.items() >= {"statistic": "-0.12 to -0.093, 3 trials", "judgement": "holds"}.items()
+    (summary,) = report.numbers["claims"]
+    assert summary.items() >= {"statistic": "-0.12 to -0.093, 3 trials", "judgement": "holds"}.items()
     assert "| CGD | 12.34 | 0.025 ± 0.005 |" in write_findings(report)

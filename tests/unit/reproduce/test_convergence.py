@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.jobs import CONTEXT
+from tests.support.jobs import CONTEXT, experiment_of
 
 from coterie.cohorts.circles import Circles, circle_sizes
 from coterie.cohorts.policies import MultiRound, Random
@@ -39,10 +39,8 @@ def draw(seed: int = 0) -> Ridge:
     return Ridge.draw(SMALL, np.random.default_rng(seed))
 
 
-def shipped(size: str = QUICK) -> Convergence:
-    experiment = read_declaration(declared()["multi-round-convergence"]).experiment(size)
-    assert isinstance(experiment, Convergence)
-    return experiment
+def shipped() -> Convergence:
+    return experiment_of(Convergence, "multi-round-convergence", QUICK)
 
 
 @given(st.integers(0, 2**32))
@@ -62,7 +60,7 @@ def test_the_constants_are_those_of_the_problem(seed: int) -> None:
 @settings(deadline=None, max_examples=10)
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 4]), st.integers(1, 3))
 def test_the_corrected_bound_holds(seed: int, privacy: int, steps: int) -> None:
-    """In a single run, where only the mean is bounded: the bound is not tight enough for chance to matter."""
+    """It bounds a mean over runs, and is checked on single runs: it is far above them."""
     problem, rng = draw(seed), np.random.default_rng(seed)
     circles = Circles.cut(np.arange(24), circle_sizes(24, privacy))
     policy = MultiRound(circles, 8, "uniform")
@@ -75,7 +73,7 @@ def test_the_corrected_bound_holds(seed: int, privacy: int, steps: int) -> None:
 
 
 def test_circles_of_similar_clients_scatter_more_than_single_ones() -> None:
-    """What the printed variance leaves out, and the corrected one allows; for single clients both are exact."""
+    """More than the printed variance, and less than the corrected one; for single clients both are exact."""
     problem, rounds = draw(), [400]
     alike = MultiRound(Circles.cut(np.arange(24), circle_sizes(24, 4)), 8, "uniform")
     single, circles = (

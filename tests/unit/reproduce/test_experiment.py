@@ -1,7 +1,9 @@
 """The base of experiments: a made-up kind needs its settings, measure and report, and has everything else."""
 
 import copy
+import json
 import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from coterie.errors import ConfigError
 from coterie.reports.findings import Claim, Findings, Judgement, Table
 from coterie.reproduce import declarations
 from coterie.reproduce.experiment import Experiment, Job, JobContext, Record, paired_differences
+from coterie.reproduce.runner import JOURNAL, Run
 from coterie.reproduce.verdicts import decided
 
 DECLARED = """
@@ -74,18 +77,46 @@ def declared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(declarations, "declared", lambda: {"dice": file})
 
 
+class Loaded(Dice, frozen=True, kw_only=True):
+    """One job fails while the other is running, and the other cannot be stopped."""
+
+    def measure(self, job: Job, seed: int, context: JobContext) -> Record:
+        mine, other = (context.folder / name for name in (job.case, "two" if job.case == "one" else "one"))
+        mine.touch()
+        while not other.exists():
+            time.sleep(0.01)
+        if job.case == "one":
+            raise ConfigError("this job fails")
+        time.sleep(1)
+        return super().measure(job, seed, context)
+
+
+def test_a_job_that_ends_after_another_has_failed_is_kept(
+    declared: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its result was thrown away, although the run waited for it."""
+    monkeypatch.setitem(declarations.KINDS, "dice", f"{__name__}:Loaded")
+    run = Run("dice", declarations.read_declaration(tmp_path / "dice.toml"), tmp_path / "out", trials=1)
+    with pytest.raises(ConfigError, match="this job fails"):
+        run.work(workers=2)
+    _, *kept = map(json.loads, (run.folder / JOURNAL).read_text().splitlines())
+    assert kept == [["dice", "two", 0, Dice(sides=6).measure(Job("dice", "two", 0), 0, CONTEXT)]]
+
+
 @pytest.mark.usefixtures("declared")
 def test_a_new_kind_is_run_reported_and_rewritten(tmp_path: Path) -> None:
-    command = ["reproduce", "dice", "--quick", "--workers", "1", "--out", str(tmp_path / "out")]
+    page = tmp_path / "out [x]" / "README.md"  # a console must not take a part of the name for markup
+    command = ["reproduce", "dice", "--quick", "--workers", "1", "--out", str(page.parent)]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     assert "• Thrown." in done.output
-    report = (tmp_path / "out" / "README.md").read_text()
+    assert f"Everything is in {page}." in done.output
+    report = page.read_text()
     assert "| Dice are fair | so far | holds |" in report
     assert "## Notes\n\n- Dice have no memory." in report
     again = CliRunner().invoke(app, [*command, "--rewrite"])
     assert again.exit_code == 0, again.output
-    assert (tmp_path / "out" / "README.md").read_text() == report
+    assert page.read_text() == report
 
 
 def test_findings_hold_claims_and_outcomes_and_can_be_rewritten() -> None:
@@ -148,6 +179,16 @@ def test_a_setting_out_of_bounds_is_refused_by_its_name(
     table[path[-1]] = value
     wrong = msgspec.structs.replace(declaration, settings=settings, sizes={"full": declarations.Size(trials=1)})
     with pytest.raises(ConfigError, match=re.escape(said)):
+        wrong.experiment("full")
+
+
+def test_a_wrong_value_below_any_key_of_a_table_is_refused_without_the_key() -> None:
+    """It was a KeyError: the error of msgspec has dots in place of the key."""
+    declaration = declarations.read_declaration(declarations.declared()[METRICS])
+    remarks: Any = copy.deepcopy(declaration.remarks)
+    remarks["published"]["random"]["privacy"] = 0
+    wrong = msgspec.structs.replace(declaration, remarks=remarks)
+    with pytest.raises(ConfigError, match=re.escape("are wrong: published[...].privacy: Expected `int` >= 1")):
         wrong.experiment("full")
 
 

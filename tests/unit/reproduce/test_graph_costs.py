@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.support.jobs import CONTEXT
+from tests.support.jobs import CONTEXT, experiment_of
 from tests.support.reports import checked_report
 
 from coterie.crypto import shamir
@@ -39,9 +39,7 @@ GRAPHS: tuple[Topology, ...] = (Complete(), ErdosRenyi(0.7), Harary(6))
 
 
 def shipped(size: str = FULL) -> GraphCosts:
-    experiment = read_declaration(declared()["ccesa-costs"]).experiment(size)
-    assert isinstance(experiment, GraphCosts)
-    return experiment
+    return experiment_of(GraphCosts, "ccesa-costs", size)
 
 
 def terms_of(topology: Topology, clients: int, threshold: int, seed: int = 0, length: int = 50) -> Terms:
@@ -108,7 +106,7 @@ def test_operations_are_those_of_a_session(topology: Topology, clients: int, see
 
 @settings(deadline=None, max_examples=25)
 @given(st.sampled_from(GRAPHS), st.integers(0, 2**20))
-def test_a_server_works_for_those_who_left(topology: Topology, seed: int) -> None:
+def test_the_servers_operations_are_those_of_a_session_with_dropouts(topology: Topology, seed: int) -> None:
     terms, faults = terms_of(topology, 20, 3, seed), dropouts(0.08, seed)
     carrier = Carrier(faults, 1)
     servers: list[Server] = []
@@ -191,7 +189,7 @@ def outcomes_growing(exponent: float, trials: int = 4) -> Outcomes:
         (3.0, [Judgement.FAILS] * 5),
     ],
 )
-def test_growth_is_judged(exponent: float, expected: list[Judgement]) -> None:
+def test_claims_about_growth_hold_and_fail_by_the_counted_growth(exponent: float, expected: list[Judgement]) -> None:
     found = report(shipped(), outcomes_growing(exponent))
     growth = [claim for claim in found.claims if claim.says.startswith("Table 1")]
     assert [claim.judgement for claim in growth] == expected

@@ -69,17 +69,19 @@ def test_the_numbers_of_verdicts_add_up() -> None:
 def test_all_reports_and_the_index_are_written_again(tmp_path: Path) -> None:
     """Of two reports, one of which lost its page."""
     names = ("ccesa-reliability", "multi-round-theorem1")
+    folder = tmp_path / "[all]"  # a console must not take its name for markup
     for name in names:
-        (tmp_path / name).mkdir()
-        (tmp_path / name / RESULTS).write_bytes((FOLDER / name / RESULTS).read_bytes())
+        (folder / name).mkdir(parents=True)
+        (folder / name / RESULTS).write_bytes((FOLDER / name / RESULTS).read_bytes())
     app = typer.Typer()
     app.command()(reproduce)
-    found = CliRunner().invoke(app, ["--all", "--report", "--out", str(tmp_path)])
+    found = CliRunner().invoke(app, ["--all", "--report", "--out", str(folder)])
     assert found.exit_code == 0, found.output
+    assert found.output.splitlines() == [str(folder / name) for name in (*names, INDEX)]
     for name in names:
-        assert (tmp_path / name / REPORT).read_text() == (FOLDER / name / REPORT).read_text()
-    assert (tmp_path / INDEX).read_text() == write_index(read_results(tmp_path))
-    assert list(rewrite_all(tmp_path)) == [*names, INDEX]
+        assert (folder / name / REPORT).read_text() == (FOLDER / name / REPORT).read_text()
+    assert (folder / INDEX).read_text() == write_index(read_results(folder))
+    assert list(rewrite_all(folder)) == [*names, INDEX]
 
 
 def test_a_report_that_cannot_be_written_is_named_after_the_others(tmp_path: Path) -> None:
@@ -92,6 +94,28 @@ def test_a_report_that_cannot_be_written_is_named_after_the_others(tmp_path: Pat
         list(rewrite_all(tmp_path))
     written = [name for name in (*names, INDEX) if (tmp_path / name / REPORT).exists() or (tmp_path / name).is_file()]
     assert written == ["multi-round-theorem1", INDEX]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            '"experiment": "multi-round-theorem1"',
+            '"experiment": "gone"',
+            "multi-round-theorem1 .there is no experiment",
+        ),
+        ('"size": "full"', '"size": "huge"', "multi-round-theorem1 .there is no size 'huge'"),
+        ('"seed": 0', '"seed": "none"', "cannot read .*results.json: Expected `int`, got `str`"),
+    ],
+)
+def test_results_of_another_version_are_refused_in_words(old: str, new: str, said: str, tmp_path: Path) -> None:
+    """An unknown experiment or size was a KeyError or ended the rewriting, and a wrong value was a DecodeError."""
+    stored = (FOLDER / "multi-round-theorem1" / RESULTS).read_text()
+    assert old in stored
+    (tmp_path / "multi-round-theorem1").mkdir()
+    (tmp_path / "multi-round-theorem1" / RESULTS).write_text(stored.replace(old, new))
+    with pytest.raises(ConfigError, match=said):
+        list(rewrite_all(tmp_path))
 
 
 @pytest.mark.parametrize("arguments", [["--all"], ["--all", "--report"], ["multi-round-mnist", "--all", "--report"]])

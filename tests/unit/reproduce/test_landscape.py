@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.jobs import experiment_of
 from tests.support.reports import checked_report
 
 from coterie.confined.offsets import Parameters
@@ -78,8 +79,7 @@ def test_the_shipped_landscape_can_be_run() -> None:
     declaration = read_declaration(declared()["cgd-landscape"])
     assert {QUICK, FULL} <= set(declaration.sizes)
     for size in declaration.sizes:
-        experiment = declaration.experiment(size)
-        assert isinstance(experiment, Landscape)
+        experiment = experiment_of(Landscape, declaration, size)
         assert all(experiment.case(name).sample > 2 for name in experiment.grids)
 
 

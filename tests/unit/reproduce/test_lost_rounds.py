@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from tests.support.jobs import context
+from tests.support.jobs import context, experiment_of
 from tests.support.reports import checked_report
 
 from coterie.attacks.federation import Federation, Matrix
@@ -147,8 +147,7 @@ def test_a_report_can_be_rewritten(tmp_path: Path) -> None:
 
 
 def test_the_declaration_has_the_papers_clients_and_graphs() -> None:
-    full = read_declaration(declared()["ccesa-lenet"]).experiment(FULL)
-    assert isinstance(full, LostRounds)
+    full = experiment_of(LostRounds, "ccesa-lenet")
     assert (full.clients, full.dropout, full.epochs, full.momentum) == (1000, 0.1, 3, 0.5)
     assert {(one.connection, one.threshold) for one in full.schemes} >= {(0.3106, 198), (0.25, 167)}
     with pytest.raises(ConfigError, match="at most 20"):

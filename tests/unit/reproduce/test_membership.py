@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from tests.support.jobs import experiment_of
 from tests.support.reports import checked_report
 
 from coterie.attacks.membership.measure import CLIENT, NOTHING, SECURE, SPARSE, PassiveTrial, Success
@@ -23,8 +24,7 @@ def shipped() -> Declaration:
 
 def test_every_size_can_be_played() -> None:
     for size in shipped().sizes:
-        experiment = shipped().experiment(size)
-        assert isinstance(experiment, MembershipTable)
+        experiment = experiment_of(MembershipTable, shipped(), size)
         for total in experiment.totals:
             game = experiment.make_game(total)
             assert game.examples * game.cohorts[-1] == total
@@ -32,8 +32,7 @@ def test_every_size_can_be_played() -> None:
 
 
 def test_the_full_size_is_the_papers() -> None:
-    experiment = shipped().experiment(FULL)
-    assert isinstance(experiment, MembershipTable)
+    experiment = experiment_of(MembershipTable, shipped(), FULL)
     assert experiment.totals == tuple(one.examples for one in experiment.paper) == (5000, 10000, 15000, 50000)
     game = experiment.make_game(50_000)
     # CIFAR-10 has 60,000 pictures: candidates, strangers and what nine other clients need.
@@ -41,8 +40,7 @@ def test_the_full_size_is_the_papers() -> None:
 
 
 def test_totals_that_cannot_be_dealt_are_refused() -> None:
-    experiment = shipped().experiment(QUICK)
-    assert isinstance(experiment, MembershipTable)
+    experiment = experiment_of(MembershipTable, shipped(), QUICK)
     with pytest.raises(ConfigError, match="evenly"):
         experiment.make_game(301)
     with pytest.raises(ConfigError, match="settings of the game"):
@@ -53,8 +51,7 @@ def test_totals_that_cannot_be_dealt_are_refused() -> None:
 
 def test_claims_are_judged_by_the_trials() -> None:
     """An attack that is always right on plain averaging and blind elsewhere; then one that is blind everywhere."""
-    experiment = shipped().experiment(QUICK)
-    assert isinstance(experiment, MembershipTable)
+    experiment = experiment_of(MembershipTable, shipped(), QUICK)
     members = np.array([[True, False] * 50])
 
     def measured(right: int) -> dict[str, Success]:
@@ -85,8 +82,7 @@ def test_claims_are_judged_by_the_trials() -> None:
 
 
 def test_accuracy_and_precision_determine_recall() -> None:
-    experiment = shipped().experiment(QUICK)
-    assert isinstance(experiment, MembershipTable)
+    experiment = experiment_of(MembershipTable, shipped(), QUICK)
     assert [round(one.recall, 2) for one in experiment.paper] == [0.78, 0.86, 0.95, 0.94]
     found, missed, alarms, quiet = 30, 10, 20, 20  # members found and missed, others taken for members or not
     rates = PrintedRates(

@@ -1,4 +1,4 @@
-"""The declared experiment and the machinery that runs it, at sizes that take a moment."""
+"""Client selection over many rounds, and the runner of experiments, at sizes that take a moment."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from matplotlib.image import imread
-from tests.support.jobs import CONTEXT
+from tests.support.jobs import CONTEXT, experiment_of
 from typer.testing import CliRunner
 
 from coterie.auditing.auditor import Auditor
@@ -127,8 +127,7 @@ def test_bounds_meet_where_sets_are_few_and_stay_apart_where_they_are_many() -> 
 
 def test_the_shipped_experiment_is_the_papers() -> None:
     declaration = read_declaration(declared()["multi-round-metrics"])
-    experiment = declaration.experiment(FULL)
-    assert isinstance(experiment, MultiRoundMetrics)
+    experiment = experiment_of(MultiRoundMetrics, declaration)
     assert (experiment.population, experiment.cohort, experiment.rounds) == (120, 12, 200)
     assert declaration.size(FULL).trials == 200
     assert len(experiment.jobs(3)) == 3 * (9 + 6)
@@ -157,6 +156,15 @@ def test_losses_expose_clients_unless_unmasking_is_circle_aligned(declaration: D
     assert aligned["aggregated"] < naive["aggregated"]
 
 
+def test_losses_that_expose_no_client_are_reported_without_a_round(declaration: Declaration) -> None:
+    """The report said "after nan to nan rounds"."""
+    kept = {"broken": None, "exposed": None, "clients_exposed": 0, "strong": 2, "rounds": 60, "aggregated": 3.0}
+    experiment = declaration.experiment(FULL)
+    (job,) = (job for job in experiment.jobs(1) if job.part == LEAKS)
+    headline = experiment.findings({job: {"naive": kept, "aligned": kept}}).headlines[0]
+    assert "the survivors are summed, no client was exposed in these rounds. Circle-aligned, nobody was" in headline
+
+
 class Interrupted(Exception):
     """A job that the user interrupts."""
 
@@ -180,7 +188,7 @@ def test_results_do_not_depend_on_workers_or_interruptions(declaration: Declarat
         parts.work(watch=interrupt_after_three)
     assert seen == [0, 1, 2, 3]
     journal = parts.folder / JOURNAL
-    journal.write_bytes(journal.read_bytes()[:-10])  # the power went while the third job was written down
+    journal.write_bytes(journal.read_bytes()[:-10])  # the power failed while the third job was written
     seen.clear()
     parts.work(watch=seen.append)
     assert seen == [2, 3, 4, 5, 6, 7, 8, 9, 10]
@@ -206,7 +214,7 @@ def test_a_folder_belongs_to_one_run(declaration: Declaration, tmp_path: Path) -
     run = Run("small", declaration, tmp_path, trials=1)
     with pytest.raises(ConfigError, match="nothing to report"):
         run.write_report()
-    (tmp_path / JOURNAL).write_bytes(b'{"exp')  # the power went while the very first line was written
+    (tmp_path / JOURNAL).write_bytes(b'{"exp')  # the power failed while the first line was written
     run.work()
     with pytest.raises(ConfigError, match="another run"):
         Run("small", declaration, tmp_path, trials=1, seed=1).work()
@@ -249,9 +257,7 @@ def test_the_journal_of_another_run_is_left_alone(declaration: Declaration, tmp_
 def test_a_size_changes_settings_and_the_report_says_which_it_is(declaration: Declaration, tmp_path: Path) -> None:
     sizes = {**declaration.sizes, "tiny": Size(trials=1, note="nearly nothing", settings={"leaks": {"rounds": 9}})}
     changed = msgspec.structs.replace(declaration, sizes=sizes)
-    tiny, full = changed.experiment("tiny"), changed.experiment(FULL)
-    assert isinstance(tiny, MultiRoundMetrics)
-    assert isinstance(full, MultiRoundMetrics)
+    tiny, full = (experiment_of(MultiRoundMetrics, changed, size) for size in ("tiny", FULL))
     assert tiny.leaks
     assert full.leaks
     assert (tiny.leaks.rounds, full.leaks.rounds) == (9, 60)
@@ -298,7 +304,9 @@ def test_wrong_settings_are_refused(declaration: Declaration) -> None:
 
 
 @pytest.mark.parametrize(("trials", "seed"), [(-1, 0), (1, -1)])
-def test_sizes_are_checked(declaration: Declaration, trials: int, seed: int, tmp_path: Path) -> None:
+def test_negative_trials_and_seeds_are_refused(
+    declaration: Declaration, trials: int, seed: int, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError):
         Run("small", declaration, tmp_path, trials=trials, seed=seed)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.support.jobs import experiment_of
 from tests.support.reports import checked_report
 
 from coterie.errors import ConfigError
@@ -23,9 +24,7 @@ def test_the_shipped_experiments_can_be_run(name: str) -> None:
     declaration = shipped(name)
     assert {QUICK, FULL} <= set(declaration.sizes)
     for size in declaration.sizes:
-        experiment = declaration.experiment(size)
-        assert isinstance(experiment, PictureAttack)
-        experiment.make_attack(0, None)  # its settings are the attack's
+        experiment_of(PictureAttack, declaration, size).make_attack(0, None)  # its settings are the attack's
 
 
 def test_pictures_are_reported_and_can_be_rewritten(tmp_path: Path) -> None:

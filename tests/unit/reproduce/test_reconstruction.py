@@ -5,12 +5,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.support.jobs import CONTEXT, context
+from tests.support.jobs import CONTEXT, context, experiment_of
 
 from coterie.errors import ConfigError
 from coterie.reports.findings import Judgement
 from coterie.reports.markdown import write_findings
-from coterie.reproduce.declarations import FULL, QUICK, declared, read_declaration
+from coterie.reproduce.declarations import FULL, QUICK
 from coterie.reproduce.experiment import Job, Record
 from coterie.reproduce.reconstruction import (
     LOSSY,
@@ -25,7 +25,7 @@ TASK = ReconstructionTask(name="digits", data="digits", model="mlp", before=10, 
 EXPERIMENT = Reconstruction(clients=12, cohort=4, privacy=(2, 4), rounds=30, losses=0.1, tasks=(TASK,))
 
 
-def test_a_small_run() -> None:
+def test_a_small_job_measures_every_window_and_can_be_stopped() -> None:
     (job,) = EXPERIMENT.jobs(1)
     record = EXPERIMENT.measure(job, 0, CONTEXT)
     assert record is not None
@@ -106,10 +106,7 @@ def test_the_mean_that_is_printed_is_the_mean_that_is_judged() -> None:
 
 
 def test_the_declaration_has_its_sizes() -> None:
-    declaration = read_declaration(declared()["multi-round-reconstruction"])
-    quick, full = (declaration.experiment(size) for size in (QUICK, FULL))
-    assert isinstance(quick, Reconstruction)
-    assert isinstance(full, Reconstruction)
+    quick, full = (experiment_of(Reconstruction, "multi-round-reconstruction", size) for size in (QUICK, FULL))
     assert [task.data for task in quick.tasks] == ["digits"]
     assert [task.data for task in full.tasks] == ["cifar10", "mnist"]
     assert (full.clients, full.cohort) == (40, 8)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.support.jobs import context
+from tests.support.jobs import context, experiment_of
 from tests.support.reports import checked_report
 
 from coterie.attacks.inversion.measure import MEAN
@@ -114,12 +114,9 @@ def test_a_report_has_pictures_and_can_be_rewritten(tmp_path: Path) -> None:
 
 
 def test_the_declaration_has_the_papers_window() -> None:
-    declaration = read_declaration(declared()["multi-round-pipeline"])
-    quick, full, slides = (declaration.experiment(size) for size in (QUICK, FULL, "slides"))
-    assert isinstance(full, Recovery)
-    assert isinstance(slides, Recovery)
+    sizes = (QUICK, FULL, "slides")
+    quick, full, slides = (experiment_of(Recovery, "multi-round-pipeline", size) for size in sizes)
     (task,) = full.tasks
     assert (full.clients, full.cohort, task.before, task.rounds) == (40, 8, 1460, 40)
     assert [task.availability for task in slides.tasks] == ["heterogeneous"]
-    assert isinstance(quick, Recovery)
     assert quick.tasks[0].name not in quick.paper_rounds

@@ -7,12 +7,12 @@ import networkx as nx
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.jobs import CONTEXT
+from tests.support.jobs import CONTEXT, experiment_of
 from tests.support.reports import checked_report
 
 from coterie.graphs.topology import ErdosRenyi, build
 from coterie.reports.findings import Judgement
-from coterie.reproduce.declarations import FULL, declared, read_declaration
+from coterie.reproduce.declarations import declared, read_declaration
 from coterie.reproduce.experiment import Job
 from coterie.reproduce.reliability import GraphSetting, Reliability, reliable
 from coterie.reproduce.runner import Run
@@ -21,9 +21,7 @@ SPARSE = GraphSetting(name="sparse", clients=12, connection=0.6, threshold=6, dr
 
 
 def shipped() -> Reliability:
-    experiment = read_declaration(declared()["ccesa-reliability"]).experiment(FULL)
-    assert isinstance(experiment, Reliability)
-    return experiment
+    return experiment_of(Reliability, "ccesa-reliability")
 
 
 @given(st.data())

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from matplotlib.image import imread
 from tests.support.data_files import write_data
+from tests.support.jobs import experiment_of
 
 from coterie.cli.reproduce import _work
 from coterie.errors import ConfigError
@@ -67,9 +68,7 @@ def whole(declaration: Declaration, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def table(declaration: Declaration, size: str = FULL) -> TrainingTable:
-    experiment = declaration.experiment(size)
-    assert isinstance(experiment, TrainingTable)
-    return experiment
+    return experiment_of(TrainingTable, declaration, size)
 
 
 @pytest.mark.parametrize("name", TRAINING)
@@ -166,7 +165,7 @@ def test_a_report_is_possible_after_the_first_job(declaration: Declaration, tmp_
 
 
 def records(accuracies: dict[str, list[float]], **others: float) -> dict[Job, Record]:
-    """Runs of one round that came to such accuracies."""
+    """Return runs of one round that ended with these accuracies."""
     common: Record = {
         "parameters": 7,
         "rounds": 1,

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import false_discovery_control
+from tests.support.jobs import experiment_of
 
 from coterie.reports.findings import Claim, Findings, Judgement
 from coterie.reports.intervals import mean_interval, share_interval
 from coterie.reports.markdown import write_findings
+from coterie.reproduce.confined_table.experiment import ConfinedTable
 from coterie.reproduce.declarations import declared, read_declaration
 from coterie.reproduce.verdicts import (
     LEAST_TRIALS,
@@ -150,7 +152,7 @@ def test_what_is_true_by_construction_is_called_so_unless_the_data_contradict_it
 
 
 @given(doubts)
-def test_benjamini_and_hochberg_as_scipy_has_it(found: list[float]) -> None:
+def test_the_correction_of_benjamini_and_hochberg_agrees_with_scipy(found: list[float]) -> None:
     limit = benjamini_hochberg(found)
     if found:
         adjusted = false_discovery_control(found)
@@ -176,7 +178,7 @@ def test_holm_stops_at_the_first_that_is_too_large() -> None:
 
 
 @given(doubts)
-def test_verdicts_that_do_not_survive_are_taken_back_and_once_is_enough(found: list[float]) -> None:
+def test_verdicts_that_do_not_survive_are_withdrawn_and_a_second_correction_changes_nothing(found: list[float]) -> None:
     claims = [Claim(str(n), "", HOLDS if p <= RATE else OPEN, doubt=p) for n, p in enumerate(found)]
     corrected = correct(claims)
     limit = benjamini_hochberg(found)
@@ -195,7 +197,7 @@ def test_exact_answers_are_not_corrected() -> None:
 # Reports.
 
 
-def test_the_papers_claims_and_our_checks_are_apart() -> None:
+def test_the_papers_claims_and_our_checks_are_in_separate_tables() -> None:
     claims = [Claim("It is ours", "2", HOLDS, ours=True), Claim("It is theirs", "1", FAILS)]
     text = write_findings(Findings(headlines=[], about="", claims=claims, claims_note="How it was judged."))
     theirs, ours = text.split("## What we checked beside it")
@@ -234,9 +236,8 @@ def test_no_declared_check_of_the_sums_is_called_the_papers(name: str) -> None:
 
 
 def test_a_size_for_costs_has_no_claims() -> None:
-    declaration = read_declaration(declared()["cgd-scale"])
-    assert not getattr(declaration.experiment("cost"), "claims")  # noqa: B009
-    assert getattr(declaration.experiment("medium"), "claims")  # noqa: B009
+    assert not experiment_of(ConfinedTable, "cgd-scale", "cost").claims
+    assert experiment_of(ConfinedTable, "cgd-scale", "medium").claims
 
 
 @pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.parent.name)

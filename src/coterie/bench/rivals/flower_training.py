@@ -45,7 +45,8 @@ def serve(scenario: Scenario, rounds: int, workers: int, orders: Orders) -> None
         while len(list(grid.get_node_ids())) < scenario.clients:
             time.sleep(0.1)
         initial = ArrayRecord(_tasks(scenario, rounds).model)
-        _strategy(orders).start(grid, initial, num_rounds=rounds + 1)  # in the last, it waits until we hang up
+        # In the last round it waits until the connection is closed.
+        _strategy(orders).start(grid, initial, num_rounds=rounds + 1)
 
     def train(message: _Flwr, _context: _Flwr) -> _Flwr:
         return _train(scenario, rounds, message)

@@ -8,12 +8,12 @@ never counts.
 
 import multiprocessing
 import os
-import socket
 from collections.abc import Sequence
 from functools import partial
 from itertools import cycle
 from typing import Any, TypeAlias
 
+from coterie.bench.loopback import free_port
 from coterie.bench.rivals.process import Order, Orders, Serve
 from coterie.bench.rivals.work import RivalTasks
 from coterie.bench.training import Scenario
@@ -27,9 +27,7 @@ _Pfl: TypeAlias = Any
 def parts(scenario: Scenario, rounds: int, workers: int) -> Sequence[Serve]:
     """Return the processes to run, one for each worker; they find each other at the address of the first."""
     count = max(1, workers)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    addresses = ",".join(f"127.0.0.1:{port}" for _ in range(count))
+    addresses = ",".join([f"127.0.0.1:{free_port()}"] * count)
     return [partial(serve, scenario, rounds, addresses if count > 1 else "", rank) for rank in range(count)]
 
 
@@ -38,7 +36,7 @@ def serve(scenario: Scenario, rounds: int, addresses: str, rank: int, orders: Or
     if addresses:
         os.environ |= {"PFL_WORKER_ADDRESSES": addresses, "PFL_WORKER_RANK": str(rank)}
     os.environ["PFL_PYTORCH_DEVICE"] = "cpu"
-    # pfl talks to its other processes only where it believes to be in the main one.
+    # pfl exchanges messages with its other processes only in a process of this name.
     multiprocessing.current_process().name = "MainProcess"
     import torch
     from pfl.aggregate.simulate import SimulatedBackend
@@ -70,7 +68,7 @@ def serve(scenario: Scenario, rounds: int, addresses: str, rank: int, orders: Or
     with one_thread():
         FederatedAveraging().run(
             NNAlgorithmParams(
-                central_num_iterations=rounds + 1,  # before the last, it waits until we hang up
+                central_num_iterations=rounds + 1,  # before the last, it waits until the connection is closed
                 evaluation_frequency=rounds + 1,
                 train_cohort_size=scenario.cohort,
                 val_cohort_size=0,

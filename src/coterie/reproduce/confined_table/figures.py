@@ -22,6 +22,7 @@ Printed = dict[str, dict[str, float]]
 """What the paper printed: by row, then by table."""
 PASSES = "passes over the examples"
 """What iterations and epochs have in common: a gradient over all examples, or an epoch of small batches."""
+_ACCURACY = "accuracy, %"
 _EPSILONS, _NONE = (1, 10, 100, 1000), 5000  # the marks of an axis of epsilon, and the place of what has none
 # Inches: a panel, a row's place in the legend, the page, and what panels below others add to it.
 _PANEL, _ROW, _HEIGHT, _BELOW = 4.6, 2.0, 5.8, 3.9
@@ -38,7 +39,7 @@ def _table_panels(
 
 
 def draw_curves(tables: Mapping[str, Sequence[RowTrials]], errors: Collection[str], along: str, path: Path) -> None:
-    """Draw how models get better, with the public displacement as a dotted line; ``along`` is what is counted."""
+    """Draw learning curves, with the public displacement as a dotted line; ``along`` is what is counted."""
 
     def draw(axes: Any, outcome: RowTrials, scale: int, look: Look) -> None:  # noqa: ANN401 - matplotlib's axes
         xs = _steps(outcome)
@@ -65,7 +66,7 @@ def draw_spreads(tables: Mapping[str, Sequence[RowTrials]], errors: Collection[s
         "to the largest. The less, the fairer."
     )
     with _table_panels(path, "Spread of the participants' models", subtitle, tables) as panels:
-        _draw_rows(panels, tables, errors, along, draw, "points", bottom=0)
+        _draw_rows(panels, tables, errors, along, draw, unit="points", bottom=0)
 
 
 def _draw_rows(
@@ -74,7 +75,8 @@ def _draw_rows(
     errors: Collection[str],
     along: str,
     draw: Callable[[Any, RowTrials, int, Look], None],
-    *unit: str,
+    *,
+    unit: str = _ACCURACY,
     bottom: float | None = None,
 ) -> None:
     """Draw every row of every table over the iterations; panels in per cent get the same height."""
@@ -83,7 +85,7 @@ def _draw_rows(
     for axes, name, outcomes in panels:
         for outcome in outcomes:
             draw(axes, outcome, 1 if name in errors else 100, styles[outcome.row])
-        axes.set(xlabel=along, ylabel=_unit(name, errors, *unit))
+        axes.set(xlabel=along, ylabel=_unit(name, errors, unit))
         if bottom is not None:
             axes.set_ylim(bottom=bottom)
         count_axis(axes, log=_uneven(outcomes))
@@ -102,7 +104,7 @@ def draw_growth(outcomes: Sequence[RowTrials], paper: Mapping[str, Mapping[str, 
     for outcome in outcomes:
         rows.setdefault(outcome.row, []).append(outcome)
     learnt = any(len(outcome.findings[0].curve) > 1 for outcome in outcomes)
-    panels = ("Processor seconds an iteration", "Accuracy, %") if learnt else ("Processor seconds an iteration",)
+    panels = ("Processor seconds an iteration", *(["Accuracy, %"] if learnt else []))
     subtitle = "Against the number of participants, who have the same examples between them."
     subtitle += " Dotted: the paper's, with all examples and iterations." if learnt else ""
     layout = page_layout(dict.fromkeys(panels, outcomes))
@@ -230,7 +232,7 @@ def draw_lambdas(
                     for field, style in (("score", "-"), ("displacement", "--")):
                         level = 100 * outcome.last(field).mean()
                         axes.hlines(level, *ends, color=color, linewidth=1.2, linestyle=style)
-            axes.set(xscale="log", xlabel="lambda", ylabel="accuracy, %")
+            axes.set(xscale="log", xlabel="lambda", ylabel=_ACCURACY)
             axes.set_xticks(xs, [f"{spread:g}" for spread in xs])
             axes.minorticks_off()
         _compare(panels)
@@ -265,5 +267,5 @@ def draw_steps(tables: Mapping[str, Sequence[RowTrials]], steps: Mapping[str, St
         foot_legend(panels[0])
 
 
-def _unit(name: str, errors: Collection[str], otherwise: str = "accuracy, %") -> str:
+def _unit(name: str, errors: Collection[str], otherwise: str = _ACCURACY) -> str:
     return "mean squared error" if name in errors else otherwise

@@ -7,7 +7,7 @@ measured by ``coterie bench confined``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -297,11 +297,15 @@ def _confined(case: GridCase, rows: Rows, seed: int) -> _Learning:
 
 def _centralised(case: GridCase, rows: Rows, seed: int) -> _Learning:
     """One model on all rows, from one participant's start."""
-    models = [_start(case, rows, seed, "group-0")]
+    model = start_of(case, rows, seed, "group-0")
     batches = list(zip(np.array_split(rows.x, case.batches), np.array_split(rows.y, case.batches), strict=True))
+
+    def evaluation() -> Evaluation:
+        return Evaluation.of([rows.score(model)])
+
     for number in range(1, case.iterations + 1):
-        _descend(models, [batches[(number - 1) % case.batches]], case.step_size(number))
-        yield lambda: Evaluation.of([rows.score(model) for model in models]), 0.0
+        model = descend(model, *batches[(number - 1) % case.batches], case.step_size(number))
+        yield evaluation, 0.0
 
 
 def _alone(case: GridCase, rows: Rows, seed: int) -> _Learning:
@@ -314,7 +318,7 @@ def _alone(case: GridCase, rows: Rows, seed: int) -> _Learning:
     parts = [slice(each * number, each * number + each) for number in chosen]
     held = [(np.ascontiguousarray(rows.x[part][:, own]), rows.y[part]) for part, own in zip(parts, seen, strict=True)]
     models = [
-        _start(case, msgspec.structs.replace(rows, x=x), seed, grid.names[number])
+        start_of(case, msgspec.structs.replace(rows, x=x), seed, grid.names[number])
         for number, (x, _) in zip(chosen, held, strict=True)
     ]
 
@@ -323,7 +327,8 @@ def _alone(case: GridCase, rows: Rows, seed: int) -> _Learning:
         return Evaluation.of([view.score(model) for view, model in zip(views, models, strict=True)])
 
     for number in range(1, case.iterations + 1):
-        _descend(models, held, case.step_size(number))
+        alpha = case.step_size(number)
+        models = [descend(model, x, y, alpha) for model, (x, y) in zip(models, held, strict=True)]
         yield evaluation, 0.0
 
 
@@ -332,17 +337,16 @@ def spread_members(members: int, looks: int) -> list[int]:
     return [(2 * look + 1) * members // (2 * looks) for look in range(looks)]
 
 
-def _start(case: GridCase, rows: Rows, seed: int, name: str) -> Parameters:
+def start_of(case: GridCase, rows: Rows, seed: int, name: str) -> Parameters:
+    """Return the model that a participant starts from if it learns alone."""
     anchor = zero_anchor(rows.x.shape[1], case.hidden, rows.classes)
     return balanced_start(anchor, Spread(case.spread, case.most), stream(seed, "offset", name))
 
 
-def _descend(models: list[Parameters], held: Sequence[tuple[FloatArray, Labels]], alpha: float) -> None:
-    for position, (x, y) in enumerate(held):
-        _, gradient = loss_and_gradient(x, y, models[position])
-        models[position] = [
-            np.asarray(weight - alpha * by, weight.dtype) for weight, by in zip(models[position], gradient, strict=True)
-        ]
+def descend(model: Parameters, x: FloatArray, y: Labels, alpha: float) -> Parameters:
+    """Return a model after one step along its gradient on these examples."""
+    _, gradient = loss_and_gradient(x, y, model)
+    return [np.asarray(weight - alpha * by, weight.dtype) for weight, by in zip(model, gradient, strict=True)]
 
 
 def load_rows(case: GridCase, folder: Path | None) -> Rows:

@@ -22,6 +22,7 @@ from coterie.reproduce.confined_table.figures import (
     draw_spreads,
     draw_steps,
 )
+from coterie.reproduce.experiment import named
 from coterie.reproduce.verdicts import LEAST_TRIALS, RULE, Verdict, correct, decided, judge_mean, settle
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _headlines(settings: ConfinedSettings, claims: Sequence[Claim], outcomes: Se
 
 
 def _table(settings: ConfinedSettings, name: str, outcomes: Sequence[RowTrials]) -> Table:
-    errors = next(table.squared_error for table in settings.tables if table.name == name)
+    errors = named(settings.tables, name).squared_error
     columns: dict[str, list[str]] = {"": [outcome.row for outcome in outcomes]}
     unit = "" if errors else ", %"
     if _shows_learning(settings):
@@ -258,7 +259,7 @@ def learner_claims(settings: ConfinedSettings, outcomes: Sequence[RowTrials]) ->
 
 
 def _judged(settings: ConfinedSettings, claim: LearnerClaim, row: RowTrials, other: RowTrials) -> Claim:
-    errors = next(table.squared_error for table in settings.tables if table.name == claim.table)
+    errors = named(settings.tables, claim.table).squared_error
     plain = errors or claim.measure == "loss_spread"
     values = _values(claim, row, other) * (1 if plain else 100)
     unit = "" if plain else " points" if claim.against or claim.measure == "spread" else "%"

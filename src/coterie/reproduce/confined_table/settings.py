@@ -16,7 +16,7 @@ from coterie.errors import ConfigError
 from coterie.reproduce.confined_table.drops import DropCase
 from coterie.reproduce.confined_table.grid import GridCase
 from coterie.reproduce.confined_table.outcomes import RowTrials
-from coterie.reproduce.experiment import Experiment, Job
+from coterie.reproduce.experiment import Experiment, Job, named
 from coterie.reproduce.training import make_run_config
 from coterie.reproduce.verdicts import Scale
 
@@ -67,7 +67,7 @@ class LearnerClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     least: float = float("-inf")
     most: float = float("inf")
     margin: float = 0.0
-    """The difference that counts as none: a claim fails if the mean is surely within it of its bound, or beyond."""
+    """The difference that counts as none; see :func:`~coterie.reproduce.verdicts.judge_mean`."""
     ours: bool = False
     """Whether it is our own check, and not a claim of the paper."""
     construction: bool = False
@@ -137,11 +137,11 @@ class ConfinedSettings(Experiment[list[RowTrials]], frozen=True, kw_only=True):
 
     def row(self, job: Job) -> LearnerRow:
         """Return the way to learn of a job."""
-        return next(row for row in (*self._table(job).rows, *self.rows) if row.name == job.case)
+        return named((*named(self.tables, job.part).rows, *self.rows), job.case)
 
     def case(self, job: Job) -> GridCase:
         """Return the grid of a job."""
-        settings = {**self.grids, **self._table(job).grids, **self.row(job).settings}
+        settings = {**self.grids, **named(self.tables, job.part).grids, **self.row(job).settings}
         try:
             return msgspec.convert(settings, GridCase)
         except msgspec.ValidationError as error:
@@ -152,13 +152,13 @@ class ConfinedSettings(Experiment[list[RowTrials]], frozen=True, kw_only=True):
         row = self.row(job)
         if row.by == "grid":
             return None
-        settings = {**self.runs, **self._table(job).runs, **row.settings}
+        settings = {**self.runs, **named(self.tables, job.part).runs, **row.settings}
         return make_run_config(job.folder_name, seed + job.trial, data, settings)
 
     def scale(self, row: RowTrials) -> Scale:
         """Return how large a row is; the examples of a run are not counted."""
-        table = next(table for table in self.tables if table.name == row.table)
-        members = table.members if self.row(Job(row.table, row.row, 0)).by == "run" else 1
+        by_run = self.row(Job(row.table, row.row, 0)).by == "run"
+        members = named(self.tables, row.table).members if by_run else 1
         return Scale(row.iterations, row.findings[0].rows, row.findings[0].participants * members)
 
     def paper_scale(self, row: RowTrials) -> Scale:
@@ -170,8 +170,5 @@ class ConfinedSettings(Experiment[list[RowTrials]], frozen=True, kw_only=True):
 
     def shortfalls(self, row: RowTrials) -> list[str]:
         """List how a row falls short of the paper."""
-        fewer = next(table.fewer for table in self.tables if table.name == row.table)
+        fewer = named(self.tables, row.table).fewer
         return [*self.scale(row).shortfalls(self.paper_scale(row), "iterations"), *([fewer] if fewer else [])]
-
-    def _table(self, job: Job) -> LearnerTable:
-        return next(table for table in self.tables if table.name == job.part)

@@ -17,7 +17,7 @@ from coterie.reproduce.convergence import report
 from coterie.reproduce.convergence.outcomes import Course, Outcomes, Ranks
 from coterie.reproduce.convergence.ridge import Ridge, descend
 from coterie.reproduce.convergence.settings import DESCENT, RANK, ConvergenceSettings
-from coterie.reproduce.experiment import Job, JobContext, Record
+from coterie.reproduce.experiment import Job, JobContext, Record, named
 
 
 class Convergence(ConvergenceSettings, frozen=True, kw_only=True, dict=True):
@@ -27,11 +27,11 @@ class Convergence(ConvergenceSettings, frozen=True, kw_only=True, dict=True):
         """Play one scheme, or draw the matrices of a trial."""
         rng = np.random.default_rng([seed, job.trial, *job.case.encode()])
         if job.part == RANK:
-            setting = next(one for one in self.ranks if one.name == job.case)
+            setting = named(self.ranks, job.case)
             drawn = rng.random((setting.matrices, setting.population, setting.population)) < setting.probability
             full = sum(int(np.linalg.matrix_rank(one.astype(np.float64)) == setting.population) for one in drawn)
             return {"full": full}
-        scheme = next(one for one in self.schemes if one.name == job.case)
+        scheme = named(self.schemes, job.case)
         problem = Ridge.draw(self.ridge, np.random.default_rng([seed, job.trial]))  # the same for all schemes
         policy = self.make_policy(scheme, rng)
         found = descend(problem, policy, self.absent, self.steps, self.batch, self.rounds, rng)
@@ -53,7 +53,7 @@ class Convergence(ConvergenceSettings, frozen=True, kw_only=True, dict=True):
                     for trial, record in found.items()
                 ]
             else:
-                setting = next(one for one in self.ranks if one.name == case)
+                setting = named(self.ranks, case)
                 full = sum(record["full"] for record in found.values())
                 ranks.append(Ranks(setting=setting, full=full, drawn=setting.matrices * len(found)))
         return Outcomes(courses=courses, ranks=ranks)

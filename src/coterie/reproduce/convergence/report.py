@@ -14,7 +14,6 @@ from coterie.cohorts.circles import Reals
 from coterie.cohorts.theory import TradeOff, selection_variance
 from coterie.planning.convergence import (
     RateConstants,
-    Slowdown,
     convergence_bound,
     convex_rate,
     full_rank_probability,
@@ -200,7 +199,7 @@ def _selection_table(experiment: ConvergenceSettings, found: Sequence[SchemeCour
     def write_slowdown(one: SchemeCourses) -> str:
         if base is None:
             return ""
-        range_: Slowdown = slowdown(one.row, base.row)
+        range_ = slowdown(one.row, base.row)
         return f"{range_.least:.2f} to {range_.most:.2f}"
 
     return Table.of(

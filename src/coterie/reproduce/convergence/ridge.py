@@ -90,7 +90,7 @@ class Ridge:
         return float((self.losses(self.best) - self.losses(own)).mean())
 
     def constants(self, steps: int, noise: float = 0.0, gradient: float = 0.0) -> ConvexProblem:
-        """Return the constants of Theorem 2 for a start at zero; noise and gradients are measured on the way."""
+        """Return the constants of Theorem 2 for a start at zero; noise and gradients are those of a run."""
         curvatures = np.linalg.eigvalsh(self.hessians)
         return ConvexProblem(
             smoothness=float(curvatures.max()),
@@ -120,9 +120,9 @@ class Descent(NamedTuple):
     variance: float
     """The mean over rounds of ||mean of the selected - mean of all||² / mean ||each - mean of all||²."""
     noise: float
-    """The largest variance of a client's stochastic gradient on the way, a mean over clients."""
+    """The largest variance of a client's stochastic gradient during the run, a mean over clients."""
     gradient: float
-    """The largest mean square of a stochastic gradient on the way, of any client."""
+    """The largest mean square of a stochastic gradient during the run, of any client."""
 
 
 def descend(

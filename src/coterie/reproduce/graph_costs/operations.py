@@ -19,7 +19,7 @@ from coterie.secagg.terms import Terms
 
 
 class Operations(msgspec.Struct, frozen=True, kw_only=True):
-    """The operations of a session, by who does them. A client is the mean client where nobody drops out."""
+    """The operations of a session. Those of a client are means over all clients if nobody drops out."""
 
     client_bytes: float
     """What a client sends and receives of keys and shares, in our messages: everything but its masked vector."""

@@ -1,6 +1,6 @@
 """Two sessions with real cryptography that advance in turns, one client each.
 
-A busy moment of the machine then hits both alike, so the ratio of their times says more than the times. All times are
+Other work on the machine then slows both, so the ratio of their times is more reliable than the times. All times are
 processor times.
 """
 
@@ -61,7 +61,7 @@ def play_session(terms: Terms, carrier: Carrier, seed: int) -> SessionReport:
 
 
 class _Turns:
-    """Whose turn it is."""
+    """The turns that two sessions take."""
 
     def __init__(self) -> None:
         self._gates: Sequence[Semaphore] = (Semaphore(1), Semaphore(0))

@@ -44,7 +44,7 @@ class Growth(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     clients: tuple[Clients, ...]
     dropout: Probability
-    """Parameters are chosen for this total dropout. What a server does, it does after it."""
+    """Parameters are chosen for this total dropout, and a server's operations are counted after it."""
     graphs: Count
     """Random graphs of a trial, each with other dropouts; operations are means over them."""
 

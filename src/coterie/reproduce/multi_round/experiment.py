@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from coterie.reports.findings import Findings
 from coterie.reproduce.experiment import Job, JobContext, Record
 from coterie.reproduce.multi_round import measure, report
@@ -43,10 +41,6 @@ class MultiRoundMetrics(MultiRoundSettings, frozen=True, kw_only=True):
             losses=[Losses.of(*case, found[name]) for name, case in self.losses.items() if name in found],
             equal=[EqualHistory.of(t, found[name]) for name, t in self.levels.items() if name in found],
         )
-
-    def keep(self, histories: Histories) -> Record:
-        """Keep what tables and figures show."""
-        return {self.kept: msgspec.to_builtins(histories)}
 
     def report(self, histories: Histories) -> Findings:
         """Report tables and figures beside those of the paper."""

@@ -54,7 +54,7 @@ def draw_privacy(curves: Sequence[Curves], path: Path) -> None:
     headings = ("Weak T: the fewest clients any combination is about", "Strong T: the smallest group with one weight")
     with page(path, "Strong and weak T over the rounds", subtitle, headings, _WIDE, legend=True) as (weak, strong):
         for number, (one, color, _) in enumerate(entry for entry in _all(curves) if entry[2]):
-            style = (0, (3, 1.5)) if number == 1 else "-"  # the first two run on top of each other
+            style = (0, (3, 1.5)) if number == 1 else "-"  # the first two lines coincide
             found, rounds = one.history, np.arange(1, len(one.history.strong.mean) + 1)
             low, high = found.weak_at_least.curve("low"), found.weak_at_most.curve("high")
             weak.fill_between(rounds, low, high, color=color, alpha=0.1, linewidth=0)

@@ -12,6 +12,7 @@ from coterie.auditing.weak import weak_privacy
 from coterie.cohorts.availability import mixed_dropout
 from coterie.cohorts.circles import Indices, Mask, random_circles
 from coterie.cohorts.policies import MultiRound, PolicySettings, make_policy, simulate
+from coterie.reproduce.experiment import named
 from coterie.reproduce.multi_round.settings import EQUAL, LEAKS, Leaks, MultiRoundSettings, Setting
 from coterie.secagg.circles import whole_circles
 
@@ -30,7 +31,7 @@ def measure(settings: MultiRoundSettings, job: Job, seed: int) -> Record:
         return _equal(settings, settings.levels[job.case], settings.equal.dropout, rng)
     # All schemes of a trial have the same clients.
     dropout = mixed_dropout(settings.population, np.random.default_rng([seed, job.trial]), settings.dropout)
-    scheme = next(scheme for scheme in settings.schemes if scheme.name == job.case)
+    scheme = named(settings.schemes, job.case)
     chosen = PolicySettings(dropout, settings.cohort, scheme.privacy, scheme.mode)
     policy = make_policy(scheme.policy, chosen, rng)
     return _measure(simulate(policy, dropout, settings.rounds, rng))

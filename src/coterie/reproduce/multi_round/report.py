@@ -79,11 +79,14 @@ def _headlines(curves: Sequence[Curves], losses: Sequence[Losses]) -> Iterator[s
         exposures = [one.values("exposed") for one in losses]
         medians = [float(np.nanmedian(values)) for values in exposures if not np.isnan(values).all()]
         exposed = sum(one.aligned_exposed for one in losses)
+        naive = "no client was exposed in these rounds"
+        if medians:
+            when = f"after {min(medians):.0f} to {max(medians):.0f} rounds (medians)"
+            naive = f"circles do not help: a client is exposed {when}"
         yield (
-            "If clients drop out inside rounds and the survivors are summed, circles do not help: a client is exposed "
-            f"after {min(medians, default=np.nan):.0f} to {max(medians, default=np.nan):.0f} rounds (medians). "
-            f"Circle-aligned, {exposed or 'nobody'} was, in {sum(len(one.naive) for one in losses):,} histories of "
-            f"{losses[0].rounds} rounds."
+            f"If clients drop out inside rounds and the survivors are summed, {naive}. Circle-aligned, "
+            f"{exposed or 'nobody'} was, in {sum(len(one.naive) for one in losses):,} histories of {losses[0].rounds} "
+            "rounds."
         )
 
 

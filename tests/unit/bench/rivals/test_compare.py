@@ -1,5 +1,6 @@
+"""Rivals: they play our cohorts in turns with us, must arrive at our model, and are reported beside our rounds."""
+
 import json
-import sys
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from tests.support.commands import refusal_of
+from tests.support.records import record_of, words_of
 
 from coterie.bench.rivals import compare as rivals
 from coterie.bench.rivals import flower_training as rival_flower
@@ -17,7 +19,6 @@ from coterie.bench.rivals.compare import SYSTEMS, RivalCosts, System, check_mode
 from coterie.bench.rivals.process import Orders, Serve
 from coterie.bench.rivals.work import RivalTasks
 from coterie.bench.training import RoundCost, Scenario, TrainingCosts
-from coterie.cli import app, main
 from coterie.cohorts.ledger import Ledger
 from coterie.errors import ConfigError, RoundAborted
 from coterie.training import flatten
@@ -175,14 +176,12 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def run(*arguments: str) -> str:
-    command = ["bench", "training", "--rounds", "2", "--against", "flower", *arguments]
-    return CliRunner().invoke(app, command, catch_exceptions=False).stdout
+COMMAND = ("bench", "training", "--rounds", "2", "--against", "flower")
 
 
 @pytest.mark.usefixtures("measured")
 def test_the_json_has_a_rival_and_how_much_slower_it_is() -> None:
-    assert json.loads(run("--json"))["rivals"] == {
+    assert record_of(*COMMAND)["rivals"] == {
         "flower": {
             "release": "1.41.0",
             "rounds_per_minute": 15.0,
@@ -195,19 +194,14 @@ def test_the_json_has_a_rival_and_how_much_slower_it_is() -> None:
 
 @pytest.mark.usefixtures("measured")
 def test_the_table_shows_the_rival_beside_our_rounds() -> None:
-    shown = " ".join(run().split())
+    shown = words_of(*COMMAND)
     assert "Flower 1.41.0" in shown
     assert "4.00x the time of our plain one, 2.00x that of our secure one" in shown
 
 
-def test_a_missing_rival_ends_in_one_clear_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_missing_rival_ends_in_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(SYSTEMS, "pfl", replace(SYSTEMS["pfl"], packages=("no-such-package",)))
-    monkeypatch.setattr(sys, "argv", ["coterie", "bench", "training", "--against", "pfl"])
-    with pytest.raises(SystemExit):
-        main()
-    printed = capsys.readouterr()
-    assert (printed.out, printed.err.count("\n")) == ("", 1)
-    assert "no-such-package is not installed" in printed.err
+    said = refusal_of("bench", "training", "--against", "pfl", silent=True)
+    assert "no-such-package is not installed" in said
+    assert said.count("\n") == 1

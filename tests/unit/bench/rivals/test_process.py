@@ -1,3 +1,5 @@
+"""Processes of a rival: what is timed, how failures are reported, and that no process is left."""
+
 import os
 import time
 from functools import partial
@@ -24,7 +26,7 @@ def waiting(seconds: float, orders: Orders) -> None:
 
 def failing(orders: Orders) -> None:
     orders.next()
-    os.write(1, b"a word on the way out")
+    os.write(1, b"the last words")
     raise ValueError("cannot go on")
 
 
@@ -65,7 +67,7 @@ def test_only_the_round_is_timed_and_the_slowest_process_counts(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        (failing, r"Unlucky failed: ValueError: cannot go on\na word on the way"),
+        (failing, r"Unlucky failed: ValueError: cannot go on\nthe last words"),
         (dying, "Unlucky failed: its process died"),
     ],
 )

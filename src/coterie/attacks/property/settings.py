@@ -47,7 +47,10 @@ class PropertySettings(Settings):
     own_clients: int = 20
     """Clients that the attacker simulates."""
     ridge: float = 3.0
-    """The ridge of the detector; chosen under random selection, and the same for all policies."""
+    """The ridge of the least squares that give each client its score.
+
+    It was chosen under random selection, and is the same for all policies.
+    """
     learning_rate: float = 0.1
     batch_size: int = 8
     seed: Seed = 0

@@ -244,6 +244,17 @@ def test_a_folder_of_sums_is_limited_as_a_whole(tmp_path: Path) -> None:
         read_sums(tmp_path, 20_000)
 
 
+@pytest.mark.parametrize("name", ["sums.npz", "sums/1.npy"])
+def test_sums_that_are_a_pipe_are_not_waited_for(run: Run, name: str, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("round,client\n1,a\n1,b\n")
+    (tmp_path / "sums").mkdir()
+    os.mkfifo(tmp_path / name)
+    sums = tmp_path / Path(name).parts[0]
+    ended = run("attack", "differencing", "--ledger", tmp_path / "log.csv", "--sums", sums)
+    assert ended.status == 2
+    assert f"cannot read sums from {sums}: {Path(name).name} is not a plain file" in " ".join(ended.said.split())
+
+
 def parquet(path: Path, table: Callable[[Any], dict[str, object]], **options: object) -> None:
     arrow = pytest.importorskip("pyarrow", reason="Parquet is read with pyarrow, which is not installed")
     pytest.importorskip("pyarrow.parquet").write_table(arrow.table(table(arrow)), path, **options)

@@ -29,9 +29,10 @@ def test_a_model_without_weights_reveals_nothing() -> None:
     assert (draw([np.zeros((3, 64)), np.zeros(3)], 0, np.random.default_rng(0).random((4, 8, 8))) < 1).all()
 
 
-def test_settings_that_make_no_sense_are_refused() -> None:
+@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"connection": 0.0}, {"connection": 1.5}])
+def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
-        Faces(rounds=0)
+        Faces(**wrong)  # type: ignore[arg-type]
 
 
 def test_the_command_says_what_the_model_gives_away(tmp_path: Path) -> None:

@@ -95,8 +95,14 @@ def test_trials_are_put_together() -> None:
     assert (blind.auc, blind.balanced_accuracy, blind.precision, blind.beats_guessing) == (0.5, 0.5, None, False)
 
 
-@pytest.mark.parametrize("wrong", [{"references": 5}, {"references": 2}, {"cohorts": (1,)}, {"noise": -1.0}])
-def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"references": 5}, {"references": 2}, {"cohorts": (1,)}, {"noise": -1.0}),
+        *({"connection": 0.0}, {"connection": 1.5}),
+    ],
+)
+def test_impossible_settings_are_refused_before_training(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
         PassiveMembership(**wrong)  # type: ignore[arg-type]
 

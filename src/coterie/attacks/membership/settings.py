@@ -57,5 +57,7 @@ class MembershipSettings(Settings):
             raise ConfigError(f"references must be an even number of at least 4, not {self.references}")
         if not self.cohorts:
             raise ConfigError("cohorts must have at least one number of clients")
+        if not 0 < self.connection <= 1:
+            raise ConfigError(f"connection must be above 0 and up to 1, not {self.connection}")
         if self.noise < 0 or self.norm <= 0:
             raise ConfigError("noise must be 0 or more, and norm above 0")

@@ -1,4 +1,4 @@
-"""The demonstration of attacks: digits are recovered under random selection, not with circles. The page says so."""
+"""The demonstration of attacks: digits are recovered under random selection, and not with circles."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from coterie.cli import app
 from coterie.errors import ConfigError
 
 
-def test_each_writer_has_one_example_of_each_digit() -> None:
+def test_each_client_has_one_example_of_each_digit() -> None:
     federation = writers(3)
     assert len(set(np.concatenate(federation.parts).tolist())) == 16 * 9
     for part in federation.parts:
@@ -50,7 +50,7 @@ def test_json_writes_no_page_unless_asked(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, [*SMALL, "--json"])
     assert result.exit_code == 0
-    assert {line["outcome"] for line in json.loads(result.stdout)["card"]} == {"not shown"}  # two steps draw nothing
+    assert {line["outcome"] for line in json.loads(result.stdout)["card"]} == {"not shown"}  # two steps are too few
     assert list(tmp_path.iterdir()) == []
     result = CliRunner().invoke(app, [*SMALL, "--json", "--html", "page.html"])
     assert result.exit_code == 0, result.output
@@ -58,7 +58,7 @@ def test_json_writes_no_page_unless_asked(tmp_path: Path, monkeypatch: pytest.Mo
     assert CliRunner().invoke(app, [*SMALL, "--html", "page.html", "--out", "folder"]).exit_code == 2
 
 
-def test_a_page_is_written_by_default_and_spreads_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_default_a_page_is_written_and_a_table_has_spreads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, SMALL)
     assert result.exit_code == 0, result.output

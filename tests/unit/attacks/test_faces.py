@@ -12,7 +12,7 @@ from coterie.errors import ConfigError
 
 @pytest.mark.parametrize("label", [0, 3])
 def test_a_planted_picture_is_recovered_exactly(label: int) -> None:
-    """Where one row of weights is a picture and the others are zero, the climb goes straight towards it."""
+    """If one row of weights is a picture and the others are zero, the gradient has the direction of the picture."""
     face = np.random.default_rng(label).uniform(-1, 1, 64)
     face /= np.abs(face).max()
     weights = np.zeros((5, 64))
@@ -35,7 +35,7 @@ def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
         Faces(**wrong)  # type: ignore[arg-type]
 
 
-def test_the_command_says_what_the_model_gives_away(tmp_path: Path) -> None:
+def test_the_command_reports_the_attack_as_json_and_on_a_page(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     options = ["--rounds", "2", "--epochs", "3", "--trials", "2"]
     told = record_of("attack", "faces", *options, "--html", page)

@@ -1,4 +1,4 @@
-"""The federation of attacks: data dealt once, strategies of the product, and what an adversary sees of their rounds."""
+"""The federation of attacks: dealing, rounds of the library's strategies, and what an adversary sees of them."""
 
 import numpy as np
 import pytest
@@ -76,8 +76,8 @@ class TestDealing:
 
 class TestRounds:
     @pytest.mark.parametrize("name", ["fedavg", "ditto", "confined"])
-    def test_a_round_is_that_of_the_products_strategy(self, federation: Federation, name: str) -> None:
-        """The same models, bit for bit, as by the strategy itself, and a mean that is what it steps along."""
+    def test_a_round_is_that_of_the_strategy(self, federation: Federation, name: str) -> None:
+        """Models are equal bit for bit to those of the strategy alone, and the mean is that of the contributions."""
         ours, theirs = (make_strategy(name, federation) for _ in range(2))
         clients, trainer = ["client-0", "client-3", "client-4"], InProcess(federation.problem)
         for number in range(1, 4):

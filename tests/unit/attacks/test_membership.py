@@ -39,7 +39,7 @@ def test_members_are_half_of_the_candidates_and_pairs_are_complements(candidates
 
 
 def test_only_the_target_has_candidates_and_no_client_has_strangers(candidates: Candidates) -> None:
-    """What counts as out for a run was not trained on by anybody in it."""
+    """A candidate that is not a member in a run is trained on by no client of it."""
     for run in range(5):
         members = candidates.draw_members(run)
         own, *others = candidates.deal_run(run, members, 6)
@@ -65,7 +65,7 @@ def test_noise_has_the_deviation_that_it_is_accounted_for(candidates: Candidates
     training = Training(4, 1, LocalSGD(0.1, 1, 5), noise)
     runs = candidates.train([candidates.draw_members(run) for run in range(8)], 0, training, lambda _: None)
     moved = np.concatenate([4 * (flat(run.after) - flat(run.last.before)) for run in runs])
-    # Clipped sums are within 0.04 together; noise of 0.03 in each of 5,200 entries drowns them.
+    # The norm of a clipped sum is at most 0.04; that of noise of 0.03 in each of 5,200 entries is far larger.
     assert np.std(moved) == pytest.approx(0.03, rel=0.05)
     assert noise.epsilon(1, 1e-5) < noise.epsilon(2, 1e-5)
 
@@ -84,7 +84,7 @@ def test_a_trial_depends_on_its_seed_alone() -> None:
     assert {attack for attacks in one.views.values() for attack in attacks} == {"loss", "shadow", "lira", "rmia"}
 
 
-def test_trials_are_put_together() -> None:
+def test_trials_are_combined() -> None:
     members = np.array([[True, False] * 50])
     scores = np.where(members, 1.0, 0.0)
     perfect = InferenceSummary.of([Success.of(scores, members, 0.5)] * 3)

@@ -432,7 +432,14 @@ class TestCommand:
 
     @pytest.mark.parametrize(
         "wrong",
-        [{"check": "nothing"}, {"strength": -1.0}, {"strength": float("nan")}, {"threshold": 2.0}, {"trials": 0}],
+        [
+            {"check": "nothing"},
+            {"strength": -1.0},
+            {"strength": float("nan")},
+            {"threshold": 2.0},
+            {"trials": 0},
+            {"cover": -1},
+        ],
     )
     def test_impossible_settings_are_refused_before_training(self, wrong: dict[str, Any]) -> None:
         with pytest.raises(ConfigError):

@@ -24,6 +24,11 @@ def test_the_demo_needs_at_least_one_round() -> None:
         AttackDemo(rounds=0)
 
 
+def test_a_demo_in_which_the_attacked_client_took_part_in_no_round_is_refused() -> None:
+    with pytest.raises(ConfigError, match="took part in none of 2 rounds"):
+        AttackDemo(rounds=2, trials=2, steps=1).measure(lambda *_: None)
+
+
 def test_the_demo_is_reported_on_a_page(tmp_path: Path) -> None:
     out = tmp_path / "talk"
     result = CliRunner().invoke(

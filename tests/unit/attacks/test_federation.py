@@ -1,5 +1,7 @@
 """The federation of attacks: dealing, rounds of the library's strategies, and what an adversary sees of them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -149,6 +151,14 @@ class TestObservations:
         first = rounds[0].members[0]
         sent = [one.updates[one.members.tolist().index(first)] for one in rounds if first in one.members]
         assert np.allclose(seen.truth[first], np.mean(sent, axis=0))
+
+    @pytest.mark.parametrize("factor", [0.0, np.inf, np.nan])
+    def test_a_window_with_no_updates_but_zeros_or_with_infinite_ones_is_refused(
+        self, federation: Federation, factor: float
+    ) -> None:
+        (played,) = federation.play(federation.fedavg(WORK), [1])
+        with pytest.raises(ConfigError, match="learn nothing, or diverge"):
+            Observations.of([replace(played, updates=factor * np.ones_like(played.updates))], 6)
 
     def test_a_window_in_which_everybody_drops_out_is_refused(self, federation: Federation) -> None:
         (selection,) = make_selections(["random"], [1], 6, 3, 1, naive=False)

@@ -1,5 +1,7 @@
 """Federations for passive membership inference, what an eavesdropper sees of them, and the command."""
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +72,12 @@ def test_noise_has_the_deviation_that_it_is_accounted_for(candidates: Candidates
     assert noise.epsilon(1, 1e-5) < noise.epsilon(2, 1e-5)
 
 
+@pytest.mark.parametrize("wrong", [{"learning_rate": 1e30}, {"noise": 1e30}])
+def test_training_that_diverges_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match="training diverges"):
+        play_trial(replace(TINY, **wrong), 5)  # type: ignore[arg-type]
+
+
 def test_too_many_clients_for_the_data_are_refused(candidates: Candidates) -> None:
     with pytest.raises(ConfigError, match="further examples"):
         candidates.deal_run(0, candidates.draw_members(0), 10_000)
@@ -99,7 +107,8 @@ def test_trials_are_combined() -> None:
     "wrong",
     [
         *({"references": 5}, {"references": 2}, {"cohorts": (1,)}, {"noise": -1.0}),
-        *({"connection": 0.0}, {"connection": 1.5}),
+        *({"connection": 0.0}, {"connection": 1.5}, {"cohorts": ()}, {"cohorts": (4, 2)}, {"strangers": 0}),
+        *({"noise": math.inf}, {"norm": math.inf}, {"norm": 0.0}, {"delta": 0.0}, {"delta": 1.0}),
     ],
 )
 def test_impossible_settings_are_refused_before_training(wrong: dict[str, float]) -> None:

@@ -98,6 +98,8 @@ def test_updates_are_clipped_and_pairs_have_the_stated_properties(people: Popula
         {"noise": (0.0,)},
         {"noise": (math.nan,)},
         {"noise": (math.inf,)},
+        {"noise": (1e-300,)},
+        {"noise": (1e300,)},
     ],
 )
 def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:

@@ -85,9 +85,15 @@ def test_no_ranking_that_is_constant_on_circles_beats_the_one_by_counts() -> Non
 def test_clients_with_and_without_the_property_are_needed() -> None:
     with pytest.raises(InputError, match="with the property and without"):
         Detector.fit(np.ones((3, 2)), np.ones(3, np.bool_))
+    for updates in np.zeros((4, 2)), np.full((4, 2), np.nan):
+        with pytest.raises(ConfigError, match="learn nothing, or diverge"):
+            Detector.fit(updates, np.arange(4) < 2)
     with pytest.raises(InputError, match="positives and others"):
         area_under_curve(np.ones(3), np.zeros(3, np.bool_))
-    for wrong in {"holders": 40}, {"share": 0.0}, {"own_clients": 2}, {"dropouts": math.nan}, {"dropouts": 1.0}:
+    for wrong in (
+        *({"holders": 40}, {"share": 0.0}, {"own_clients": 2}, {"ridge": -1.0}, {"privacy": ()}),
+        *({"dropouts": math.nan}, {"dropouts": 1.0}),
+    ):
         with pytest.raises(ConfigError):
             PropertyInference(**wrong)
     with pytest.raises(ConfigError, match="too few for these clients"):

@@ -61,5 +61,5 @@ class PropertySettings(Settings):
             raise ConfigError(f"holders must be from 1 to {self.clients - 1}, not {self.holders}")
         if self.share == 0:
             raise ConfigError("share must be above 0 and up to 1, not 0")
-        if self.own_clients < 4 or not self.privacy:
-            raise ConfigError("own_clients must be at least 4, and at least one T is needed")
+        if self.own_clients < 4 or self.ridge < 0 or not self.privacy:
+            raise ConfigError("own_clients must be at least 4, ridge 0 or more, and at least one T is needed")

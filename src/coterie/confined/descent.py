@@ -41,7 +41,7 @@ LocalGradient: TypeAlias = Callable[[str, Parameters], Parameters]
 LocalLoss: TypeAlias = Callable[[str, Parameters], float]
 """Returns a participant's mean loss at a model."""
 
-Addition: TypeAlias = Callable[[Mapping[str, Parameters]], Sequence[FloatArray]]
+MeanOf: TypeAlias = Callable[[Mapping[str, Parameters]], Sequence[FloatArray]]
 """Returns the mean of the contributions by participant: in the clear, by additive sharing, by secure aggregation."""
 
 
@@ -269,7 +269,7 @@ def iterate(
     selected: Sequence[str],
     gradient: LocalGradient,
     loss: LocalLoss,
-    add: Addition,
+    add: MeanOf,
     rng: np.random.Generator,
     contribution: Contribution | None = None,
     late: Collection[str] = (),

@@ -69,7 +69,7 @@ def invert(
         raise InputError("the gradient to invert is not one of this model")
     length = torch.sqrt(sum((part.square().sum() for part in target), torch.tensor(0.0)))
     if not 0 < float(length) < float("inf"):
-        raise InputError("a gradient of zero, or one that is not finite, says nothing of any picture")
+        raise InputError("a gradient that is zero or not finite cannot be inverted")
     target = [part / length for part in target]
     y = torch.from_numpy(np.asarray(labels, np.int64))
     low, high = (torch.from_numpy(np.asarray(limit, np.float32)) for limit in (scale.low, scale.high))

@@ -216,10 +216,13 @@ class ConfinedDescent:
 
     def restore(self, state: Mapping[str, FloatArray]) -> None:
         """Continue from this state."""
-        size = len(self.displacement)
+        shapes = [array.shape for array in self.displacement]
 
         def arrays(name: str) -> Parameters:
-            return [state[f"{name}.{position}"] for position in range(size)]
+            found = [state[f"{name}.{position}"] for position in range(len(shapes))]
+            if [array.shape for array in found] != shapes:
+                raise InputError("the arrays of the state are not those of the model: their shapes differ")
+            return found
 
         self.iteration = int(state["iteration"])
         self.freshness.last = dict(zip(self.participants, map(int, state["last_taken"]), strict=True))

@@ -1,6 +1,6 @@
 """A Flower server computes single updates from one sum: by wide ranges, by the recipe, or by the order of records.
 
-Each test is an attack that succeeded on the code that it was written for.
+A test whose docstring says that it failed did so on the code that it was written for.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""A server that lets the sites of a circle train in different ways sees the update of one of them.
+"""A server that makes the sites of a circle train in different ways sees the update of one of them.
 
-It gives one site an app that learns nothing, or lets sites make contributions in two ways and solves for each site.
+It gives one site an app that learns nothing, or makes all sites contribute in two ways and solves for each site.
 """
 
 import json

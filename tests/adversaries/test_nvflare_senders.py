@@ -110,7 +110,7 @@ def read_at_every_event(private: PrivateExecutor, event_type: str, fl_ctx: FLCon
 def test_the_server_chooses_when_a_site_reads_its_app(
     defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A script writes its number of examples to a file, and the server lets the site read its app again.
+    """A script writes its number of examples to a file, and the server makes the site read its app again.
 
     The digest of an app is sent to the server in the clear. The server knows all other files, so it can try numbers.
     """

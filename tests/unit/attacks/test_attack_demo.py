@@ -1,10 +1,10 @@
 """The demonstration of attacks: digits are recovered under random selection, and not with circles."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.records import record_of
 from typer.testing import CliRunner
 
 from coterie.attacks.demo.measure import AttackDemo, writers
@@ -31,11 +31,7 @@ def test_a_demo_in_which_the_attacked_client_took_part_in_no_round_is_refused() 
 
 def test_the_demo_is_reported_on_a_page(tmp_path: Path) -> None:
     out = tmp_path / "talk"
-    result = CliRunner().invoke(
-        app, ["attack", "demo", "--trials", "1", "--rounds", "24", "--steps", "200", "--json", "--out", str(out)]
-    )
-    assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
+    told = record_of("attack", "demo", "--trials", "1", "--rounds", "24", "--steps", "200", "--out", out)
     errors = [outcome["update_error"][0] for outcome in told["acts"]]
     assert errors[0] < 0.01 < 0.1 < errors[1] < errors[2]
     likeness = [outcome["psnr"][0] for outcome in told["acts"]]
@@ -53,12 +49,9 @@ SMALL = ["attack", "demo", "--trials", "2", "--rounds", "3", "--steps", "2"]
 
 def test_json_writes_no_page_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, [*SMALL, "--json"])
-    assert result.exit_code == 0
-    assert {line["outcome"] for line in json.loads(result.stdout)["card"]} == {"not shown"}  # two steps are too few
+    assert {line["outcome"] for line in record_of(*SMALL)["card"]} == {"not shown"}  # two steps are too few
     assert list(tmp_path.iterdir()) == []
-    result = CliRunner().invoke(app, [*SMALL, "--json", "--html", "page.html"])
-    assert result.exit_code == 0, result.output
+    record_of(*SMALL, "--html", "page.html")
     assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
     assert CliRunner().invoke(app, [*SMALL, "--html", "page.html", "--out", "folder"]).exit_code == 2
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import tempfile
 import zipfile
 from dataclasses import replace
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.records import record_of, words_of
 from typer.testing import CliRunner
 
 from coterie.attacks.attack import run_attack
@@ -39,7 +39,7 @@ from coterie.reports.findings import Findings
 from coterie.reports.words import Level
 from coterie.training.local import LocalSGD
 
-RUNNER = CliRunner()
+ATTACK = ("attack", "differencing")
 SMALL = Differencing(clients=12, cohort=4, rounds=30, trials=1, before=20, privacy=(2,))
 
 
@@ -251,18 +251,17 @@ def test_wrong_settings_are_refused() -> None:
         make_selections(["randon"], [2], 8, 4, 0, naive=False)
 
 
-def invoke(*arguments: str) -> str:
-    result = RUNNER.invoke(app, ["attack", "differencing", *arguments])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return str(result.stdout)
+def fail(*arguments: str) -> None:
+    """Run the command, and raise the error that it ends with."""
+    error = CliRunner().invoke(app, [*ATTACK, *arguments]).exception
+    assert error is not None
+    raise error
 
 
 def test_the_command_with_losses_as_json_and_page(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     small = ("--clients", "12", "--cohort", "6", "--rounds", "40", "--trials", "1", "--before", "10", "--privacy", "2")
-    printed = json.loads(invoke(*small, "--dropouts", "0.15", "--html", str(page), "--json"))
+    printed = record_of(*ATTACK, *small, "--dropouts", "0.15", "--html", page)
     policies = printed["policies"]
     assert list(policies) == ["random", "multi-round", "multi-round naive"]
     assert policies["multi-round"]["clients_determined"] == 0
@@ -282,7 +281,7 @@ def test_saved_sums_and_a_log_are_attacked(tmp_path: Path) -> None:
     lines = [f"{row + 1},client-{column}" for row, column in np.argwhere(participation)]
     log.write_text("\n".join(["round,client", *lines]))
     np.savez(kept, **{str(row + 1): mean for row, mean in enumerate(sums(participation, updates))})
-    printed = json.loads(invoke("--ledger", str(log), "--sums", str(kept), "--out", str(out), "--json"))
+    printed = record_of(*ATTACK, "--ledger", log, "--sums", kept, "--out", out)
     assert sorted(printed["determined"]) == ["client-0", "client-1", "client-2", "client-3"]
     found = np.load(out)
     truth = {f"client-{number}": update for number, update in enumerate(updates)}
@@ -292,7 +291,7 @@ def test_saved_sums_and_a_log_are_attacked(tmp_path: Path) -> None:
         assert determined == (name in printed["determined"])
         assert update == pytest.approx(truth[name] if determined else pair)
     page = tmp_path / "page.html"
-    said = invoke("--ledger", str(log), "--sums", str(kept), "--html", str(page)).replace("\n", " ")
+    said = words_of(*ATTACK, "--ledger", log, "--sums", kept, "--html", page)
     assert "determine the updates of" in said
     assert "ritten" not in said
     assert "Clients determined over rounds: 4 of 6 after the last." in page.read_text()
@@ -352,21 +351,21 @@ def test_the_log_of_saved_sums_is_read_with_the_options_that_errors_name(tmp_pat
     log.write_text("day;who;kind\nmonday;a;train\nmonday;b;train\nmonday;c;test\ntuesday;a;train\n")
     np.savez(kept, monday=np.ones(3), tuesday=np.zeros(3))
     saved = ["--ledger", str(log), "--sums", str(kept), "--round-column", "day", "--client-column", "who"]
-    saved += ["--where", "kind=train", "--json"]
+    saved += ["--where", "kind=train"]
     with pytest.raises(InputError, match="order") as refused:
-        invoke(*saved)
+        fail(*saved)
     assert "--keep-order" in spell(refused.value)
-    assert json.loads(invoke(*saved, "--keep-order"))["determined"] == ["a", "b"]
+    assert record_of(*ATTACK, *saved, "--keep-order")["determined"] == ["a", "b"]
     with pytest.raises(LogTooLarge) as refused:
-        invoke(*saved, "--keep-order", "--limit", "0.00001")
+        fail(*saved, "--keep-order", "--limit", "0.00001")
     assert "--limit MB" in spell(refused.value)
-    assert json.loads(invoke(*saved, "--keep-order", "--limit", "1"))["settings"]["limit"] == 1_000_000
+    assert record_of(*ATTACK, *saved, "--keep-order", "--limit", "1")["settings"]["limit"] == 1_000_000
 
 
 def test_options_that_contradict_are_refused() -> None:
     for wrong in ["--sums", "x"], ["--out", "x"], ["--run", "x", "--ledger", "y", "--sums", "z"]:
         with pytest.raises(ConfigError) as refused:
-            invoke(*wrong)
+            fail(*wrong)
         assert "--run, or --ledger and --sums" in spell(refused.value)
 
 
@@ -375,9 +374,9 @@ def test_a_run_that_saved_its_sums_is_attacked(tmp_path: Path) -> None:
     changes = ["rounds=16", "clients.count=6", "cohort.size=3", "cohort.policy=random", "tracking.sums=true"]
     changes += ["availability.kind=equal", "availability.dropout=0.0", "faults.dropout=0.0", "training.epochs=1"]
     options = [part for change in changes for part in ("--set", change)]
-    assert RUNNER.invoke(app, ["run", "--out", str(folder), *options]).exit_code == 0
+    words_of("run", "--out", folder, *options)
     assert len(list((folder / "sums").glob("*.npy"))) == 16
-    printed = json.loads(invoke("--run", str(folder), "--json"))
+    printed = record_of(*ATTACK, "--run", folder)
     assert len(printed["determined"]) == 6
     assert printed["unexplained"] > 0.05
     assert not any("written" in remark for remark in printed["remarks"])
@@ -386,6 +385,6 @@ def test_a_run_that_saved_its_sums_is_attacked(tmp_path: Path) -> None:
 def test_a_run_without_sums_is_refused_with_the_setting_that_saves_them(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     options = ["--set", "rounds=1", "--set", "training.epochs=1", "--set", "clients.count=8", "--set", "cohort.size=4"]
-    assert RUNNER.invoke(app, ["run", "--out", str(folder), *options]).exit_code == 0
+    words_of("run", "--out", folder, *options)
     with pytest.raises(ConfigError, match=r"tracking\.sums is true"):
-        invoke("--run", str(folder))
+        fail("--run", str(folder))

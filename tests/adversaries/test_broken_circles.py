@@ -97,7 +97,7 @@ def unlucky() -> Drawn:
 
 
 def play(session: Drawn, victim: int) -> tuple[Cast, RingVector, dict[int, dict[int, bytes]]]:
-    """Play until clients reveal; return the victim's masked input, and what colluders tell: their pair seeds."""
+    """Play until clients reveal; return the cast, the victim's masked input, and the pair seeds of colluders."""
     terms, cast = session.terms, Cast(session.terms)
     known: dict[int, dict[int, bytes]] = {}
     cast.play_until(Step.MASK)
@@ -113,12 +113,12 @@ def play(session: Drawn, victim: int) -> tuple[Cast, RingVector, dict[int, dict[
     return cast, terms.ring.unpack(sent.payload, terms.length), known
 
 
-def test_without_a_minimum_sums_split_into_parts_far_more_often_than_the_printed_bound() -> None:
+def test_without_a_minimum_sums_split_into_parts_more_often_than_the_bound_says() -> None:
     parts = [len(draw_session(number, LOST, *OLD).honest_parts) for number in range(500)]
     assert sum(count > 1 for count in parts) >= 5
 
 
-def test_an_honest_client_was_exposed_when_circles_were_not_counted(unlucky: Drawn) -> None:
+def test_an_honest_client_is_exposed_by_a_plan_that_does_not_count_circles(unlucky: Drawn) -> None:
     terms, victim = unlucky.terms, unlucky.victim
     cast, total, known = play(unlucky, victim)
     cast.inbox = cast.server.close()
@@ -136,14 +136,14 @@ def test_an_honest_client_was_exposed_when_circles_were_not_counted(unlucky: Dra
     mask_vector(total, plus, minus)
     terms.ring.reduce(total)
     name = terms.clients[victim]
-    assert np.array_equal(total, cast.inputs[name])  # one honest client's input, in the clear
-    aggregate = cast.unmask()  # and nobody noticed anything
+    assert np.array_equal(total, cast.inputs[name])  # the input of one honest client
+    aggregate = cast.unmask()  # the session ends normally
     assert name in aggregate.clients
     assert np.array_equal(aggregate.total, ring_sum(terms, cast.inputs, aggregate.clients))
 
 
 def test_clients_refuse_the_exposing_sum_under_planned_terms(unlucky: Drawn) -> None:
-    """Clients also refuse if the plan ignored circles: circles make more sessions fail, but no sum less private."""
+    """The plan ignores circles, which makes more sessions fail, and no sum less private."""
     plan = recommend(CLIENTS, LOST, collusion=COLLUSION)
     assert not is_complete(plan.guarantee.topology, CLIENTS)
     terms = msgspec.structs.replace(

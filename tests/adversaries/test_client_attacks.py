@@ -1,4 +1,4 @@
-"""Attacks by clients that lie, come late or repeat messages: harmless with the defence on, harmful with it off."""
+"""Attacks by clients that lie, are late or repeat messages: they fail with the defence on, and succeed with it off."""
 
 import msgspec
 import pytest
@@ -13,7 +13,7 @@ VILLAIN = "client-01"
 
 
 def replay(kind: str) -> tuple[Cast, str, bytes]:
-    """A recorded masked input, about to be replayed where it does not belong: (cast, as whom, the message)."""
+    """Return a session, a client, and a recorded masked input to replay in that client's name."""
     cast = Cast(make_terms(5)).play_until(Step.MASK)
     if kind == "session":
         other = Cast(make_terms(5, session=b"quite another session")).play_until(Step.MASK)
@@ -47,14 +47,14 @@ def test_replayed_inputs_falsify_the_sum_without_the_check(kind: str, monkeypatc
         undefended.setattr(messages, "check_session", lambda *_: None)
         undefended.setattr(messages, "check_sender", lambda *_: None)
         if kind == "repetition":
-            cast.server._survivors.clear()  # a server that does not remember whom it has heard
+            cast.server._survivors.clear()  # a server that forgets which clients sent an input
         assert cast.server.receive(sender, message) is None
     if kind != "session":
         cast.server._survivors.add(cast.terms.index["client-03"])
     heard = cast.server.survivors
     cast.deliver(cast.replies([name for name in names(5) if name not in heard]))
     cast.inbox = cast.server.close()
-    for name in heard:  # the replayed client did not move on by itself
+    for name in heard:  # the state of the replayed client has not changed
         if not hasattr(cast.states[name], "held"):
             cast.reply(name, Cast(cast.terms).play_until(Step.MASK).inbox[name])
     result = cast.finish()
@@ -121,7 +121,7 @@ def test_late_input_falsifies_the_sum_if_the_step_stays_open() -> None:
 
 
 def garbage(cast: Cast, revelation: bytes, kind: str, liar: int = 0) -> bytes:
-    """Change another symbol of a share for each liar, so that errors do not cancel when a secret is computed."""
+    """Change a symbol of each share, another one for each liar, so that errors do not cancel in a secret."""
     opened = messages.decode(revelation, messages.Revelation, "test", cast.terms.digest)
     entries = getattr(opened, kind)
     assert entries
@@ -130,7 +130,7 @@ def garbage(cast: Cast, revelation: bytes, kind: str, liar: int = 0) -> bytes:
 
 
 def reveal_garbage(kind: str) -> Cast:
-    """Play a session up to its end, in which one client was lost and the villain's shares are wrong."""
+    """Play a session until shares are revealed; one client dropped out, and the villain's shares are wrong."""
     cast = Cast(make_terms(7)).play_until(Step.REVEAL, {Step.MASK: ["client-06"]})
     replies = cast.replies()
     replies[VILLAIN] = garbage(cast, replies[VILLAIN], kind)
@@ -139,7 +139,7 @@ def reveal_garbage(kind: str) -> Cast:
 
 
 @pytest.mark.parametrize("kind", ["self_shares", "key_shares"])
-def test_garbage_shares_are_named_and_the_round_survives(kind: str) -> None:
+def test_the_sender_of_wrong_shares_is_named_and_the_round_succeeds(kind: str) -> None:
     cast = reveal_garbage(kind)
     result = cast.unmask()
     (rejected,) = cast.server.rejected
@@ -147,14 +147,14 @@ def test_garbage_shares_are_named_and_the_round_survives(kind: str) -> None:
     assert rejected.step is Step.REVEAL
     assert "wrong" in rejected.reason
     assert VILLAIN not in cast.server.revealers
-    assert VILLAIN in result.clients  # its input was fine; only its shares were not
+    assert VILLAIN in result.clients  # its input was right
     assert (result.total == ring_sum(cast.terms, cast.inputs, names(7)[:6])).all()
 
 
 @given(liars=st.sets(st.integers(0, 5), min_size=1), kind=st.sampled_from(["self_shares", "key_shares"]))
 @settings(max_examples=20)
 def test_wrong_shares_are_corrected_until_too_few_right_ones_are_left(liars: set[int], kind: str) -> None:
-    """Four of six revealed shares open a secret; nobody else is named, and all liars are if any of them is."""
+    """Four of six revealed shares reconstruct a secret. Either all liars are named or none, and nobody else is."""
     cast = Cast(make_terms(7)).play_until(Step.REVEAL, {Step.MASK: ["client-06"]})
     villains = {cast.terms.clients[liar] for liar in liars}
     cast.deliver(
@@ -176,14 +176,14 @@ def test_wrong_shares_are_corrected_until_too_few_right_ones_are_left(liars: set
 
 
 @pytest.mark.parametrize("kind", ["self_shares", "key_shares"])
-def test_garbage_shares_falsify_the_sum_without_fingerprints(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_shares_falsify_the_sum_without_fingerprints(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for mark in ("self_share_mark", "key_share_mark", "self_seed_mark"):
         monkeypatch.setattr(rules, mark, lambda *_: bytes(16))
     cast = reveal_garbage(kind)
     if kind == "key_shares":  # a wrong key is still recognised: its public half was advertised
         with pytest.raises(PeerProtocolError, match="another key") as caught:
             cast.unmask()
-        assert caught.value.peer == "client-06"  # the wrong one is blamed
+        assert caught.value.peer == "client-06"  # a client that did nothing wrong
     else:
         result = cast.unmask()
         assert (result.total != ring_sum(cast.terms, cast.inputs, result.clients)).any()
@@ -216,7 +216,7 @@ def test_repeated_shares_of_a_key_are_rejected() -> None:
     assert cast.server.receive(VILLAIN, reply) is None
 
 
-# --- Dealers whose shares do not fit together.
+# --- Dealers whose shares are inconsistent.
 
 
 @pytest.mark.parametrize("field", ["self_seed_mark", "masking_key"])
@@ -253,7 +253,7 @@ def test_shares_for_the_wrong_holders_are_rejected() -> None:
 
 
 @pytest.mark.parametrize("field", ["sealing_key", "masking_key"])
-def test_low_order_keys_are_rejected_before_they_reach_anyone(field: str) -> None:
+def test_low_order_keys_are_rejected_by_the_server(field: str) -> None:
     cast = Cast(make_terms(5))
     reply = cast.replies()[VILLAIN]
     advertised = messages.decode(reply, messages.Advertisement, "test", cast.terms.digest)
@@ -266,7 +266,7 @@ def test_low_order_keys_are_rejected_before_they_reach_anyone(field: str) -> Non
 # --- Signatures, against an active server.
 
 
-def test_unsigned_and_foreign_signatures_are_rejected() -> None:
+def test_missing_and_foreign_signatures_are_rejected() -> None:
     cast = Cast(make_terms(5, active=True))
     replies = cast.replies()
     good = messages.decode(replies[VILLAIN], messages.Advertisement, "test", cast.terms.digest)

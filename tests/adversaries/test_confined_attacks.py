@@ -68,7 +68,7 @@ def test_with_the_loss_check_poison_stops_progress_and_does_no_other_harm() -> N
     assert ruined > 5 * before
     before, kept, refused = honest_loss(IncreaseCheck(0.0))
     assert kept <= before
-    assert refused > 0.9  # denial of service, and no more
+    assert refused > 0.9  # denial of service is what remains
 
 
 def test_an_attacker_may_add_the_threshold_to_the_loss_in_every_step() -> None:
@@ -79,7 +79,7 @@ def test_an_attacker_may_add_the_threshold_to_the_loss_in_every_step() -> None:
 # One honest member.
 
 
-def test_colluders_subtract_themselves_from_a_sum() -> None:
+def test_colluders_subtract_their_vectors_from_a_sum() -> None:
     vectors = {name: RNG.integers(0, 2**20, 5, np.uint32) for name in NAMES[:4]}
     believing = SharingTerms(b"a session for tests", tuple(vectors), 20, 5)
     known = sum(vectors[name] for name in NAMES[1:4])
@@ -88,11 +88,11 @@ def test_colluders_subtract_themselves_from_a_sum() -> None:
         SharingTerms(b"a session for tests", tuple(vectors), 20, 5, colluders=3)
 
 
-# Standing still: gradients that do not change.
+# Participants that refuse all steps: their gradients do not change.
 
 
 def observed(descent: ConfinedDescent, subsets: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
-    """Let an attacker poison every step so that all refuse it, and watch who is in which sum, and what it is."""
+    """Let an attacker poison every step, so that all refuse it; return who is in each sum, and the sums."""
     rows, sums = [], []
 
     def watch(given: Mapping[str, Parameters]) -> Parameters:
@@ -130,13 +130,13 @@ def test_random_subsets_of_participants_that_refuse_all_steps_expose_all_of_them
     assert recovered(make_descent(), random_subsets(20)) == 6
 
 
-def test_circles_hide_participants_that_stand_still_from_each_other() -> None:
+def test_circles_hide_participants_that_refuse_all_steps() -> None:
     circles = [NAMES[:2], NAMES[2:4], NAMES[4:]]
     rng = np.random.default_rng(1)
     unions = [[*circles[one], *circles[other]] for one, other in (rng.choice(3, 2, replace=False) for _ in range(20))]
     assert recovered(make_descent(), unions) == 0
     assert check_honest(4, 0, circle=2) == 2
-    with pytest.raises(TooFewHonest):  # one colluder, and its circle mate is alone
+    with pytest.raises(TooFewHonest):  # with one colluder, its circle mate is alone
         check_honest(4, 1, circle=2)
 
 

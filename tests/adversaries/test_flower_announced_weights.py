@@ -1,4 +1,4 @@
-"""One node announces a weight far above all others, which would set the scale of all nodes' numbers permanently."""
+"""One node announces a weight far above all others, which would permanently set the scale of all nodes' numbers."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ LENGTH = 2_000
 
 
 @pytest.mark.parametrize("defended", [False, True])
-def test_an_absurd_weight_is_ignored_and_its_node_named(
+def test_an_absurd_weight_is_ignored_and_its_node_is_named(
     defended: bool, home: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It costs all sums ten more bits than without an announcement, also those without the liar's circle."""
@@ -47,7 +47,7 @@ def test_an_absurd_weight_is_ignored_and_its_node_named(
 def test_a_node_with_nearly_all_examples_is_hidden_by_the_cap_alone(
     announces: bool, most: int | None, seen: float, home: Path
 ) -> None:
-    """In a circle of two, the mean is its update but for the other node's share; nodes move by 0.01 and 0.02."""
+    """In a circle of two, the mean is its update, except for the other node's share; updates are 0.01 and 0.02."""
     grid = make_grid(make_app([private_mod]), 2)
     for number, weight in enumerate([1_000_000, 15]):
         grid.nodes[100 + number].node_config |= {"coterie-weight": weight, "coterie-announce-weight": announces}

@@ -49,7 +49,7 @@ def value_of(kept: PrivateStrategy) -> Arrays | None:
 
 
 def singled_out(message: Message, answer: Answer) -> Message:
-    """Give everybody but the victim a model that nobody's training changes: NaN-free, but out of all reach."""
+    """Give all nodes but the victim a model with numbers so large that training does not change them."""
     if not message.content.array_records.get("arrays") or message.metadata.dst_node_id == VICTIM:
         return answer(message)
     crafted = RecordDict(dict(message.content.items()))
@@ -73,7 +73,7 @@ def test_different_models_for_different_clients_show_the_victims_update(monkeypa
     """Pasquini et al. 2022: where others cannot move, the sum is the victim's own update."""
     assert value_of(play(make_grid(make_app([private_mod]), 4, singled_out))) is None
 
-    # With the defence off every client believes that the session is about what it was given.
+    # With the defence off, no client compares what it received with the terms of the session.
     monkeypatch.setattr(responder, "content_digest", lambda *_: _Anything())
     leaked = value_of(play(make_grid(make_app([private_mod]), 4, singled_out)))
     assert leaked is not None
@@ -93,7 +93,7 @@ class _Anything(bytes):
 
 
 def another_rate(message: Message, answer: Answer) -> Message:
-    """Give the victim another configuration: with another learning rate its update would stand out."""
+    """Give the victim another learning rate, with which its update would dominate the sum."""
     if not message.content.array_records.get("arrays") or message.metadata.dst_node_id != VICTIM:
         return answer(message)
     crafted = RecordDict(dict(message.content.items()))
@@ -102,7 +102,7 @@ def another_rate(message: Message, answer: Answer) -> Message:
 
 
 def asked_for_nothing(message: Message, answer: Answer) -> Message:
-    """Call another function of the app on everybody but the victim: one that leaves the model as it is."""
+    """Call another function of the app on all nodes but the victim: one that does not change the model."""
     if not message.content.array_records.get("arrays") or message.metadata.dst_node_id == VICTIM:
         return answer(message)
     return answer(_changed(message, message.content, "train.warm_up"))
@@ -128,8 +128,8 @@ def test_different_functions_for_different_clients_show_the_victims_update(monke
 
 
 @pytest.mark.parametrize("where", [{"_run_id": 99}, {"_group_id": "99"}])
-def test_a_session_is_about_one_round_of_one_run(where: dict[str, Any]) -> None:
-    """Another run may be of another app, or of an earlier version of this one."""
+def test_a_session_is_for_one_round_of_one_run(where: dict[str, Any]) -> None:
+    """Another run may have another app, or an earlier version of this one."""
 
     def moved(message: Message, answer: Answer) -> Message:
         if message.metadata.dst_node_id == VICTIM and payload_of(message.content, "server"):
@@ -205,9 +205,9 @@ def test_a_run_cannot_lower_a_nodes_floor() -> None:
 
 @pytest.mark.parametrize("protocol", ["papers", "two-trips"])
 def test_a_node_whose_sessions_were_restored_does_not_answer_again(home: Path, protocol: str) -> None:
-    """Two answers from one state would give away both kinds of share, or the difference of two inputs.
+    """Two answers from one state would reveal both kinds of share, or the difference of two inputs.
 
-    In two trips the invitation alone counts, and gets the bytes that it got before.
+    In two trips the same invitation gets the same bytes again, whatever else is in the message.
     """
     second: list[bool] = []
 
@@ -255,7 +255,7 @@ def test_a_node_with_a_list_of_members_refuses_a_roster_of_unknown_clients(home:
             node.node_config["coterie-auth-key"] = str(tmp_path / f"key-{number}")
         return made
 
-    assert value_of(play(grid(3))) is None  # partition-3 has an identity, and nobody who knows its key
+    assert value_of(play(grid(3))) is None  # the list lacks the key of partition-3
     assert value_of(play(grid(4))) is not None
 
 
@@ -352,12 +352,12 @@ def spelt(message: Message, begin: bytes) -> Message:
 
 
 def loosely(message: bytes) -> Terms:
-    """Read whatever msgpack can read as an invitation."""
+    """Read an invitation in any encoding that msgpack accepts."""
     return Terms.from_bytes(messages.decode(message, messages.Invitation, "server", None).body)
 
 
 def loosely_a_book(message: bytes) -> bool:
-    """Take whatever msgpack can read as one for the invitation to a session in two trips."""
+    """Return whether a message is an invitation to a session in two trips, in any encoding that msgpack accepts."""
     try:
         messages.decode(message, BookInvitation, "server", None)
     except PeerProtocolError:
@@ -379,7 +379,7 @@ def read_loosely(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_invitation_encoded_in_another_way_is_checked_like_any_other(
     late: dict[str, str], loose: bool, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node that trusts a roster already gets invitations in all encodings, after its operator has set a pin."""
+    """A node trusts a roster, and its operator then sets a pin; it receives invitations in all encodings."""
     refused: list[bool] = []
     app, ways = make_app([private_mod]), spellings(protocol)
     assert value_of(play(make_grid(app, 4), protocol=protocol)) is not None

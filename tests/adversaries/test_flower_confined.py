@@ -61,9 +61,9 @@ def train(message: Message, context: Context) -> Message:
 
 
 class Lying(FedAvg):
-    """Shows an open gate, a closed one and the open one again, whatever the sums say.
+    """A server that shows an open gate, a closed one and the open one again, whatever the sums are.
 
-    With ``alone``, the closed gate is not in a round: that function shows it to one node.
+    With ``alone``, the closed gate is not shown in a round: that function shows it to one node.
     """
 
     def __init__(self, alone: Callable[[], object] | None = None) -> None:
@@ -173,7 +173,7 @@ def test_a_node_that_was_the_only_one_to_see_a_model_is_not_summed_with_others(h
     assert learnt.keys() == {1, 2}
 
 
-def two_opinions(folder: Path) -> float:
+def evaluate_by_two_functions(folder: Path) -> float:
     """Let each of two nodes judge one chain by another function; return the sum of their evaluations."""
     descent = bytes(32)
     chain = Displacement(descent, 0, descent, tuple({"w": FAR, "gate": gate} for gate in (OPEN, CLOSED)))
@@ -182,7 +182,7 @@ def two_opinions(folder: Path) -> float:
     for node, (function, sign) in enumerate([("train.strict", -1), ("train.lenient", 1)]):
 
         def app(model: Arrays, node: int = node, sign: int = sign) -> AppReply:
-            """Lose more, or less, as the gate opens; be worth something only where it is open."""
+            """Report a loss that rises or falls as the gate opens, and a quality that is 0 if it is closed."""
             gate = max(float(model["gate"][0]), 0.0)
             error = model["w"] - CENTRES[node]
             return AppReply(model, {"train_loss": sign * gate, "quality": gate * float(error @ error)})
@@ -199,16 +199,16 @@ def test_two_functions_that_judge_one_chain_would_reveal_one_evaluation(
 ) -> None:
     monkeypatch.setattr(confined._Judgement, "check_task", lambda *_: None)
     error = FAR - CENTRES[VICTIM]
-    assert two_opinions(home) == pytest.approx(error @ error), "the other node closed its gate, and is worth nothing"
+    assert evaluate_by_two_functions(home) == pytest.approx(error @ error), "the other node reports a quality of 0"
 
 
 def test_models_judged_by_different_functions_are_not_evaluated_together(home: Path) -> None:
     with pytest.raises(PeerProtocolError, match=r"strict in a descent that 'task train\.lenient' judges"):
-        two_opinions(home)
+        evaluate_by_two_functions(home)
 
 
 class Careless(ConfinedNode):
-    """Writes its model before the configuration is compared with the stored one."""
+    """A node that writes its model before the configuration is compared with the stored one."""
 
     def __init__(
         self, folder: Path, confinement: Confinement, name: str, secret: bytes, judging: bytes, fix: Fix, *_: object
@@ -241,7 +241,7 @@ def test_a_model_that_a_refused_configuration_judged_is_not_kept(
 
 
 def gated(message: Message, context: Context) -> Message:
-    """Take no step; the configuration says how far open a gate should be."""
+    """Take no step; the loss is the distance of the gate from the one that the configuration names."""
     (arrays,) = message.content.array_records.values()
     gate = max(float(arrays["gate"].numpy()[0]), 0.0)
     wish = message.content.config_records["config"]["wish"]
@@ -250,8 +250,8 @@ def gated(message: Message, context: Context) -> Message:
     return Message(RecordDict({"arrays": arrays.copy(), "metrics": measured}), reply_to=message)
 
 
-def worth(message: Message, context: Context) -> Message:
-    """Be worth something only where the gate is open."""
+def evaluate(message: Message, context: Context) -> Message:
+    """Report a quality that is 0 if the gate is closed."""
     arrays = message.content["arrays"]
     assert isinstance(arrays, ArrayRecord)
     gate = max(float(arrays["gate"].numpy()[0]), 0.0)
@@ -261,7 +261,7 @@ def worth(message: Message, context: Context) -> Message:
 
 
 class Decoy(FedAvg):
-    """Evaluates with a second model beside the first, which is the one that the app reads."""
+    """A server that sends two models to be evaluated; the app reads the second one."""
 
     def configure_evaluate(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:  # noqa: ANN401
         messages = list(super().configure_evaluate(server_round, arrays, config, grid))
@@ -271,17 +271,17 @@ class Decoy(FedAvg):
 
 
 class Waiting(FedAvg):
-    """Evaluates without training."""
+    """A server that evaluates without training."""
 
     def configure_train(self, *_: Any, **__: Any) -> Any:  # noqa: ANN401
         return []
 
 
 def evaluated(home: Path, strategy: FedAvg, wishes: tuple[float, float]) -> float | None:
-    """Train each node alone under its own wish in one chain, then evaluate both; return the sum of their worths."""
+    """Train each node alone under its own wish in one chain, then evaluate both; return the sum of their qualities."""
     app = ClientApp(mods=[private_mod])
     app.train()(gated)
-    app.evaluate()(worth)
+    app.evaluate()(evaluate)
 
     def play(run: int, wish: float, strategy: FedAvg, only: int | None = None) -> PrivateStrategy:
         def deliver(message: Message, answer: Callable[[Message], Message]) -> Message | None:
@@ -316,7 +316,7 @@ def evaluated(home: Path, strategy: FedAvg, wishes: tuple[float, float]) -> floa
 
 @pytest.fixture
 def one_chain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every training shows an open gate, a closed one and the open one; evaluation is at the end of that."""
+    """Let every training show an open gate, a closed one and the open one, and evaluate at the end of that chain."""
     name = bytes(range(32))
     models: list[Arrays] = [{"w": FAR, "gate": gate} for gate in (OPEN, CLOSED, OPEN)]
     chain = Displacement(name, 0, name, tuple(models))
@@ -340,7 +340,7 @@ def one_chain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 KNOWN: dict[str, tuple[str, bytes]] = {}
-"""What the lying server last trained, over its runs."""
+"""The task and the configuration that the lying server trained last, in any of its runs."""
 
 
 def squared(node: int) -> float:
@@ -353,7 +353,7 @@ def test_two_configurations_that_judge_one_chain_would_reveal_one_evaluation(
 ) -> None:
     monkeypatch.setattr(NodeContribution, "_check_judging", lambda *_: None)
     found = evaluated(home, Waiting(), (1.0, 0.0))
-    assert found == pytest.approx(squared(VICTIM), abs=1e-4), "the other node closed its gate, and is worth nothing"
+    assert found == pytest.approx(squared(VICTIM), abs=1e-4), "the other node reports a quality of 0"
 
 
 def test_models_judged_under_different_configurations_are_not_evaluated_together(home: Path, one_chain: None) -> None:

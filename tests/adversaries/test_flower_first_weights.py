@@ -1,7 +1,7 @@
-"""A lying Flower server lets one node of a circle count for nothing, by a function of the app that reports its weight.
+"""A lying Flower server gives one node of a circle the weight 0, by a function of the app that reports its weight.
 
 A node's weight is the one that its app reports first. The app has two train functions, and a setting limits how many
-examples they use. The server first asks for one of them, each node under another limit, in rounds that it gives up. It
+examples they use. The server first asks for one of them, each node under another limit, in rounds that it aborts. It
 then sums the other function, for which all nodes are configured alike: one of two nodes has weight 0, and the mean is
 the update of the other. So, without ``coterie-weight``, only the function that reported the weight contributes.
 """
@@ -90,7 +90,7 @@ def test_a_weight_is_used_only_for_the_function_that_reported_it(home: Path, cap
     assert "set coterie-weight on every node to use" in caplog.text
 
 
-def test_nodes_whose_operators_set_their_weights_use_several_functions(home: Path) -> None:
+def test_nodes_whose_operators_set_their_weights_may_use_several_functions(home: Path) -> None:
     assert attack({"coterie-weight": EXAMPLES}) == pytest.approx(0.1 * CENTRES.mean(axis=0), abs=1e-4)
 
 

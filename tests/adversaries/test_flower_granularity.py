@@ -50,7 +50,7 @@ def base(session: int) -> np.float32:
 
 
 class Lying(FedAvg):
-    """Shows equal biases of its choice."""
+    """A server that sends equal biases of its choice."""
 
     def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:  # noqa: ANN401
         shown = ArrayRecord({"bias": Array(np.full(4, base(server_round), np.float32))})
@@ -59,7 +59,7 @@ class Lying(FedAvg):
 
 @pytest.fixture(autouse=True)
 def exact(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server decodes a mean change by itself, and does not add it to a large weight in float32."""
+    """Let the server decode the mean change alone, and not add it to a large weight in float32."""
     monkeypatch.setattr(form._Part, "add_change", lambda _part, total, weight: np.asarray(total / weight))
 
 

@@ -1,4 +1,4 @@
-"""A lying Flower server varies how contributions are made, and solves for single ones: with each defence off, and on.
+"""A lying Flower server varies how contributions are made, and solves for single ones, with each defence off and on.
 
 One circle of four, active mode, no colluder. Every sum is over the whole circle, so that the participation matrix shows
 nothing, and the audit of the ledger finds T = 4 in all cases.
@@ -76,7 +76,7 @@ class World:
         config = {**context.run_config, **message.content.config_records["config"]}
         size = self.sizes[place]
         batch = config.get("batch-size")
-        # One step of gradient descent for each batch, with so small a rate that gradients stay as they are.
+        # One step of gradient descent for each batch, with so small a rate that gradients do not change.
         steps = 1.0 if batch is None else 0.01 * math.ceil(size / float(batch))  # type: ignore[arg-type]
         moved = message.content.array_records["arrays"]["w"].numpy() + UPDATES[place] * steps
         metrics = MetricRecord({"num-examples": size, "class-seven": CLASS_SEVEN[place]})
@@ -99,7 +99,7 @@ def session(
     config: Mapping[str, Any] | None = None,
     **settings: Any,  # noqa: ANN401
 ) -> PrivateStrategy:
-    """Play one session on the same model as always, by a server that says nothing of a roster's recipe to itself."""
+    """Play one session with a model of zeros, by a server that does not compare its recipe with its roster's."""
     kept = PrivateStrategy(strategy or FedAvg(**QUIET), **{**SETTINGS, **settings})
 
     def forged(roster: Roster, message_type: str) -> Form:
@@ -114,7 +114,7 @@ def session(
 
 
 def sum_of(kept: PrivateStrategy) -> tuple[int, NDArray[np.float64]] | None:
-    """Return what the server has: the sum of the weights, and the weighted sum of the updates."""
+    """Return what the server learns: the sum of the weights, and the weighted sum of the updates."""
     assert kept.grid is not None
     mean: Mean | None = kept.grid.results[-1].value
     if mean is None:
@@ -156,11 +156,11 @@ def test_ten_caps_on_the_weights_reveal_all_updates_of_a_circle(home: Path, monk
     weights = np.minimum(np.array(sizes), np.array(CAPS)[:, None])
     solved, *_ = np.linalg.lstsq(weights.astype(float), np.array([total for _, total in heard]), rcond=None)
     assert np.abs(solved - UPDATES).max() < 1e-6
-    assert audit(home) == 0  # and the history shows nothing of it
+    assert audit(home) == 0  # the audit of the history finds nothing
 
 
 def test_nodes_refuse_another_cap_before_their_function_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget(monkeypatch)  # what nodes remember is not needed for it
+    forget(monkeypatch)  # this defence needs nothing that nodes remember
     world = World()
     assert sum_of(session(world, monkeypatch, most_examples=CAPS[0])) is not None
     world.called.clear()
@@ -169,8 +169,8 @@ def test_nodes_refuse_another_cap_before_their_function_is_called(monkeypatch: p
     assert sum_of(session(world, monkeypatch, most_examples=CAPS[0])) is not None
 
 
-def test_nodes_that_remember_their_weight_say_the_same_ten_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second line of defence: even if the form were accepted, each weight would still be permanent."""
+def test_nodes_that_remember_their_weight_contribute_the_same_under_every_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second defence: even if the caps were accepted, each weight would still be permanent."""
     world = World()
     sums = [sum_of(session(world, monkeypatch, believed=True, most_examples=cap)) for cap in sorted(CAPS)[4:]]
     heard = [found for found in sums if found is not None]
@@ -183,7 +183,7 @@ def test_nodes_that_remember_their_weight_say_the_same_ten_times(monkeypatch: py
 def test_one_more_example_reveals_an_update_unless_weights_are_permanent(
     remembered: bool, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody lies: one node's number of examples goes from 23 to 24 between two rounds."""
+    """No one lies: one node's number of examples changes from 23 to 24 between two rounds."""
     if not remembered:
         forget(monkeypatch)
     world = World()
@@ -221,14 +221,14 @@ def test_refusing_a_value_would_reveal_which_node_lacks_a_class(
     with monkeypatch.context() as off:
         off.setattr(Form, "clamped_weight", strictly)
         told = session(world, off, believed=True, strategy=by_class)
-        assert survivors(told) == {"partition-1", "partition-3"}  # the others have none of class seven, or a fraction
+        assert survivors(told) == {"partition-1", "partition-3"}  # the weights of the others are 0 and 0.5
     world.called.clear()
-    assert survivors(session(world, monkeypatch, strategy=by_class)) == set()  # all alike
+    assert survivors(session(world, monkeypatch, strategy=by_class)) == set()  # every node refuses
     assert world.called == []
 
 
 def test_a_weight_of_any_value_counts_and_drops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A roster may be founded with such a weight; even then no value makes a node stand out."""
+    """A roster may be founded with such a weight; even then no value lets a node drop out."""
     kept = session(World(), monkeypatch, strategy=FedAvg(weighted_by_key="class-seven", **QUIET))
     assert len(survivors(kept)) == 4
     mean = last_mean(kept)
@@ -255,10 +255,10 @@ def with_batches(world: World, monkeypatch: pytest.MonkeyPatch, where: str, **se
 
 @pytest.mark.parametrize("where", ["message", "run"])
 @pytest.mark.parametrize("off", ["not remembered", "named as varying"])
-def test_ten_batch_sizes_give_away_all_updates_unless_they_are_fixed(
+def test_ten_batch_sizes_reveal_all_updates_unless_they_are_fixed(
     where: str, off: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a small learning rate an update is rate * steps * gradient, and steps are another number for each node."""
+    """With a small learning rate an update is rate * steps * gradient, and each node has its own number of steps."""
     world = World()
     if off == "not remembered":
         with monkeypatch.context() as patched:
@@ -283,13 +283,13 @@ def test_another_batch_size_is_refused_before_the_function_is_called(
 
 
 class Renamed(FedAvg):
-    """Asks for the same function by its other name."""
+    """A server that asks for the same function by its other name."""
 
     def _construct_messages(self, record: RecordDict, node_ids: list[int], message_type: str) -> list[Message]:
         return list(super()._construct_messages(record, node_ids, f"{message_type}.default"))
 
 
-def test_one_function_by_two_names_is_configured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_function_with_two_names_has_one_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     assert sum_of(session(world, monkeypatch, config={"batch-size": 1})) is not None
     world.called.clear()

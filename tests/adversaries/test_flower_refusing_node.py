@@ -24,7 +24,7 @@ TAU, ROUNDS = 3, 6
 
 
 class Walking(FedAvg):
-    """Moves away from the node that stands still, and notes what it learns in each round."""
+    """A server that moves away from the node that refuses, and records what it learns in each round."""
 
     def __init__(self) -> None:
         super().__init__(fraction_evaluate=0.0)

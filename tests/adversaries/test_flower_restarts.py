@@ -3,7 +3,7 @@
 The rows of an embedding move only for words that a node has. Two descents begin at one model. If one node of the circle
 draws another start in between, because its folder was lost or restored from an old backup, or has another spread, all
 others contribute the same in both. The difference of the two sums is then not zero exactly for the words of that node.
-So a start follows from the node's identity key, without which nobody is this node.
+So a start is derived from the node's identity key.
 """
 
 import os
@@ -70,7 +70,7 @@ def change_spread(home: Path, grid: FakeGrid) -> None:
 
 
 def attack(home: Path, happens: Callable[[Path, FakeGrid], object]) -> list[int] | None:
-    """Return the words for which two sums differ; None if there are no two sums."""
+    """Return the words for which the sums of two descents differ; None if the second has no sum."""
     app = ClientApp(mods=[private_mod])
     app.train()(train)
     grid = make_grid(app, len(HAS))
@@ -108,7 +108,7 @@ def test_a_node_has_one_start(
 
 
 @pytest.mark.parametrize("happens", [lambda *_: None, restore_old_backup])
-def test_a_node_that_keeps_its_start_adds_nothing_by_another_descent(
+def test_a_node_that_keeps_its_start_reveals_nothing_by_another_descent(
     home: Path, happens: Callable[[Path, FakeGrid], object]
 ) -> None:
     assert attack(home, happens) == []

@@ -1,4 +1,4 @@
-"""A Flower server reads single nodes out of one sum, at default settings: by how rounding varies, and by few values.
+"""A Flower server computes single updates from one sum, at default settings: by how rounding varies, or by few values.
 
 The server crafts the weights of one model and looks at one sum. Units that are copies of each other have the same
 update, so one sum holds many samples of how it was rounded.
@@ -64,8 +64,8 @@ def test_the_rounding_of_one_sum_does_not_reveal_the_updates_of_two_nodes(
 ) -> None:
     """An update p that is below one step was rounded to 1 with probability p, and to 0 otherwise.
 
-    Copies of an entry have the mean p + q and the variance p (1 - p) + q (1 - q), which say what p and q are. Running
-    statistics are below one coarse step as they come; the server makes other updates so small by the model it sends.
+    Copies of an entry have the mean p + q and the variance p (1 - p) + q (1 - q), which determine p and q. Changes of
+    running statistics are below one coarse step; the server makes other updates as small by the model it sends.
     It failed: both updates were found within 10 %, from one sum at the default recipe.
     """
     moved = 1.5 * unit, 0.25 * unit
@@ -91,7 +91,7 @@ def test_sums_have_the_same_distribution_if_the_weighted_sum_is_the_same(
     recipe, copies, weight = RosterRecipe(), 1 << 15, 100
     form, rng = Form(recipe, 2), np.random.default_rng(5)
     model = {name: np.zeros(copies, "i8" if name == "whole" else "f8")}
-    # The step of an array of whole numbers is 1. Which kind an array is of is the server's choice, whatever comes back.
+    # The step of an array of whole numbers is 1. The server chooses the kind of an array, whatever the app returns.
     finest = 1.0 if name == "whole" else recipe.clip * recipe.most_weight / form.quantizer.levels
     coarse = form.reach(name, "i" if name == "whole" else "f") * recipe.most_weight / form.quantizer.levels
     for step in {finest, coarse}:
@@ -111,9 +111,9 @@ def test_sums_have_the_same_distribution_if_the_weighted_sum_is_the_same(
 
 
 def test_the_order_of_keys_in_a_record_is_part_of_the_configuration() -> None:
-    """Flower keeps the order of keys on the wire, and an app may take the first one, as it may take the first record.
+    """Flower keeps the order of keys in messages, and an app may use the first one.
 
-    It failed: only the order of records was fixed. Keys that vary may be anywhere, or be left out.
+    It failed: only the order of records was fixed. Keys that vary may be at any place, or be left out.
     """
 
     def asked(*keys: str) -> bytes:
@@ -131,7 +131,7 @@ def test_a_coarser_type_of_the_same_model_reveals_two_updates_unless_types_are_f
 ) -> None:
     """An app that computes in the type it receives has few values in float16, and their weighted sum has one solution.
 
-    It failed: the first use fixed whether an array is of floating-point numbers, and not of which.
+    It failed: the first use fixed that an array has floating-point numbers, and not their size.
     """
     entries, base, unit, seen = 200, 96.0, 1 / 16, list[NDArray[np.float64]]()
     optima = [np.random.default_rng(place).uniform(-0.5, 0.5, entries) + base for place in range(2)]
@@ -170,14 +170,14 @@ def test_a_coarser_type_of_the_same_model_reveals_two_updates_unless_types_are_f
 
 
 def test_a_fractional_range_is_rounded_down_for_counters() -> None:
-    """Clamped counters times odd weights were halves; the variance of their rounding gave the weights away."""
+    """Clamped counters times odd weights were halves, and the variance of their rounding revealed the weights."""
     form = Form(RosterRecipe(clips=(("steps", 1000.5),)), 2)
     assert form.reach("steps", "i") == 1000
     assert form.reach("steps", "f") == 1000.5
 
 
 def test_the_share_of_clipped_counters_is_not_sent() -> None:
-    """A server that chooses where counters wrap around could read every node's weight off it."""
+    """A server that chooses where counters wrap around could compute every node's weight from it."""
     form, model = Form(RosterRecipe(), 2), {"steps": np.full(4, 2**40)}
     scaled = form.scale(model, AppReply({"steps": np.zeros(4, dtype="i8")}, {"num-examples": 3}))
     assert scaled.values.tolist() == [0.0]
@@ -197,9 +197,10 @@ def test_counts_of_steps_are_small_enough_for_dither_to_keep_its_binary_digits(c
 def test_a_model_with_huge_gradients_reveals_the_sign_of_each_update(
     sizes: tuple[int, ...], told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is documented as not protected: the server chooses the model, and far above the clip only signs are left.
+    """A documented limit: the server chooses the model, and of updates far above the clip only signs are left.
 
-    Sums of signs times different weights tell the weights, and then all signs. Equal ones tell how many are negative.
+    Sums of signs times different weights reveal the weights, and then all signs. If weights are equal, sums reveal only
+    how many signs are negative.
     """
     rng = np.random.default_rng(4)
     moves = [rng.normal(0, 1e6, 512) for _ in sizes]
@@ -218,7 +219,7 @@ def test_a_model_with_huge_gradients_reveals_the_sign_of_each_update(
 
 
 def test_a_batch_counter_reveals_the_number_of_examples_of_two_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is documented as not protected: the sum of weights, and of weights times batches, are two equations."""
+    """A documented limit: the sums of the weights, and of weights times batches, are two equations."""
     batches: list[dict[str, NDArray[Any]]] = [{"bn.num_batches_tracked": np.array(-(-size // 32))} for size in SIZES]
     _, total = totals_of_one_session(monkeypatch, batches, SIZES)
     weights, counted = int(total[0]), int(total[-1])

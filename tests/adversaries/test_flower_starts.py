@@ -50,7 +50,7 @@ BACK, LARGE = (WORSE, DEAD, ZERO, WANTED), (WORSE, SCALED)
 
 
 def as_double(model: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return the same model in a type in which a start would not be lost, and in which no app computes."""
+    """Return the same model in float64, in which a start would not be lost. Apps do not compute in it."""
     return {name: array.astype(np.float64) for name, array in model.items()}
 
 
@@ -82,7 +82,7 @@ def train(message: Message, context: Context) -> Message:
 
 
 class Lying(FedAvg):
-    """Shows models of its choice, whatever the sums say."""
+    """A server that shows models of its choice, whatever the sums are."""
 
     def __init__(self, chain: Chain) -> None:
         super().__init__(fraction_evaluate=0.0)
@@ -111,19 +111,19 @@ def attack(home: Path, chain: Chain) -> list[bool]:
 
 @pytest.fixture(autouse=True)
 def lying(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server shows models that an honest one would refuse to show."""
+    """Let the server show models that an honest one would refuse to show."""
     monkeypatch.setattr(Confinement, "check_bound", lambda *_: None)
 
 
 @pytest.fixture
 def unbounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes take models with entries of any size."""
+    """Let nodes accept models with entries of any size."""
     monkeypatch.setattr(confined, "_within", lambda *_: True)
 
 
 @pytest.fixture
 def added(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes add their start to the first model, and moves to the result."""
+    """Let nodes add their start to the first model, and moves to the result."""
     honest = ConfinedNode._start
 
     def start(self: ConfinedNode, anchor: Arrays) -> Any:  # noqa: ANN401

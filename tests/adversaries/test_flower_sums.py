@@ -1,6 +1,6 @@
-"""A Flower server reads single nodes out of one sum: by how wide ranges travel, by the recipe, by the order of records.
+"""A Flower server computes single updates from one sum: by wide ranges, by the recipe, or by the order of records.
 
-Each of these tests was written by an attacker and failed on the code that it was written against.
+A test whose docstring says that it failed did so on the code that it was written for.
 """
 
 from pathlib import Path
@@ -59,9 +59,9 @@ def reply(name: str, moved: NDArray[np.float64], size: int) -> RecordDict:
 def test_a_sum_reveals_only_the_weighted_sum(
     clip: float, bits: tuple[int, int], one: int, other: int, shift: int
 ) -> None:
-    """Two circles with the same weights and the same weighted sum of updates have the same vector, but for rounding.
+    """Two circles with the same weights and the same weighted sum of updates have the same vector, except for rounding.
 
-    It failed: digits times weights were summed one by one, and told which of two nodes had moved how far.
+    It failed: digits times weights were summed separately, and revealed how far each of two nodes had moved.
     """
     precision, most = bits
     recipe = RosterRecipe(clip=clip, clips=(("*", 1000 * clip), *STATISTICS), precision=precision, most_weight=most)
@@ -85,7 +85,7 @@ def test_a_sum_reveals_only_the_weighted_sum(
 
 
 def sums_of_one_session(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[int, NDArray[np.int64]]:
-    """Play a session in which nobody lies; return the sum of weights and all that follows the rounded entries."""
+    """Play a session in which no one lies; return the sum of weights, and the elements after the rounded entries."""
     app = ClientApp(mods=[private_mod])
 
     @app.train()
@@ -109,7 +109,7 @@ def sums_of_one_session(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[int
 
 
 def test_one_sum_does_not_reveal_the_running_variances_of_two_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Default settings, T = 2, nobody lies: the server only looks at the sum.
+    """Default settings, T = 2, and no one lies: the server only sees the sum.
 
     It failed: each entry of a wide range added a small whole number times the node's weight. Only one split of the
     sum of weights fits all entries, and then each has one solution: both nodes' variances to within 1.0, of up to 338.
@@ -128,10 +128,10 @@ def test_one_sum_does_not_reveal_the_running_variances_of_two_nodes(monkeypatch:
 
 
 def test_a_recipe_that_asks_for_one_metric_in_many_ranges_is_refused() -> None:
-    """A metric that is declared once for each threshold tells, in one session, what values the nodes of a circle have.
+    """A metric that is declared once for each threshold reveals the values of a circle's nodes in one session.
 
-    It failed: nodes accepted such a recipe, though a strategy cannot declare it. It is the attack by ranges that
-    change from session to session, in one go.
+    It failed: nodes accepted such a recipe, although a strategy cannot declare it. It is the attack by ranges that
+    change from session to session, in a single session.
     """
     steps = tuple(Metric("loss", at / 10, at / 10 + 1e-6) for at in range(10))
     for metrics in ({"train_metrics": steps}, {"evaluate_metrics": steps}):
@@ -146,14 +146,14 @@ def test_a_recipe_whose_weight_is_a_metric_as_well_is_refused() -> None:
 
 
 def _unchecked(**changes: Any) -> bytes:  # noqa: ANN401
-    """Write a recipe as a lying server does: nothing is checked."""
+    """Return the bytes of a recipe without any check, as a lying server does."""
     with pytest.MonkeyPatch.context() as off:
         off.setattr(RosterRecipe, "__post_init__", lambda _recipe: None)
         return RosterRecipe(varying=("num-server-rounds", "server-round"), **changes).to_bytes()
 
 
 def test_the_order_of_records_is_part_of_the_configuration() -> None:
-    """Two records with two batch sizes, in both orders: an app that takes the first one works in two ways.
+    """Two records with two batch sizes, in both orders: an app that uses the first one trains in two ways.
 
     It failed: names and values were fixed, their order was not, so that there were two equations for one circle.
     """
@@ -170,7 +170,7 @@ def test_the_order_of_records_is_part_of_the_configuration() -> None:
         return Message(reply("w", now, SIZES[place]), reply_to=message)
 
     class TwoRecords(FedAvg):
-        """Sends the records in one order or the other."""
+        """A server that sends the records in one order or the other."""
 
         names: tuple[str, ...] = ("a", "b")
 
@@ -193,7 +193,7 @@ def test_an_app_may_change_the_model_it_received_without_changing_its_contributi
 ) -> None:
     """An app may put its new model into the records that it received, and reply with them.
 
-    It failed: the change was taken against what the app had left there, and was zero for everybody, without a word.
+    It failed: the change was computed from what the app had left there, and was zero for all nodes, without an error.
     """
     app = ClientApp(mods=[private_mod])
 
@@ -231,7 +231,7 @@ def test_recipes_that_differ_are_described_by_different_words(one: list[str], ot
 
 
 def test_a_roster_is_shown_with_its_whole_recipe(home: Path) -> None:
-    """It failed: a name of 500 letters before it hid that a batch size may vary."""
+    """It failed: a name of 500 letters hid that a batch size may vary."""
     recipe = RosterRecipe(varying=("a" * 500, "batch-size"))
     clients = [Client("one", bytes([1]) * 32), Client("two", bytes([2]) * 32)]
     circles = Circles.of([(0, 1)])
@@ -245,10 +245,10 @@ def test_a_roster_is_shown_with_its_whole_recipe(home: Path) -> None:
     "name", ["two\n  varying          none", "two\x1b[8m", "two, three", "two (retired)", "\u202eowt"]
 )
 def test_names_on_a_roster_cannot_be_mistaken_for_other_words(home: Path, name: str) -> None:
-    """An operator is handed the rosters of a server that lies, and reads them before pinning one.
+    """An operator reads the rosters of a lying server before pinning one.
 
-    It failed: a name with ends of lines wrote lines of a recipe, one with a comma was two nodes, and one with a control
-    sequence hid all that followed.
+    It failed: a name with line breaks looked like lines of a recipe, one with a comma like two nodes, and one with a
+    control sequence hid everything after it.
     """
     clients = [Client("one", bytes([1]) * 32), Client(name, bytes([2]) * 32)]
     roster = Roster.found(clients, Circles.of([(0, 1)]), 2, RosterRecipe(varying=("batch-size",)).to_bytes())
@@ -261,12 +261,12 @@ def test_names_on_a_roster_cannot_be_mistaken_for_other_words(home: Path, name: 
 
 
 def test_a_pattern_is_not_mistaken_for_the_range_of_integers() -> None:
-    """It failed: the ranges of a recipe were said to be "integers 3.0, integers 1000000.0"."""
+    """It failed: the ranges of a recipe were written "integers 3.0, integers 1000000.0"."""
     assert RosterRecipe(clips=(("integers", 3.0),)).settings()["clips"] == "'integers' 3.0, integers 1000000.0"
 
 
 def sums_by_rate(rates: NDArray[np.float64], steps: tuple[int, ...]) -> NDArray[np.float64]:
-    """Play a session for each learning rate, on one model; nodes take so many steps towards their own optimum."""
+    """Play a session for each learning rate with one model; each node takes its number of steps towards its optimum."""
     optima = np.array([[0.3, -0.2], [-0.1, 0.4]])
     app = ClientApp(mods=[private_mod])
 
@@ -291,9 +291,9 @@ def sums_by_rate(rates: NDArray[np.float64], steps: tuple[int, ...]) -> NDArray[
 
 @pytest.mark.parametrize(("steps", "told"), [((2, 4), True), ((1, 1), False)])
 def test_a_varying_rate_distinguishes_nodes_with_different_numbers_of_steps(steps: tuple[int, int], told: bool) -> None:
-    """What is documented as not protected: n local steps of rate r on a common curvature move by 1 - (1 - r)^n.
+    """A documented limit: n local steps of rate r on a common curvature move by 1 - (1 - r)^n.
 
-    The sums are a polynomial in 1 - r. Its coefficients are the updates of nodes with as many steps, one by one.
+    The sums are a polynomial in 1 - r. The coefficient of degree n belongs to the nodes with n steps.
     """
     by_degree = sums_by_rate(np.linspace(0.2, 1.8, 5), steps)
     apart = [np.abs(-by_degree[2] / SIZES[0] - [0.3, -0.2]).max(), np.abs(-by_degree[4] / SIZES[1] - [-0.1, 0.4]).max()]
@@ -301,7 +301,7 @@ def test_a_varying_rate_distinguishes_nodes_with_different_numbers_of_steps(step
 
 
 def test_a_clip_far_below_the_updates_reveals_their_signs() -> None:
-    """What is documented as not protected: clipped updates are signs, and signs times different weights add up once."""
+    """A documented limit: clipped updates are signs, and sums of signs times different weights have one solution."""
     recipe = RosterRecipe(clip=1e-9)
     form, model = Form(recipe, 2), received("w", 20)
     updates = np.random.default_rng(1).normal(0, 0.05, (2, 20))

@@ -1,4 +1,4 @@
-"""A lying server on Flower that switches protocols, repeats books and asks out of turn: what it tries is refused.
+"""A lying server on Flower switches protocols, repeats books and sends requests out of order, and is refused.
 
 Each test names the rule. The rules of the two-trip protocol are switched off one by one in ``test_prekey_search.py``.
 """
@@ -33,7 +33,7 @@ VICTIM, NAME, NODES = 102, "partition-2", 6
 
 
 def play(lie: Callable[[Message, Answer], Message] | None = None) -> set[str]:
-    """Play one round with this lie to the victim; return who revealed shares in it."""
+    """Play one round with this lie to the victim; return the nodes that revealed shares."""
 
     def deliver(message: Message, answer: Answer) -> Message:
         return lie(message, answer) if lie and message.metadata.dst_node_id == VICTIM else answer(message)
@@ -46,9 +46,9 @@ def play(lie: Callable[[Message, Answer], Message] | None = None) -> set[str]:
 
 
 def ask_after_book(ask: Callable[[Message, Answer, Message], T]) -> tuple[bool, list[T]]:
-    """Let the server ask the victim something between the trips, with the victim's reply to the book at hand.
+    """Let the server ask the victim something between the trips, knowing its reply to the book.
 
-    Return whether the victim revealed shares all the same, and what came of asking.
+    Return whether the victim revealed shares nevertheless, and what ``ask`` returned.
     """
     found: list[T] = []
 
@@ -69,7 +69,7 @@ def changed(message: Message, payload: bytes, app: RecordDict | None = None) -> 
 
 
 def hello(message: Message, *rosters: Roster, renew: bool = False) -> Message:
-    """Return the question who a node is, with rosters and a wish for prekeys."""
+    """Return a request for an introduction, with rosters, that asks for prekeys."""
     shown = [roster.to_bytes() for roster in rosters]
     header: dict[str, ConfigRecordValues] = {"kind": HELLO, "prekeys": True, "renew": renew, "rosters": shown}
     about = message.metadata
@@ -88,7 +88,7 @@ def trusted() -> Roster | None:
 
 @pytest.mark.parametrize("papers_first", [True, False])
 def test_the_same_terms_by_both_protocols_are_entered_once(papers_first: bool) -> None:
-    """Rule: a session is entered once, ever, by whichever protocol. Two answers would be two rounds in one row."""
+    """Rule: a session is entered only once, by either protocol. Two answers would be two rounds in one row."""
     refused: list[bool] = []
 
     def both(message: Message, answer: Answer) -> Message:
@@ -106,7 +106,7 @@ def test_the_same_terms_by_both_protocols_are_entered_once(papers_first: bool) -
 
 
 def test_a_papers_session_between_the_trips_ends_the_two_trip_session() -> None:
-    """Rule: entering a session erases the states of the run's earlier ones. It costs the victim the round, no more."""
+    """Rule: entering a session erases the states of the run's earlier ones. The victim only drops out of the round."""
 
     def switch(message: Message, answer: Answer, _reply: Message) -> bool:
         terms = msgspec.structs.replace(PrekeyBook.read(sent(message)).terms, session=bytes(32), threshold=None)
@@ -130,7 +130,7 @@ def test_a_prekey_is_used_for_one_contribution_in_any_book() -> None:
 
 
 def test_a_repeated_book_gets_the_same_bytes_with_any_model() -> None:
-    """Rule: one contribution per book. A second one, over a crafted model, would give away a difference of inputs."""
+    """Rule: one contribution for each book. A second one, for a crafted model, would reveal a difference of inputs."""
 
     def repeat(message: Message, answer: Answer, reply: Message) -> bool:
         crafted = without_ours(message.content)
@@ -143,7 +143,7 @@ def test_a_repeated_book_gets_the_same_bytes_with_any_model() -> None:
 
 @pytest.mark.parametrize("run", [None, 99])
 def test_only_one_survivor_list_is_answered_even_after_a_restart_of_the_node(run: int | None) -> None:
-    """Rule: one list per book, in whichever run. Every message is a new process, so only what is on disk refuses."""
+    """Rule: one list for each book, in any run. Every message is a new process, so the rule needs the node's disk."""
     refused: list[bool] = []
 
     def two_lists(message: Message, answer: Answer) -> Message:
@@ -173,7 +173,7 @@ def test_only_one_survivor_list_is_answered_even_after_a_restart_of_the_node(run
 
 
 def test_prekeys_can_be_requested_at_any_time_and_reveal_nothing() -> None:
-    """Rule: prekeys are public. Renewing between the trips erases the victim's state: it drops out, and no more."""
+    """Rule: prekeys are public. Renewing them between the trips erases the victim's state, so it only drops out."""
 
     def renew(message: Message, answer: Answer, _reply: Message) -> int:
         again = payload_of(answer(hello(message, renew=True)).content, NAME)
@@ -186,7 +186,7 @@ def test_prekeys_can_be_requested_at_any_time_and_reveal_nothing() -> None:
 def test_a_request_for_an_introduction_cannot_bypass_the_operators_roster_settings(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rule: rosters that come with a hello pass the checks of those that come with an invitation."""
+    """Rule: rosters that come with this request pass the checks of those that come with an invitation."""
 
     def ask(message: Message, answer: Answer, *rosters: Roster) -> bool:
         return answer(hello(message, *rosters)).has_error()

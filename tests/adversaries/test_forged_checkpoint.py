@@ -1,4 +1,4 @@
-"""Somebody with write access to a ledger edits a row, the checkpoint or both, so that a sum isolates a client."""
+"""An attacker with write access to a ledger edits a row, the checkpoint or both, so that a sum isolates a client."""
 
 import hashlib
 from pathlib import Path
@@ -38,7 +38,7 @@ def head(path: Path) -> Head:
 
 
 def forged_checkpoint(path: Path) -> StoredEntry:
-    """The last checkpoint, with classes in which the isolating sum looks harmless."""
+    """Return the last checkpoint, with classes for which the isolating sum is harmless."""
     place = checkpoints(path)[-1]
     content = content_at(path, place)
     table = [name for earlier in content.earlier for name in content_at(path, earlier[0]).names] + list(content.names)
@@ -69,7 +69,7 @@ def test_a_forged_checkpoint_is_found_when_the_ledger_is_opened(path: Path, head
     audit_finds(path, forged.sequence)
 
 
-def test_without_the_chain_the_forged_checkpoint_would_open_the_sum(
+def test_without_the_chain_the_forged_checkpoint_would_allow_the_sum(
     path: Path, head: Head, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace(path, forged_checkpoint(path))
@@ -78,7 +78,7 @@ def test_without_the_chain_the_forged_checkpoint_would_open_the_sum(
 
 
 def test_a_stale_checkpoint_is_found_when_the_ledger_is_opened(path: Path, head: Head) -> None:
-    """An older checkpoint in the place of the last: it was true once."""
+    """An older checkpoint, which was once right, replaces the last one."""
     first, *_, last = checkpoints(path)
     stale = msgspec.structs.replace(entry_at(path, last), state=entry_at(path, first).state)
     replace(path, stale)
@@ -92,7 +92,7 @@ def test_an_edited_row_before_the_checkpoint_misleads_no_server_and_is_found_by_
 ) -> None:
     row = entry_at(path, 1)
     replace(path, msgspec.structs.replace(row, newcomers=tuple(sorted(ISOLATING))))
-    with pytest.raises(SeparationRisk):  # the checkpoint still knows
+    with pytest.raises(SeparationRisk):  # the checkpoint still has the right classes
         reveal(path)
     audit_finds(path, 2)
     with Ledger.open(path) as ledger:
@@ -110,8 +110,8 @@ def test_an_edited_row_and_a_forged_checkpoint_are_found_by_both(path: Path, hea
     audit_finds(path, 2)
 
 
-def test_a_forged_checkpoint_with_a_chain_that_fits_is_found_by_the_audit_alone(path: Path, head: Head) -> None:
-    """Whoever computes all that follows anew misleads a server that starts, but not one that verifies."""
+def test_a_forged_checkpoint_with_a_valid_chain_is_found_only_by_the_audit(path: Path, head: Head) -> None:
+    """An attacker who computes all later entries again misleads a server that starts, but not one that verifies."""
     forged = forged_checkpoint(path)
     replace(path, forged, with_tail=True)
     audit_finds(path, forged.sequence)
@@ -136,7 +136,7 @@ def test_a_checkpoint_that_was_added_at_the_end_is_found_when_the_ledger_is_open
     audit_finds(path, added.sequence)
 
 
-def test_a_checkpoint_and_an_entry_that_were_added_at_the_end_are_found_by_the_audit_alone(
+def test_a_checkpoint_and_an_entry_that_were_added_at_the_end_are_found_only_by_the_audit(
     path: Path, head: Head
 ) -> None:
     added = add_checkpoint(path, head)
@@ -146,8 +146,8 @@ def test_a_checkpoint_and_an_entry_that_were_added_at_the_end_are_found_by_the_a
     reveal(path)
 
 
-def test_a_history_that_was_written_anew_is_found_by_a_head_kept_elsewhere_alone(path: Path, head: Head) -> None:
-    """The limit of any chain: whoever replaces a row, and every entry and checkpoint after it, writes a valid one."""
+def test_a_history_that_was_rewritten_is_found_only_by_a_head_kept_elsewhere(path: Path, head: Head) -> None:
+    """The limit of any chain: a row, with every entry and checkpoint after it, can be replaced by a valid chain."""
     with Ledger.open(path.with_name("other.db")) as other:
         other.reveal(1, ISOLATING, promised=2)
         other.complete(1)

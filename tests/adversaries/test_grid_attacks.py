@@ -1,6 +1,6 @@
-"""Attacks on grids of confined descent: what members of a group, and whoever carries their messages, can compute.
+"""Attacks on grids of confined descent: what members of a group, and the carrier of their messages, can compute.
 
-Each attack succeeds where its defence is off, or where there is none: then threat-model.md says so.
+Each attack succeeds if its defence is off, or if there is none; then threat-model.md says so.
 """
 
 from itertools import pairwise
@@ -29,7 +29,7 @@ class Watched(VerticalSum):
     def add(self, parts, entropy=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
         found = super().add(parts, entropy)
         seen = self.__dict__.setdefault("seen", [])
-        # In the clear everybody sees every part; in a secure sum the total, and one's own.
+        # In the clear every member sees every part; in a secure sum it sees the total and its own part.
         seen.append((found, list(parts) if not self.secure else [parts[0]]))
         return found
 
@@ -45,7 +45,7 @@ class Watched(VerticalSum):
 def play(
     iterations: int, *, secure: bool, widths: dict[str, int] = WIDTHS
 ) -> tuple[Watched, list[Parameters], FloatArray]:
-    """Two groups learn; return what the members of one saw, the public steps, and the data of that group."""
+    """Train two groups; return the sums that members of one saw, the displacements, and the data of that group."""
     rng = np.random.default_rng(0)
     columns = sum(widths.values())
     model = nn.Sequential(nn.Linear(columns, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, 2))
@@ -102,7 +102,7 @@ def test_a_part_is_visible_in_plain_addition_and_hidden_by_the_secure_sum() -> N
     assert len(clear.parts[0]) == 3
     secure, _, _ = play(1, secure=True)
     assert len(secure.parts[0]) == 1
-    # What is left of the sum for a curious member is about both others, and not about one.
+    # The sum without a curious member's own part depends on both others.
     rest = secure.sums[0] - secure.parts[0][0]
     shop, rail = clear.parts[0][1:]
     assert np.abs(rest - shop - rail).max() < 1e-5
@@ -115,14 +115,15 @@ def test_in_a_group_of_two_each_member_finds_the_part_of_the_other() -> None:
     clear, _, _ = play(1, secure=False, widths=widths)
     secure, _, _ = play(1, secure=True, widths=widths)
     assert np.abs(secure.sums[0] - secure.parts[0][0] - clear.parts[0][1]).max() < 1e-5
-    with pytest.raises(TooFewHonest):  # whoever counts on a colluder is told so
+    with pytest.raises(TooFewHonest):  # the sum is refused if a colluder is expected
         VerticalSum(2, colluders=1)
 
 
 def test_a_relay_needs_the_published_sums_of_all_members(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shares are sealed, and published sums are not: whoever reads all of them has the sum of the group.
+    """Shares are sealed, and published sums are not: anyone who reads all of them can compute the sum of the group.
 
-    So channels between members must be encrypted, as threat-model.md says. One sum that is missing hides everything.
+    So channels between members must be encrypted, as threat-model.md says. If one of the sums is missing, the others
+    reveal nothing.
     """
     published: list[npt.NDArray[np.uint32]] = []
 

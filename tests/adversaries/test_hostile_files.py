@@ -1,4 +1,4 @@
-"""Files made to exhaust an auditor: refused in one line, with little memory and little disk, by a real process."""
+"""Files made to exhaust an auditor: a real process refuses them in one line, with little memory and little disk."""
 
 import os
 import sys
@@ -24,10 +24,10 @@ from coterie.errors import InputError, LogTooLarge
 
 DISK = 20 * MEGABYTE  # the largest file that may be written anywhere
 SPARE = 50 * MEGABYTE  # for libraries that only some files need
-LIMIT = 8 * MEGABYTE  # of the logs made here, so that a test takes seconds; what is measured grows with it
-ADDRESSES = 4_000 * MEGABYTE  # so that no machine goes down
+LIMIT = 8 * MEGABYTE  # of the logs made here, so that a test takes seconds; the measured memory grows with it
+ADDRESSES = 4_000 * MEGABYTE  # the address space of a command, so that it cannot exhaust the machine
 MODULES = ("coterie.cli", "coterie.cli.audit_text", "coterie.auditing.answers", "coterie.attacks.saved_sums.measure")
-"""What the commands import when they run."""
+"""The modules that the commands import when they run."""
 
 
 @pytest.fixture(scope="session")
@@ -43,13 +43,13 @@ class Run(Protocol):
 
 @pytest.fixture(scope="session")
 def run(warm: WarmStart) -> Run:
-    """Run a command where files cannot grow; measure the memory it had at the most."""
+    """Run a command with a limit on the size of files; measure its largest memory."""
     return lambda *arguments: warm.run([*map(str, arguments)], largest_file=DISK, most_memory=ADDRESSES)
 
 
 @pytest.fixture(scope="session")
 def base(run: Run, tmp_path_factory: pytest.TempPathFactory) -> int:
-    """The memory that an audit of next to nothing takes."""
+    """The memory that an audit of a tiny log takes."""
     log = tmp_path_factory.mktemp("base") / "log.csv"
     log.write_text("round,client\n1,a\n1,b\n")
     return run("audit", log).memory
@@ -114,7 +114,7 @@ def test_a_ledger_and_its_wal_are_limited_together(tmp_path: Path) -> None:
 
 
 def test_entries_are_counted_while_they_are_read(tmp_path: Path) -> None:
-    """The file's own limit is taken away: a database that is no file has none."""
+    """The limit on the file is removed: a database that is no file has none."""
     path = tmp_path / "ledger.db"
     with Ledger.open(path) as ledger:
         for number in range(3):
@@ -132,7 +132,7 @@ def audit(run: Run) -> Run:
 
 
 def test_a_packed_text_takes_no_more_memory_than_its_limit_allows(audit: Run, base: int, tmp_path: Path) -> None:
-    """A million lines that say the same, from 4 kB: in the old reader each took hundreds of bytes."""
+    """A million equal lines from a few kilobytes: an earlier reader took hundreds of bytes for each."""
     path = tmp_path / "log.csv.gz"
     hostile_files.repeated_gzip(path, b"1,a\n", LIMIT // 2)
     assert path.stat().st_size < 20_000
@@ -169,7 +169,7 @@ def test_distinct_names_are_counted_while_they_are_read(audit: Run, line: bytes,
         b"aa," * 2_500_000 + b"\n1,a\n",
     ],
 )
-def test_a_line_or_a_document_that_becomes_many_values_is_refused(
+def test_a_line_or_a_document_with_very_many_values_is_refused(
     audit: Run, text: bytes, base: int, tmp_path: Path
 ) -> None:
     (tmp_path / "log").write_bytes(text)
@@ -178,7 +178,7 @@ def test_a_line_or_a_document_that_becomes_many_values_is_refused(
 
 
 def test_lines_that_cannot_be_read_are_counted_and_not_all_kept(audit: Run, base: int, tmp_path: Path) -> None:
-    """A million that are kept with their reasons take more than twice the memory that is allowed."""
+    """If a million lines were kept with their reasons, they would take more than twice the allowed memory."""
     (tmp_path / "log").write_bytes(b"round,client\n" + b"1,a\n" * 200 + b"x\n" * 1_000_000)
     ended = audit(tmp_path / "log")
     assert ended.status == 2
@@ -202,7 +202,7 @@ def test_an_archive_with_a_long_directory_is_refused_before_it_is_read(audit: Ru
 
 
 def test_a_configuration_that_is_a_device_file_is_refused(run: Run, base: int, tmp_path: Path) -> None:
-    """It says whether there were sums at all, so there is no verdict without it."""
+    """It says whether the run had sums, so there is no verdict without it."""
     (tmp_path / "config.toml").symlink_to("/dev/zero")
     (tmp_path / "metrics.jsonl").write_text('{"round": 1, "clients": ["a", "b"]}\n')
     refused(run("audit", tmp_path), 2, "config.toml is not a plain file", base)
@@ -217,7 +217,7 @@ def attack(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture(scope="module")
 def attack_base(attack: Run, tmp_path_factory: pytest.TempPathFactory) -> int:
-    """The memory that an attack on next to nothing takes."""
+    """The memory that an attack on tiny sums takes."""
     sums = tmp_path_factory.mktemp("base") / "small.npz"
     with zipfile.ZipFile(sums, "w") as archive, archive.open("1.npy", "w") as file:
         np.save(file, np.ones(3))
@@ -244,6 +244,17 @@ def test_a_folder_of_sums_is_limited_as_a_whole(tmp_path: Path) -> None:
         read_sums(tmp_path, 20_000)
 
 
+@pytest.mark.parametrize("name", ["sums.npz", "sums/1.npy"])
+def test_sums_that_are_a_pipe_are_not_waited_for(run: Run, name: str, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("round,client\n1,a\n1,b\n")
+    (tmp_path / "sums").mkdir()
+    os.mkfifo(tmp_path / name)
+    sums = tmp_path / Path(name).parts[0]
+    ended = run("attack", "differencing", "--ledger", tmp_path / "log.csv", "--sums", sums)
+    assert ended.status == 2
+    assert f"cannot read sums from {sums}: {Path(name).name} is not a plain file" in " ".join(ended.said.split())
+
+
 def parquet(path: Path, table: Callable[[Any], dict[str, object]], **options: object) -> None:
     arrow = pytest.importorskip("pyarrow", reason="Parquet is read with pyarrow, which is not installed")
     pytest.importorskip("pyarrow.parquet").write_table(arrow.table(table(arrow)), path, **options)
@@ -251,7 +262,7 @@ def parquet(path: Path, table: Callable[[Any], dict[str, object]], **options: ob
 
 @pytest.fixture(scope="session")
 def parquet_base(audit: Run, tmp_path_factory: pytest.TempPathFactory) -> int:
-    """The memory that an audit of next to nothing takes once pyarrow is loaded."""
+    """The memory that an audit of a tiny log takes with pyarrow loaded."""
     path = tmp_path_factory.mktemp("base") / "log"
     parquet(path, lambda _: {"round": [1, 1], "client": ["a", "b"]})
     return audit(path).memory
@@ -271,7 +282,7 @@ def test_parquet_with_a_text_that_is_repeated_does_not_repeat_it_in_memory(
 
 
 def test_the_size_of_a_parquet_file_is_computed_from_its_pages(audit: Run, parquet_base: int, tmp_path: Path) -> None:
-    """The metadata of this file is made to say that 80 MB of zeros are none."""
+    """The metadata of this file is changed, so that it claims 0 bytes for 80 MB of zeros."""
     values = 10_000_000
 
     def table(arrow: Any) -> dict[str, object]:  # noqa: ANN401
@@ -293,7 +304,7 @@ def test_the_size_of_a_parquet_file_is_computed_from_its_pages(audit: Run, parqu
 
 
 def varint(value: int) -> bytes:
-    """A number as it stands in the metadata of a Parquet file: seven bits in each byte."""
+    """Return a number as the metadata of a Parquet file has it: seven bits in each byte."""
     digits = bytearray()
     while value > 127:
         digits.append(value & 127 | 128)
@@ -312,7 +323,7 @@ def test_parquet_whose_texts_repeat_their_beginnings_is_refused(audit: Run, parq
 
 
 def test_rows_that_decide_the_format_share_one_limit(run: Run, base: int, tmp_path: Path) -> None:
-    """Each row is small enough, but a hundred are kept, and a cell of two letters takes twenty times its bytes."""
+    """Each row is small enough, but a hundred are kept, and a cell of two letters takes twenty times as much memory."""
     row = ",".join(["ab"] * (LIMIT // 300 - 100))
     (tmp_path / "log.csv").write_text("\n".join([row] * 100))
     ended = run("audit", tmp_path / "log.csv", "--limit", str(LIMIT / MEGABYTE))
@@ -324,7 +335,7 @@ def test_the_work_for_one_record_does_not_grow_with_the_fields_of_all_others(tmp
     """Four times as many records take four times as many calls.
 
     A reader that looks at the fields of all records for each of them makes 11 times as many. A limit on time shows that
-    only for long logs: it read 3,000 records of 200 fields in a minute of processor time.
+    only for long logs: such a reader took a minute of processor time for 3,000 records of 200 fields.
     """
 
     def count_calls(records: int) -> int:
@@ -369,7 +380,7 @@ def test_a_log_that_is_a_pipe_without_a_writer_is_not_waited_for(run: Run, tmp_p
 
 @pytest.mark.parametrize("delay", [None, 1.0])
 def test_a_log_may_be_a_pipe_with_a_writer(tmp_path: Path, delay: float | None) -> None:
-    """A writer counts from when it opens the pipe, also if it has written nothing yet."""
+    """A program that has opened the pipe is a writer, even if it has written nothing yet."""
     pipe = tmp_path / "log.csv"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # without one, a writer could not open it

@@ -1,8 +1,8 @@
 """Logs, settings and folders of runs from somebody else: they are refused in one line, and run no program.
 
-Promises: docs/audit.md, "Exit status" (2: the log could not be read or understood; 70: an error in Coterie itself),
-``coterie.cli.main`` ("an error of Coterie becomes one clear line, not a traceback"), and docs/security/hardening.md,
-"Files from somebody else".
+The promises are in docs/audit.md, "Exit status" (2: the log could not be read or understood; 70: an error in Coterie
+itself), ``coterie.cli.main`` ("an error of Coterie becomes one clear line, not a traceback"), and
+docs/security/hardening.md, "Files from somebody else".
 """
 
 import importlib
@@ -40,7 +40,7 @@ def is_one_line(ended: Ended) -> bool:
 
 
 def ends_in_one_line(ended: Ended) -> bool:
-    """Return whether an error is one line, perhaps after those that a run prints when it begins."""
+    """Return whether the error is the last line, after those that a run prints when it begins."""
     return "Traceback" not in ended.said and ended.said.splitlines()[-1].startswith("coterie: ")
 
 
@@ -75,7 +75,7 @@ def run(played: Path, tmp_path: Path) -> Path:
 
 
 def schema_of_ledger(folder: Path) -> None:
-    """A byte that is no text in the schema: SQLite quotes it in its error, and Python cannot decode that."""
+    """Write an invalid byte into the schema: SQLite quotes it in its error, and Python cannot decode that."""
     _replace(folder / "ledger.sqlite", b"PRIMARY KEY (sequence)", b"PRIMARY KEY (se\xd3uence)")
 
 
@@ -84,7 +84,7 @@ def schema_of_memories(folder: Path) -> None:
 
 
 def text_of_ledger(folder: Path) -> None:
-    """A byte that is no text in the digest of an entry."""
+    """Write an invalid byte into the digest of an entry."""
     with sqlite3.connect(folder / "ledger.sqlite") as ledger:
         (found,) = ledger.execute("SELECT digest FROM coterie_ledger ORDER BY sequence DESC LIMIT 1").fetchone()
     ledger.close()
@@ -92,14 +92,14 @@ def text_of_ledger(folder: Path) -> None:
 
 
 def pages_of_memories(folder: Path) -> None:
-    """Pages of the clients' memories that are none."""
+    """Overwrite pages of the clients' memories."""
     path = folder / "clients.sqlite"
     content = path.read_bytes()
     path.write_bytes(content[:8192] + bytes([7]) * (len(content) - 8192))
 
 
 def index_of_ledger(folder: Path) -> None:
-    """A page that is used only when an entry is added."""
+    """Overwrite a page that is used only when an entry is added."""
     _spoil_index(folder / "ledger.sqlite", "coterie_ledger", "digest")
 
 
@@ -196,7 +196,7 @@ def test_only_files_of_the_current_folder_can_be_named(name: str, here: Path, mo
 
 
 def test_what_a_file_of_the_current_folder_imports_can_be_named(here: Path) -> None:
-    """Whoever wrote the file chose it; docs/security/hardening.md says so."""
+    """The author of the file chose it; docs/security/hardening.md says so."""
     (here / "chosen_by_me.py").write_text("from subprocess import getoutput\n")
     (here / "packed").mkdir()
     (here / "packed" / "deep.py").write_text(PROGRAM)
@@ -207,7 +207,7 @@ def test_what_a_file_of_the_current_folder_imports_can_be_named(here: Path) -> N
 
 
 def name_data(run: Path, name: str, options: str = "{}") -> None:
-    """Let a run that has no checkpoint name its data; then nothing says which settings it began with."""
+    """Change the data that a run names, and delete the checkpoint, which has the settings that it began with."""
     for file in run.iterdir():
         if file.name != "config.toml":
             file.unlink()
@@ -233,8 +233,8 @@ def test_a_folder_of_a_run_names_no_program_of_the_machine(run: Path) -> None:
         ("program:load", "inner", ".."),
     ],
 )
-def test_a_folder_of_a_run_brings_no_program(name: str, current: str, folder: str, run: Path) -> None:
-    """The file is in the current folder, but in that of the run too."""
+def test_no_program_in_the_folder_of_a_run_is_run(name: str, current: str, folder: str, run: Path) -> None:
+    """The file is in the current folder, and in the folder of the run as well."""
     name_data(run, name)
     (run / "inner").mkdir()
     for file in "__init__.py", "program.py", "inner/program.py":
@@ -262,7 +262,7 @@ DATABASES = [("ledger.sqlite", "coterie_ledger"), ("clients.sqlite", "sessions")
 
 @pytest.mark.parametrize("defended", [False, True])
 @pytest.mark.parametrize("name", ["ledger.sqlite", "clients.sqlite"])
-def test_a_folder_of_a_run_deletes_no_file_of_the_user(
+def test_resuming_somebody_elses_run_deletes_no_file_of_the_user(
     name: str, defended: bool, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A journal beside a database names the file, and SQLite deletes it when it opens the database."""
@@ -280,7 +280,7 @@ def test_a_folder_of_a_run_deletes_no_file_of_the_user(
 
 @pytest.mark.parametrize("command", ["audit", "compare"])
 @pytest.mark.parametrize("name", ["ledger.sqlite", "clients.sqlite"])
-def test_audits_and_comparisons_complete_no_transaction_of_a_folder(command: str, name: str, run: Path) -> None:
+def test_audits_and_comparisons_delete_no_file_of_the_user(command: str, name: str, run: Path) -> None:
     mine = run.parent / "mine"
     mine.write_text("what I wrote")
     hostile_files.journal_of_another_file(run / name, mine)
@@ -357,8 +357,8 @@ def test_a_new_run_in_a_folder_of_somebody_else_writes_to_no_file_outside(name: 
     assert (tmp_path / "mine").read_bytes() == b""
 
 
-def test_a_run_of_ones_own_goes_on_with_functions_of_the_current_folder(tmp_path: Path) -> None:
-    """Also if the folder of the run has the name of the module, and lies beside it."""
+def test_a_run_of_the_user_is_resumed_with_functions_of_the_current_folder(tmp_path: Path) -> None:
+    """The folder of the run has the name of the module, and is beside it."""
     pytest.importorskip("torch", reason="training needs coterie[train]")
     (tmp_path / "trial.py").write_text("from tests.support.user_code import load_clients, make_model\n")
     (tmp_path / "settings.toml").write_text(

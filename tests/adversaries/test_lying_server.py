@@ -1,7 +1,7 @@
-"""Seven attacks of a server that lies, each with the rule that closes it switched off and on, against real clients.
+"""Seven attacks of a lying server against real clients, each with the rule that prevents it switched off and on.
 
 What the server learns is decided by linear algebra over everything it holds
-(:mod:`coterie.attacks.malicious_server.knowledge`). Each attack was a working exploit before its rule was there.
+(:mod:`coterie.attacks.malicious_server.knowledge`). Each attack worked before its rule existed.
 """
 
 from collections.abc import Callable
@@ -22,13 +22,13 @@ from coterie.secagg import Terms, rules
 OFF_AND_ON = pytest.mark.parametrize("defended", [False, True])
 
 
-# --- 1. Stranding: no colluder is needed where circles can be broken.
+# --- 1. Stranding: no colluder is needed if circles can be broken.
 
 
 @OFF_AND_ON
 @pytest.mark.parametrize("colluders", [0, None])
 def test_the_stranding_attack(defended: bool, colluders: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The victim carries masks only of clients who are then said to be stranded, and so have their keys opened."""
+    """The victim has masks only with clients that the server then declares stranded, so that their keys are opened."""
     if not defended:
         monkeypatch.setattr(rules, "check_statements", lambda *_: None)
     circles = tuple(number // 3 for number in range(15))
@@ -51,7 +51,7 @@ def test_the_stranding_attack(defended: bool, colluders: int | None, monkeypatch
 @OFF_AND_ON
 @pytest.mark.parametrize("circles", [None, (0, 0, 1, 1, 2, 2, 1)])
 def test_the_stripping_attack(defended: bool, circles: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One colluder more than the terms allow for, at the majority threshold: the statements hold all the same."""
+    """There is one colluder more than the terms allow for, and the threshold is a majority: statements protect."""
     if not defended:
         monkeypatch.setattr(rules, "check_statements", lambda *_: None)
     server = LyingServer(make_terms(7, active=True, circles=circles, colluders=0), colluders=[6])
@@ -84,7 +84,7 @@ def test_the_equivocation_attack(
     assert exposes(server, victim) is not defended
 
 
-# --- 4. Copied keys: masks that a client adds for one peer and subtracts for another.
+# --- 4. Copied keys: a client adds a mask for one peer and subtracts it for another.
 
 
 @pytest.mark.parametrize("circles", [None, (0, 0, 0)])
@@ -93,7 +93,7 @@ def test_the_equivocation_attack(
 def test_the_copied_key_attack(
     numbered: bool, distinct: bool, circles: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Binding the clients' numbers is the defence; refusing repeated keys is another on top."""
+    """Binding the clients' numbers is one defence, and refusing repeated keys is another."""
     if not numbered:
         monkeypatch.setattr(rules, "pair_context", lambda purpose, terms, seed, *_: bind(purpose, terms, seed))
     if not distinct:
@@ -112,7 +112,7 @@ def test_the_copied_key_attack(
 
 
 class Barbell(msgspec.Struct, frozen=True, tag="barbell"):
-    """Two cliques and one bridge between them; a topology of the user's own."""
+    """Two cliques and one bridge between them, a topology that a user might add."""
 
     def graph(self, size: int, seed: bytes) -> Graph:
         half = size // 2
@@ -126,7 +126,7 @@ class Barbell(msgspec.Struct, frozen=True, tag="barbell"):
 @OFF_AND_ON
 @pytest.mark.parametrize("circles", [None, tuple(number // 2 for number in range(12))])
 def test_the_bridge_attack(defended: bool, circles: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ends of the bridge refuse to confirm, but nobody needs them."""
+    """Both ends of the bridge refuse to confirm, but the server does not need them."""
     monkeypatch.setitem(TOPOLOGIES, "barbell", TopologyKind(Barbell))
     if not defended:
         monkeypatch.setattr(rules, "check_statements", lambda *_: None)
@@ -141,7 +141,7 @@ def test_the_bridge_attack(defended: bool, circles: tuple[int, ...] | None, monk
     assert len(learned(server)) == (0 if defended else 2)  # the sum of either clique
 
 
-# --- 6. Joining twice: two books, each with its quorum.
+# --- 6. Joining twice: two key books, each with its quorum.
 
 
 @OFF_AND_ON
@@ -149,7 +149,7 @@ def test_the_bridge_attack(defended: bool, circles: tuple[int, ...] | None, monk
 def test_the_attack_of_joining_twice(
     defended: bool, circles: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One book opens the victim's self seed, the other its key, with shares that were dealt under the first."""
+    """One book reveals the victim's self seed, the other its key, by shares that were dealt under the first."""
     if not defended:
         monkeypatch.setattr(rules, "pair_context", lambda purpose, terms, _, *pair: bind(purpose, terms, *sorted(pair)))
         monkeypatch.setattr(rules, "envelope_context", lambda terms, _, *pair: bind("share", terms, *pair))
@@ -172,7 +172,7 @@ def test_the_attack_of_joining_twice(
     assert exposes(server, victim.client) is not defended
 
 
-# --- 7. Lonely sums: everybody else in the sum colludes.
+# --- 7. Lonely sums: all other clients in the sum collude.
 
 
 def lonely_by_circles() -> LyingServer:
@@ -185,7 +185,7 @@ def lonely_by_circles() -> LyingServer:
 
 
 def lonely_by_the_graph() -> LyingServer:
-    """A ring on which the victim sits between two colluders: found after some tries."""
+    """Try sessions until the victim is between two colluders on a ring."""
     for attempt in count():
         session = attempt.to_bytes(16, "big")
         server = LyingServer(
@@ -212,11 +212,11 @@ def test_the_attack_on_clients_without_an_honest_neighbour(
     assert leaks(server) is not defended
 
 
-# --- And with no lie at all, the sum and nothing else.
+# --- Without a lie, the server learns the sum and nothing else.
 
 
 @pytest.mark.parametrize("circles", [None, (0, 0, 0, 1, 1, 1, 1)])
-def test_an_honest_server_learns_the_sum_alone(circles: tuple[int, ...] | None) -> None:
+def test_an_honest_server_learns_only_the_sum(circles: tuple[int, ...] | None) -> None:
     server = LyingServer(make_terms(7, active=True, circles=circles), colluders=[5, 6])
     persons = [server.enter(number) for number in server.honest]
     show_book(server, persons)

@@ -1,6 +1,6 @@
-"""A server that makes sites of a circle work in different ways sees the update of one of them.
+"""A server that makes the sites of a circle train in different ways sees the update of one of them.
 
-It gives one site an app that learns nothing, or has contributions made in two ways and solves for each site.
+It gives one site an app that learns nothing, or makes all sites contribute in two ways and solves for each site.
 """
 
 import json
@@ -38,7 +38,7 @@ def test_other_arguments_for_one_site_of_a_circle(defended: bool, home: Path, mo
 
 
 def join_keys(value: object, path: str = "") -> Iterator[tuple[str, bytes]]:
-    """Yield the leaves of a configuration by keys that dots join, as if no key had a dot."""
+    """Yield the leaves of a configuration by keys joined with dots, as if no key contained a dot."""
     if not isinstance(value, dict):
         yield path, repr(value).encode()
         return
@@ -68,7 +68,7 @@ def digest_sources(folder: Path, _config: Path) -> dict[str, str]:
 
 
 def place_bytecode(folder: Path) -> None:
-    """Place bytecode of another program beside the source, of the kind that Python never compares with it."""
+    """Place bytecode of another program beside the source; Python does not compare this kind with the source."""
     other = folder.parent / "other.py"
     other.write_text("RATE = 0\n")
     place = folder / "custom" / "__pycache__" / f"client.{sys.implementation.cache_tag}.pyc"
@@ -104,7 +104,7 @@ def test_other_files_for_one_site_of_a_circle(
             (tmp_path / site / name).write_text(text)
     attack(tmp_path / "site-2")
     sites = Deployed(2)
-    if defended and attack is place_bytecode:  # a site with bytecode is in no session at all
+    if defended and attack is place_bytecode:  # a site with bytecode is in no session
         with pytest.raises(ConfigError, match="1 node enrolled within"):
             check_update_of_one(sites, is_seen=False)
         assert sites.trained == []
@@ -132,7 +132,7 @@ class Batches(Sites):
         return train
 
     def batch(self, _site: str, work: Work) -> int:
-        """Return the size of a batch, as the server says it with the model."""
+        """Return the size of a batch, which the server sends with the model."""
         return int(work.entries()["batch-size"])
 
 
@@ -140,7 +140,7 @@ def solve(sums: Mapping[int, Any]) -> None:
     """Check that sums of two sizes of batches give the update of each site."""
     factors = np.array([[0.1 * count_steps(site, batch) for site in EXAMPLES] for batch in sums])
     found = np.linalg.solve(factors, np.array(list(sums.values())))
-    # Rounding leaves errors of about 0.005 at random; another site's gradient would be 0.06 away at least.
+    # Errors by rounding are about 0.005; the gradients of the sites differ by at least 0.06.
     assert np.allclose(found, list(GRADIENTS.values()), atol=3e-2)
 
 
@@ -151,7 +151,7 @@ def set_weights() -> None:
 
 
 @pytest.mark.parametrize("defended", [False, True])
-def test_functions_that_the_server_invents_to_have_batches_of_two_sizes(
+def test_functions_that_the_server_invents_to_use_two_batch_sizes(
     defended: bool, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not defended:
@@ -175,7 +175,7 @@ def test_functions_that_the_server_invents_to_have_batches_of_two_sizes(
 
 
 def leave_out_varying(value: object, path: str = "") -> Iterator[tuple[str, bytes]]:
-    """Yield the leaves of a configuration, as if keys that vary by name were none of it at any depth."""
+    """Yield the leaves of a configuration without those below a key that varies, at any depth."""
     for leaf, content in flatten(value, path):
         if not any(repr(key) in leaf for key in VARYING):
             yield leaf, content

@@ -1,6 +1,6 @@
-"""A job has a component that sends what it finds on a site around Coterie; its configuration may hide which one.
+"""A job has a component that sends data of a site to the server without Coterie; its configuration may hide the class.
 
-NVFlare builds whatever a path names, so a function may return the component. It gives all components all events.
+NVFlare calls whatever a path names, so a function may return the component. All components get all events.
 """
 
 import sys
@@ -28,7 +28,7 @@ RETRIEVER = "nvflare.app_common.streamers.file_retriever.FileRetriever"
 
 
 def check(app: Path, monkeypatch: pytest.MonkeyPatch, *, defended: bool) -> None:
-    """Start a job with a sender, which is refused and gets no events; or gets them while sessions go on."""
+    """Start a job with a sender. If defended, the job is refused and the sender gets no events."""
     if not defended:
         monkeypatch.setattr(components, "_is_accepted", lambda _part: True)
     engine = started(app)
@@ -54,9 +54,9 @@ def test_a_component_that_sends(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """``yaml`` is a dependency of NVFlare; the job needs no code of its own."""
+    """``yaml`` is a dependency of NVFlare, so the job needs no code of its own."""
     app = deploy(tmp_path / "site-1", job("x", {"id": "sender", **component}))
-    read_app(app, app / "config")  # nothing speaks against its text
+    read_app(app, app / "config")  # its text is accepted
     check(app, monkeypatch, defended=defended)
 
 

@@ -1,7 +1,7 @@
-"""A server sends one job to all sites, with references or paths that stand for something else on each of them.
+"""A server sends one job to all sites, with references or paths that have another meaning on each of them.
 
-The texts and the files of the job are equal, so members of a session find no difference. If NVFlare makes other
-arguments of them for one site, the sum of a circle is the update of the other one.
+The texts and the files of the job are equal, so members of a session find no difference. If NVFlare derives other
+arguments from them for one site, the sum of a circle is the update of the other one.
 """
 
 import importlib
@@ -55,6 +55,11 @@ def check_job(deploy_to: Deploy, rate_of: Rate, folder: Path, *, is_seen: bool) 
     assert sites.trained == []
 
 
+def rate_in_argument(app: Path, site: str) -> float:
+    """Return the rate in the argument that NVFlare gives to the executor: ``lr=0.1``."""
+    return float(str(built(app, site)).removeprefix("lr="))
+
+
 @pytest.mark.usefixtures("site_environment")
 @pytest.mark.parametrize("defended", [False, True])
 @pytest.mark.parametrize(
@@ -75,7 +80,7 @@ def test_arguments_that_nvflare_looks_up_by_the_sites_name(
         monkeypatch.setattr(job_config, "_check_references", lambda _described: None)
     check_job(
         lambda folder, site: deploy(folder / site, job(f"lr={text}", rates=rates)),
-        lambda app, site: float(str(built(app, site)).removeprefix("lr=")),
+        rate_in_argument,
         tmp_path,
         is_seen=not defended,
     )
@@ -100,15 +105,12 @@ def test_arguments_in_a_component_that_is_not_compared(
         component = {"id": "s", "path": STREAMER, "args": args}
         return deploy(folder / site, job("lr={components[0][args][log_file_name]}", component))
 
-    def rate_of(app: Path, site: str) -> float:
-        return float(str(built(app, site)).removeprefix("lr="))
-
-    check_job(deploy_to, rate_of, tmp_path, is_seen=not defended)
+    check_job(deploy_to, rate_in_argument, tmp_path, is_seen=not defended)
 
 
 @pytest.mark.parametrize("defended", [False, True])
 def test_a_script_in_the_folder_of_another_job(defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each site has its workspace at the same path, as in containers; here a link leads to the one at hand."""
+    """Each site has its workspace at the same path, as in containers; here that path is a link to the current one."""
     if not defended:
         monkeypatch.setattr(job_config, "_check_paths", lambda _described, _folder: None)
     here = tmp_path / "workspace"
@@ -155,15 +157,12 @@ def test_a_function_in_the_folder_of_another_job(
         built(app, site)
         return app
 
-    def rate_of(app: Path, site: str) -> float:
-        return float(str(built(app, site)).removeprefix("lr="))
-
-    check_job(deploy_to, rate_of, tmp_path, is_seen=not defended)
+    check_job(deploy_to, rate_in_argument, tmp_path, is_seen=not defended)
 
 
 @pytest.mark.parametrize("defended", [False, True])
 def test_a_script_of_which_the_app_has_several(defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NVFlare takes the first one that it finds, and disks list folders by their own order."""
+    """NVFlare uses the first one that it finds, and the order of folders depends on the disk."""
     if not defended:
         monkeypatch.setattr(job_config, "_check_script", lambda _text, _custom: None)
     config, walk = job("x"), os.walk
@@ -189,7 +188,7 @@ def test_a_script_of_which_the_app_has_several(defended: bool, tmp_path: Path, m
 def test_a_job_with_the_name_of_coteries_folder(
     defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its settings and its memory are lost, so a lying server may begin a new population over the same data."""
+    """A site would lose its settings and its memory, so a lying server could begin again with the same data."""
     if not defended:
         monkeypatch.setattr(job_config, "_check_home", lambda _folder: None)
     site = tmp_path / "site-1"
@@ -204,7 +203,7 @@ def test_a_job_with_the_name_of_coteries_folder(
     with zipfile.ZipFile(packed, "w") as app:
         app.writestr("config/config_fed_client.json", "{}")
     assert not AppDeployer().deploy(Workspace(str(site), "site-1"), "coterie", {}, "app", packed.getvalue(), None)
-    assert not settings.exists()  # NVFlare deletes it in any case, so a site does not begin with it there
+    assert not settings.exists()  # NVFlare deletes it in any case, so a site refuses to start with it there
 
 
 def in_list(config: dict[str, Any], other: dict[str, Any]) -> None:
@@ -229,7 +228,7 @@ def test_an_executor_beside_the_private_one(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has the task "train", so the server gets the model of this site alone, while sessions go on as ever."""
+    """It has the task "train", so the server gets the model of this site alone, while sessions continue."""
     if not defended:
         monkeypatch.setattr(components, "_reason_to_refuse", lambda _guard, _ctx: "")
     config = job("x")

@@ -1,4 +1,4 @@
-"""A server makes a site write numbers of its data into its log, which NVFlare's commands and senders bring to it.
+"""A server makes a site write numbers of its data into its log, which NVFlare's commands and senders transfer to it.
 
 Promise, in docs/nvflare.md ("Logs"): "Coterie's own lines have no number of a site's data in them".
 """

@@ -1,4 +1,4 @@
-"""A server submits a job without Coterie to a site whose policy lets only Coterie's answers out.
+"""A server submits a job without Coterie to a site whose policy allows only Coterie's answers to leave.
 
 All classes of these jobs are on the list that NVFlare comes with. In such workflows clients send models to each other,
 which are not results of tasks.
@@ -96,7 +96,7 @@ def workflow(folder: Path, controller: str) -> Path:
 @pytest.mark.parametrize("defended", [False, True])
 @pytest.mark.parametrize("controller", CONTROLLERS)
 def test_a_workflow_that_clients_control(controller: str, defended: bool, tmp_path: Path) -> None:
-    """Where it is not defended, the controller listens for tasks of other clients as soon as the job starts."""
+    """Without the defence, the controller accepts tasks of other clients as soon as the job starts."""
     engine = started(workflow(tmp_path, controller), policy(tmp_path, RESULTS | DATA, **(JOBS if defended else {})))
     route = engine.runner.find_executor("wf_learn")
     route.asked_to_stop = True  # so that its thread ends
@@ -111,7 +111,7 @@ def model_at_zero() -> Shareable:
 
 
 @pytest.mark.parametrize("defended", [False, True])
-def test_a_model_that_is_sent_as_the_data_of_a_task(defended: bool, tmp_path: Path) -> None:
+def test_a_model_that_is_sent_as_data_of_a_task(defended: bool, tmp_path: Path) -> None:
     engine = Engine(
         workflow(tmp_path, "CyclicClientController"), policy(tmp_path, RESULTS | (DATA if defended else {}))
     )
@@ -140,7 +140,7 @@ def test_a_private_job_runs_under_the_policy(tmp_path: Path) -> None:
 def test_a_job_that_cannot_be_judged_does_not_run(
     judged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """NVFlare goes on with a job if a component raises an exception in an event."""
+    """NVFlare continues a job if a component raises an exception in an event."""
 
     def fail(_part: object) -> bool:
         raise AttributeError
@@ -154,7 +154,7 @@ def test_a_job_that_cannot_be_judged_does_not_run(
 
 @pytest.fixture
 def code_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forbid all jobs to bring code, as an operator does."""
+    """Forbid code in all jobs, as an operator does."""
     monkeypatch.setattr(AppAuthzService, "app_validator", DefaultAppValidator(SiteType.CLIENT))
     policy = {"format_version": "1.0", "permissions": {"project_admin": {"submit_job": "any"}}}
     monkeypatch.setattr(AuthorizationService, "the_authorizer", FLAuthorizer("org", policy))

@@ -70,5 +70,5 @@ def test_the_number_of_rounds_is_the_servers_choice(home: Path) -> None:
     solve(sums_of_two_jobs(TOTAL))
 
 
-def test_no_first_round_is_the_round_zero() -> None:
+def test_a_missing_first_round_counts_as_round_zero() -> None:
     assert [Work(b"", rounds=Rounds(start)).start for start in (None, 0, 5)] == [0, 0, 5]

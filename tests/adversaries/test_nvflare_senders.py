@@ -1,4 +1,4 @@
-"""A server has events of NVFlare carry what a site computes around Coterie, and chooses when a site reads its app."""
+"""A server uses NVFlare's events to get data of a site without Coterie, and chooses when a site reads its app."""
 
 import threading
 from hashlib import sha256
@@ -100,7 +100,7 @@ def fire_from_server(engine: Engine, event: str, monkeypatch: pytest.MonkeyPatch
 
 
 def read_at_every_event(private: PrivateExecutor, event_type: str, fl_ctx: FLContext) -> None:
-    """Handle an event as if its scope said nothing, and an app could be read again."""
+    """Handle an event whatever its scope is, and read the app again."""
     if event_type == EventType.ABOUT_TO_START_RUN:
         private._site_app = None
         private.judge(fl_ctx)
@@ -110,9 +110,9 @@ def read_at_every_event(private: PrivateExecutor, event_type: str, fl_ctx: FLCon
 def test_the_server_chooses_when_a_site_reads_its_app(
     defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A script notes its number of examples, which masks hide, and the server has the site read its app again.
+    """A script writes its number of examples to a file, and the server makes the site read its app again.
 
-    The digest of an app goes to the server in the clear. The server knows all other files, so it can try all numbers.
+    The digest of an app is sent to the server in the clear. The server knows all other files, so it can try numbers.
     """
     if not defended:
         monkeypatch.setattr(PrivateExecutor, "handle_event", read_at_every_event)

@@ -61,7 +61,7 @@ def test_a_task_before_the_job_is_judged(defended: bool, tmp_path: Path, monkeyp
 
 @pytest.mark.usefixtures("site_environment")
 @pytest.mark.parametrize("defended", [False, True])
-def test_another_site_plays_the_server(defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_site_impersonates_the_server(defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not defended:
         monkeypatch.setattr(components, "_refuse_sent_tasks", lambda _engine: None)
     engine = started(deploy(tmp_path / "site-1", job("x")))

@@ -1,4 +1,4 @@
-"""Attacks on the two-trip protocol, each with its rule off, where it works, and on, where it does not."""
+"""Attacks on the two-trip protocol: each succeeds with its rule off, and fails with it on."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ VICTIM = 2
 
 
 def read_input(book: PrekeyBook, secrets: dict[int, bytes], reply: bytes) -> RingVector:
-    """Take off every mask of a contribution with the secrets of all other prekeys in its book."""
+    """Remove every mask of a contribution with the secrets of all other prekeys in its book."""
     made = messages.decode(reply, MaskedContribution, "victim", book.digest)
     terms, shares = book.terms, {}
     added: list[bytes] = []
@@ -86,9 +86,9 @@ def test_a_restored_disk_never_masks_two_inputs_with_the_same_mask(
 def test_a_colluder_that_copies_a_prekey_makes_masks_cancel(
     numbered: bool, distinct: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client adds its mask with one peer and subtracts that with another. Under one key both are the same mask.
+    """A client adds its mask with one peer and subtracts that with another. With one key both are the same mask.
 
-    Binding the clients' numbers is the defence; refusing a book with a repeated key is another on top.
+    Binding the clients' numbers is one defence, and refusing a book with a repeated key is another.
     """
     if not numbered:
         monkeypatch.setattr(rules, "pair_context", lambda book, *_: bind("prekey-pair", book))
@@ -117,7 +117,7 @@ def test_a_colluder_that_copies_a_prekey_makes_masks_cancel(
 
 @pytest.mark.parametrize("limited", [False, True])
 def test_old_prekeys_whose_secrets_leaked_open_the_input(limited: bool) -> None:
-    """Signed by their owners, and found on their old disks: only the limit on their age keeps them out of a book."""
+    """Their owners signed them, and their secrets were found on old disks: only the limit on age excludes them."""
     cast = PrekeyCast(make_terms(6, active=True, colluders=0))
     name = cast.terms.clients[VICTIM]
     secrets = {number: cast.secrets[other] for number, other in enumerate(cast.terms.clients) if number != VICTIM}

@@ -15,7 +15,7 @@ from coterie.secagg.prekeys import rules
 from coterie.secagg.terms import Terms
 
 FRACTIONS = (0.0, 0.2, 0.34)
-"""Of colluders."""
+"""The shares of clients that collude."""
 
 SWITCHED_OFF = {
     "check_prekeys": "test_prekey_attacks: keys of the server's own making",
@@ -28,17 +28,17 @@ SWITCHED_OFF = {
     "check_survivors": "here: Terms.fewest and Terms.aggregated",
     "opened_secrets": "here",
 }
-"""The rules that a test takes out, to show the attack that they prevent."""
+"""The rules that a test switches off, to show the attack that they prevent."""
 
 WITHOUT_TEST = {
     "check_prekey": "it is check_prekeys for one prekey; servers use it too",
-    "prekey_context": "it says what check_prekeys verifies",
-    "survivors_context": "it says what check_proof verifies",
+    "prekey_context": "it returns what check_prekeys verifies",
+    "survivors_context": "it returns what check_proof verifies",
     "envelope_context": "pair_context binds the same keys to the book; 4,000 worlds without both had no leak",
     "secret_mark": "servers check secrets by it, and clients only repeat it",
     "contribution_context": "servers check contributions by it, and clients do not see those of others",
 }
-"""The other functions of the rules, and why no test takes them out."""
+"""The other functions of the rules, and why no test switches them off."""
 
 
 def first_leak(
@@ -47,7 +47,7 @@ def first_leak(
     memory: Memory | None = None,
     kind: type[PrekeyWorld] = PrekeyWorld,
 ) -> tuple[int | None, int]:
-    """Play random worlds; return the first that leaks, and how many gave the server a sum."""
+    """Play random worlds; return the first that leaks, and how many before it gave the server a sum."""
     informed = 0
     with each_signature_once():
         for seed in seeds:
@@ -71,7 +71,7 @@ def test_with_all_rules_on_nothing_but_sums_over_whole_circles_follows(
 ) -> None:
     leak, informed = first_leak(range(worlds), monkeypatch)
     assert leak is None
-    assert informed > worlds / 5  # a server that learns nothing at all shows nothing
+    assert informed > worlds / 5  # a search in which the server learns no sum would show nothing
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_with_a_weaker_definition_the_search_finds_a_leak(
 def test_members_with_all_checks_reveal_only_sums_over_whole_circles(
     worlds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server tries every prekey again and again: that each is used once is for the members' memories to see to."""
+    """The server tries every prekey repeatedly, and only the members' memories ensure that each is used once."""
     leak, informed = first_leak(range(worlds), monkeypatch, Memory(one_use=False, one_list=False), MemberWorld)
     assert leak is None
     assert informed > worlds / 8
@@ -153,14 +153,14 @@ def test_members_without_a_rule_reveal_something(
     assert first_leak(range(leak, leak + 1), monkeypatch, memory, MemberWorld)[0] is None
 
 
-# Two traces that broke an earlier text of the protocol.
+# Two traces that broke an earlier version of the protocol.
 
 
 @pytest.mark.parametrize(("clones", "tolerated", "leaks"), [(0, 0, False), (1, 0, True), (1, 1, False)])
 def test_a_cloned_client_counts_among_the_colluders(
     clones: int, tolerated: int, leaks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three clients, one of them with a copy of its disk: beyond c that is enough to read an input."""
+    """Three clients, and one of them has a copy of its disk: with more copies than c an input is revealed."""
     world = ScriptedWorld([0, 1, 2], [], [0, 1, 2, *[2] * clones], monkeypatch, tolerated=tolerated)
     everybody, pair = {0: 0, 1: 1, 2: 2}, {1: 1, 2: 2 + clones}
     for serial in (0, 2):
@@ -175,7 +175,7 @@ def test_a_cloned_client_counts_among_the_colluders(
 def test_signing_one_list_after_opening_another_reveals_an_input(
     one_list: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten clients in pairs, one colluder: five open lists of their own at once, then two of them sign another."""
+    """Ten clients in pairs, one colluder: five open their own lists at once, then two of them sign another."""
     circle = [number // 2 for number in range(10)]
     honest = [number for number in range(10) if number != 1]
     world = ScriptedWorld(circle, [1], honest, monkeypatch, Memory(one_list=one_list))

@@ -33,7 +33,7 @@ def examples(seed: int, size: int = 30, target: float | None = None) -> Examples
 
 
 def of_everybody(costs: RoundCosts, clients: Collection[str]) -> float:
-    """Return the share of clipped entries over all that trained, in a sum or not."""
+    """Return the share of clipped entries over all clients that trained, in a sum or not."""
     return sum(costs.clipped.values()) / max(1, len(costs.clipped) * costs.entries)
 
 
@@ -90,7 +90,7 @@ def by_name(built: BuiltRun, model: ModelArrays, name: str) -> Score:
 def test_a_client_that_has_the_name_of_the_common_model(
     defended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With noise, models are scored on public examples, and not on those that clients bring along."""
+    """With noise, models are scored on public examples, and not on those of clients."""
     if not defended:
         monkeypatch.setattr(BuiltRun, "score", by_name)
     losses = []

@@ -1,7 +1,7 @@
-"""A lying server. Every attack here succeeds with one defence switched off, and fails with it on.
+"""Attacks by a lying server: each succeeds with one defence switched off, and fails with it on.
 
-"Succeeds" means that the attacker ends up with what it must not have: one client's input, or the sum of a set that
-nobody agreed to. The attacker sees what the server sees and uses nothing else.
+An attack succeeds if the attacker obtains one client's input, or the sum over a set that no client agreed to. The
+attacker uses only what the server sees.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ def decode(kind: type[messages.M], data: bytes, terms: Terms) -> messages.M:
 
 
 def announcement(cast: Cast, survivors: Iterable[str]) -> bytes:
-    """A lie about the survivors; what else clients want to see is the truth."""
+    """Return an announcement of false survivors; everything else in it is true."""
     terms, view = cast.terms, cast.server.view()
     members = messages.encode_members([terms.index[name] for name in survivors], len(terms.clients))
     if not terms.active:
@@ -41,7 +41,7 @@ def announcement(cast: Cast, survivors: Iterable[str]) -> bytes:
 
 
 class Attacker:
-    """What a curious server writes down, and the arithmetic it would do with it."""
+    """What a curious server records, and what it computes from the records."""
 
     def __init__(self, cast: Cast) -> None:
         self.cast, self.terms = cast, cast.terms
@@ -140,7 +140,7 @@ def test_asking_one_client_twice(defended: bool) -> None:
         attacker.collect(cast.reply(name, cast.inbox[name]))
     second = announcement(cast, others)
     for name in others:
-        if defended:  # the state has moved on: nothing is answered any more
+        if defended:  # the state is a later one, which does not answer
             with pytest.raises(LocalProtocolError):
                 cast.reply(name, second)
         else:  # a runtime that answers again from the state it should have replaced
@@ -152,7 +152,7 @@ def test_asking_one_client_twice(defended: bool) -> None:
 
 
 def equivocate(cast: Cast) -> Attacker:
-    """Half of the clients hear that the victim survived, the other half that it did not."""
+    """Tell half of the clients that the victim survived, and the other half that it did not."""
     attacker = Attacker(cast)
     attacker.watch_masking()
     everybody = names(6)
@@ -262,7 +262,7 @@ def _forged(
     sealing: Mapping[int, PrivateKey],
     victim: messages.Advertisement,
 ) -> Iterable[messages.Envelope]:
-    """Envelopes "from" the impersonated neighbours; their content is of no interest to the attacker."""
+    """Yield envelopes in the names of the impersonated neighbours; the attacker does not need their content."""
     shares = bytes(messages.SELF_SHARE_BYTES), bytes(messages.KEY_SHARE_BYTES)
     for entry in dealt.envelopes:
         key, _ = sealing_keys(sealing[entry.peer], entry.peer, victim, terms.digest, seed)
@@ -295,7 +295,7 @@ def test_the_graph_depends_on_every_signed_key() -> None:
     assert Cast(calm, seed=b"one").play_until(Step.SHARE).server.view().seed == rules.graph_seed(calm, [])
 
 
-# --- Pretending that everybody else has left.
+# --- Pretending that all other clients have dropped out.
 
 
 @pytest.mark.parametrize("defended", [True, False])
@@ -324,7 +324,7 @@ def test_leaving_the_victim_without_pairwise_masks(defended: bool, monkeypatch: 
 
 @pytest.mark.parametrize("defended", [True, False])
 def test_splitting_a_circle(defended: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server pretends that the victim's circle mate dropped out, to separate the two for good."""
+    """The server pretends that the victim's circle mate dropped out, to separate the two."""
     if not defended:
         monkeypatch.setattr(Terms, "summed", lambda _, survivors: survivors)
     circles = (0, 0, 1, 1, 2, 2)  # the victim is client 2, its mate client 3
@@ -427,7 +427,7 @@ def maul_envelopes(cast: Cast) -> None:
     cast.inbox[VICTIM] = messages.encode(messages.Deliveries(cast.terms.digest, mauled))
 
 
-def test_mauled_ciphertexts_are_noticed_and_the_round_survives() -> None:
+def test_mauled_ciphertexts_are_detected_and_the_round_succeeds() -> None:
     cast = Cast(make_terms(6)).play_until(Step.MASK)
     maul_envelopes(cast)
     cast.play()
@@ -456,13 +456,13 @@ def test_mauled_ciphertexts_corrupt_the_sum_without_authentication(monkeypatch: 
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     def decrypt_only(key: bytes, sealed: bytes, _: bytes) -> bytes:
-        """AES-GCM without looking at the tag."""
+        """Decrypt AES-GCM without checking the tag."""
         return Cipher(algorithms.AES256(key), modes.GCM(sealed[:12])).decryptor().update(sealed[12:-16])
 
     monkeypatch.setattr(envelopes, "unseal", decrypt_only)
     for mark in ("self_share_mark", "key_share_mark", "self_seed_mark"):
         monkeypatch.setattr(rules, mark, lambda *_: bytes(16))
-    # The victim's shares of the dropped client's key are needed: with threshold 5 of 6, nobody else can stand in.
+    # With a threshold of 5 of 6, the victim's shares are needed.
     cast = Cast(make_terms(6, threshold=5)).play_until(Step.MASK)
     delivery = decode(messages.Deliveries, cast.inbox[VICTIM], cast.terms)
     mauled = tuple(

@@ -1,8 +1,8 @@
-"""A search over random strategies of a lying server, and a script for each rule: what is lost without the rule.
+"""A search over random strategies of a lying server, and a script for each rule that shows what it prevents.
 
-All clients are real, with X25519, Ed25519, AES and Shamir's sharing as they are; nothing is replaced by a stand-in. The
-judge (:mod:`coterie.attacks.malicious_server.knowledge`) shares no code with the rules it judges. Whatever it calls a
-leak, the server also computes from the masked vectors it received, and it is what the clients' inputs come to
+All clients are real, with the real X25519, Ed25519, AES and Shamir's sharing. The judge
+(:mod:`coterie.attacks.malicious_server.knowledge`) shares no code with the rules. Every leak that it finds is also
+computed from the masked vectors that the server received, and compared with the clients' inputs
 (:func:`tests.support.world.learns_too_much`).
 """
 
@@ -49,7 +49,7 @@ NEEDED: dict[str, tuple[Script, ...]] = {
     "one piece": (scripts.cut_ring,),
 }
 
-#: Rules that another one stands behind: which, and a script that takes both out.
+#: Rules that have a second rule behind them: that rule, and a script that succeeds only without both.
 BACKED: dict[str, tuple[str, Script]] = {
     "advertisements name the session": ("statements of all neighbours", scripts.replay_key),
     "advertisements name the masking key": ("statements of all neighbours", scripts.swap_masking_key),
@@ -62,35 +62,35 @@ BACKED: dict[str, tuple[str, Script]] = {
     "confirmations by different clients": ("order of entries", scripts.repeat_confirmations),
 }
 
-#: Rules that protect something else than inputs, or say again what is said elsewhere, and why.
+#: Rules that do not protect inputs, or repeat what another rule ensures, and why.
 NOT_FOR_PRIVACY = {
-    "enough share holders": "Whoever goes on with too few holders ends up with secrets that nobody can open. That the "
-    "masks are there is what statements say.",
+    "enough share holders": "A client that continues with too few holders has secrets that no one can reconstruct. "
+    "Its statement says which masks are on its input.",
     "survivors include the client": "A client that signs a set without itself has still signed one set only, and what "
     "it reveals is decided by that set.",
-    "confirmations by survivors": "The signatures that count are of clients in the terms, each once, on one set; that "
-    "a signer is in the set is a courtesy to itself.",
-    "share marks": "They tell a dealer's bad shares from a holder's lies. A wrong share opens nothing.",
-    "canonical keys of large order": "Whoever signs such a key gives away its own masks, which only a colluder does. "
-    "Both keys' bytes enter the derivation, so another encoding of a key agrees on other seeds.",
+    "confirmations by survivors": "The signatures that count are of clients in the terms, each once, on one set. "
+    "Whether a signer is in the set does not matter.",
+    "share marks": "They distinguish wrong shares of a dealer from lies of a holder. A wrong share reveals nothing.",
+    "canonical keys of large order": "A client that signs such a key reveals its masks, which only a colluder does. "
+    "The bytes of both keys enter the derivation, so another encoding of a key agrees on other seeds.",
     "messages name the session": "Each signature, seal and key names the session by itself, or the key book, whose "
-    "seed hashes the terms. The check tells an honest peer's mistake in plain words.",
-    "masks and sealing keys name the session": "The seed, which they name, hashes the terms; and keys are fresh.",
+    "seed hashes the terms. The check gives an honest peer's mistake a clear error.",
+    "masks and sealing keys name the session": "The seed, which they name, hashes the terms, and keys are fresh.",
     "masks and sealing keys name their purpose": "Sealing and masking keys are different keys.",
     "envelopes name the session": "The seed, which they name, hashes the terms.",
-    "envelopes name both clients": "The keys they are sealed with name both clients, and differ by direction.",
+    "envelopes name both clients": "The keys that seal them name both clients, and differ by direction.",
     "statements name the session": "The seed, which they name, hashes the terms.",
     "statements name the client": "They are checked with the client's own identity key; no two clients have the same.",
     "confirmations name the session": "The seed, which they name, hashes the terms.",
     "advertisements name the client": "They are checked with the client's own identity key.",
 }
 
-#: What of rules.py is no rule by itself: marks of single shares, which "share marks" stands for, a blame mark, and the
-#: count of signatures, which is part of check_testimony.
+#: Functions of rules.py that are no rule by themselves: marks of single shares, which are in "share marks", a mark that
+#: shows whom to blame, and the count of signatures, which is part of check_testimony.
 PARTS = {"self_share_mark", "key_share_mark", "self_seed_mark", "check_quorum"}
 
-#: Sessions in which the search finds by itself what a needed rule is there for (`make slow`), but for those that take a
-#: coincidence too many; for these the scripts must do.
+#: The number of sessions in which the search finds the attack that a needed rule prevents (`make slow`). For some rules
+#: the attack needs too rare a coincidence, and only a script shows it.
 FOUND_WITHIN = 1_000
 SCRIPTED_ONLY = {"statements cover those aggregated", "statements name the book", "statements of all neighbours"}
 
@@ -136,8 +136,8 @@ def test_without_other_rules_no_script_learns_anything(rule: str) -> None:
         assert not any(learns_too_much(*script()) for script in ALL_SCRIPTS)
 
 
-def test_a_repeated_signature_reads_a_client_in_the_clear() -> None:
-    """One colluder's signature, five times over, passes for a quorum: client 0 of seven is read to the last bit."""
+def test_a_repeated_signature_would_reveal_an_input() -> None:
+    """One colluder's signature, repeated five times, counts as a quorum: the input of client 0 of seven is revealed."""
     with without("order of entries", "confirmations by different clients"):
         (scene,) = scripts.repeat_confirmations()
     assert exposes(scene, 0)
@@ -150,7 +150,7 @@ def test_a_repeated_signature_reads_a_client_in_the_clear() -> None:
 
 
 def server_fields() -> set[str]:
-    """Every field of every message that the server sends after the invitation, and of the lines in it."""
+    """Return every field of every message that the server sends after the invitation, and of the lines in it."""
     fields: set[str] = set()
     for row in steps.TABLE:
         if row.download is not None:
@@ -163,7 +163,7 @@ def server_fields() -> set[str]:
 
 
 def search(sessions: int, first: int = 0) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """Play strategies with all rules on: how many went to the end, which moves and which fields were tried."""
+    """Play strategies with all rules on; return counts of sessions and messages, of moves, and of varied fields."""
     counts: Counter[str] = Counter()
     moves: Counter[str] = Counter()
     fields: Counter[str] = Counter()
@@ -180,7 +180,7 @@ def search(sessions: int, first: int = 0) -> tuple[Counter[str], Counter[str], C
 
 def test_the_search_finds_nothing_with_all_rules_on() -> None:
     counts, _, _ = search(120)
-    assert counts["revealed"] >= 60  # a server that nobody answers shows nothing
+    assert counts["revealed"] >= 60  # if clients revealed nothing, the search would show nothing
 
 
 @pytest.mark.slow

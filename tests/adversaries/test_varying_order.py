@@ -1,9 +1,9 @@
 """A limit of T: sums over one circle in which each client takes its examples in a different order in each round.
 
-The order follows from the seed, which the server has. In several steps, an example counts by what the later steps leave
-of its own: (1 - rate h) for each later example of curvature h. So a new order is a new equation. A server that follows
-the protocol solves them, at a constant rate, for the curvature h = 2 x^2 of each example of each client by its name.
-Only one number stays free: how the circle's optimum is divided between its members.
+The order follows from the seed, which the server knows. In several steps, each later example with curvature h
+multiplies the effect of an earlier one by (1 - rate h). So a new order is a new equation. A server that follows the
+protocol solves them, at a constant rate, for the curvature h = 2 x^2 of each example of each client. Only one number
+remains unknown: how the circle's optimum is divided between its members.
 """
 
 from itertools import pairwise
@@ -31,7 +31,7 @@ EXAMPLES = np.array([example for client in SAID.values() for example in client])
 
 
 def played(batch: int, *, shuffle: bool) -> tuple[list[float], list[float], Orders]:
-    """Return what the server has of each round: the model, the sum of the updates, and everybody's batches."""
+    """Return what the server knows of each round: the model, the sum of the updates, and the batches of all clients."""
     model = nn.Linear(1, 1, bias=False).double()
     nn.init.constant_(model.weight, 1.0)
     problem = Problem(model, ArrayData(EXAMPLES[:, :1], EXAMPLES[:, 1:]), squared_error)
@@ -51,7 +51,7 @@ def played(batch: int, *, shuffle: bool) -> tuple[list[float], list[float], Orde
 
 
 def curvatures(seen: tuple[list[float], list[float], Orders]) -> Reals:
-    """Return x^2 of each example, computed from what the server has."""
+    """Return x^2 of each example, computed from what the server knows."""
     models, sums, orders = (np.array(found) for found in seen)
 
     def residuals(guess: Reals) -> Reals:
@@ -81,7 +81,7 @@ def curvatures(seen: tuple[list[float], list[float], Orders]) -> Reals:
         pytest.param(3, True, False, id="full batches"),
     ],
 )
-def test_orders_that_change_tell_examples_of_mates_apart(batch: int, shuffle: bool, found: bool) -> None:
+def test_changing_orders_reveal_the_curvature_of_each_example(batch: int, shuffle: bool, found: bool) -> None:
     with torch.random.fork_rng():
         error = np.abs(curvatures(played(batch, shuffle=shuffle)) - EXAMPLES[:, 0] ** 2).max()
     assert error < 1e-4 if found else error > 0.05

@@ -3,7 +3,7 @@
 A client with curvature h and optimum m moves by (1 - (1 - rate h)^steps) (m - w) from the model w. Where the rate
 changes, the sums of a circle of two are more equations than unknowns. A server that follows the protocol solves them
 for both clients, though every sum was over the whole circle. SCAFFOLD has the same effect at a constant rate: what a
-client sends depends on its control variate, which forgets as fast as its own curvature says.
+client sends depends on its control variate, and its curvature decides how fast that changes.
 """
 
 import math
@@ -37,7 +37,7 @@ def truth(item: int) -> list[tuple[float, float]]:
 
 
 def played(kind: type[FedAvg], schedule: Schedule) -> tuple[list[Reals], list[Reals], list[Reals]]:
-    """Return what the server has of each round: the model, its control variate, and the sum of the updates."""
+    """Return what the server knows of each round: the model, its control variate, and the sum of the updates."""
     items = [item for counts, _ in SAID.values() for item, count in enumerate(counts) for _ in range(count)]
     said = [means[item] for counts, means in SAID.values() for item, n in enumerate(counts) for _ in range(n)]
     model = nn.Linear(2, 1, bias=False).double()
@@ -63,7 +63,7 @@ def played(kind: type[FedAvg], schedule: Schedule) -> tuple[list[Reals], list[Re
 def solved(
     kind: type[FedAvg], schedule: Schedule, seen: tuple[list[Reals], list[Reals], list[Reals]], item: int
 ) -> list[tuple[float, float]]:
-    """Return the curvatures and optima of both clients for an item, computed from what the server has."""
+    """Return the curvatures and optima of both clients for an item, computed from what the server knows."""
     models, controls, sums = seen
 
     def residuals(guess: Reals) -> Reals:
@@ -89,7 +89,7 @@ def solved(
 
 
 def error(kind: type[FedAvg], schedule: Schedule) -> float:
-    """Return how far the worst number is off."""
+    """Return the largest distance between the solution of a client and the truth."""
     seen = played(kind, schedule)
     return max(
         math.dist(one, other)

@@ -1,6 +1,6 @@
 """Weights that vary between sums over one circle reveal the updates of its members. Constant weights do not.
 
-The clients are never alone in a sum, and every sum is over the whole circle: T = 4 by who took part.
+Every sum is over the whole circle: by participation alone, T is 4.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from coterie import aggregate, audit
 
 SIZES = {"ann": 23, "bob": 31, "cid": 40, "dan": 57}
 CAPS = (10, 25, 35, 50, 60)
-"""What a server may say that examples count at most."""
+"""Limits that a server may set on the number of examples that count."""
 
 
 def sums(caps: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -33,4 +33,4 @@ def test_changing_weights_add_equations_that_reveal_single_updates(caps: tuple[i
     solved = np.linalg.lstsq(weights, seen, rcond=None)[0]
     assert bool(np.abs(solved - updates).max() < 1e-3) is found
     assert np.linalg.matrix_rank(weights) == (len(SIZES) if found else 1)
-    assert audit([[1] * len(SIZES)] * len(caps)).strong_privacy == len(SIZES)  # which knows who took part, and no more
+    assert audit([[1] * len(SIZES)] * len(caps)).strong_privacy == len(SIZES)  # the audit knows only who took part

@@ -367,6 +367,8 @@ class Observations:
             total[played.members] += played.updates
         if not means:
             raise ConfigError("no round revealed anything: use fewer dropouts or more rounds")
+        if not np.isfinite(total).all() or not total.any():
+            raise ConfigError("clients learn nothing, or diverge: their learning rate is too low, or too high")
         participation = np.array(rows)
         return cls(participation, np.array(means), total / np.maximum(1, participation.sum(0))[:, None])
 

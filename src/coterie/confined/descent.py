@@ -41,7 +41,7 @@ LocalGradient: TypeAlias = Callable[[str, Parameters], Parameters]
 LocalLoss: TypeAlias = Callable[[str, Parameters], float]
 """Returns a participant's mean loss at a model."""
 
-Addition: TypeAlias = Callable[[Mapping[str, Parameters]], Sequence[FloatArray]]
+MeanOf: TypeAlias = Callable[[Mapping[str, Parameters]], Sequence[FloatArray]]
 """Returns the mean of the contributions by participant: in the clear, by additive sharing, by secure aggregation."""
 
 
@@ -216,10 +216,13 @@ class ConfinedDescent:
 
     def restore(self, state: Mapping[str, FloatArray]) -> None:
         """Continue from this state."""
-        size = len(self.displacement)
+        shapes = [array.shape for array in self.displacement]
 
         def arrays(name: str) -> Parameters:
-            return [state[f"{name}.{position}"] for position in range(size)]
+            found = [state[f"{name}.{position}"] for position in range(len(shapes))]
+            if [array.shape for array in found] != shapes:
+                raise InputError("the arrays of the state are not those of the model: their shapes differ")
+            return found
 
         self.iteration = int(state["iteration"])
         self.freshness.last = dict(zip(self.participants, map(int, state["last_taken"]), strict=True))
@@ -269,7 +272,7 @@ def iterate(
     selected: Sequence[str],
     gradient: LocalGradient,
     loss: LocalLoss,
-    add: Addition,
+    add: MeanOf,
     rng: np.random.Generator,
     contribution: Contribution | None = None,
     late: Collection[str] = (),

@@ -4,12 +4,12 @@ Member j computes X_j W_j from its own columns and its own weights. The members 
 (:mod:`coterie.confined.sharing`), in one sum for many rows and all hidden units. Parts are rounded to multiples of a
 power of two, and the sum of the rounded parts is exact.
 
-**Protection and its limits.** The sharing hides each part from the other members and from the carrier of
-the messages. The members see the sum z, for every example and in every iteration, and the errors that go back. In a
-group of two, each member computes the other's part by subtracting its own. Sums of several iterations reveal more: the
-weights of all members move by public steps, so the difference of two sums is X times a known matrix. Anyone who sees z
-often enough, about (columns / hidden units) times, can solve for the columns of all members. So members of a group must
-trust each other with their data. The sum hides it from everyone else.
+**Protection and its limits.** The sharing hides each part from the other members and from the carrier of the messages.
+The members see the sum z, for every example and in every iteration, and the errors that go back. In a group of two,
+each member computes the other's part by subtracting its own. Sums of several iterations reveal more: the weights of all
+members move by public steps, so the difference of two sums is X times a known matrix. Anyone who sees z often enough,
+about (columns / hidden units) times, can solve for the columns of all members. So members of a group must trust each
+other with their data. The sum hides it from everyone else.
 """
 
 import math

@@ -1,6 +1,7 @@
+"""Differencing: least squares, its bounds with circles, the report, and the attack on saved sums."""
+
 import contextlib
 import io
-import json
 import tempfile
 import zipfile
 from dataclasses import replace
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.records import record_of, words_of
 from typer.testing import CliRunner
 
 from coterie.attacks.attack import run_attack
@@ -37,7 +39,7 @@ from coterie.reports.findings import Findings
 from coterie.reports.words import Level
 from coterie.training.local import LocalSGD
 
-RUNNER = CliRunner()
+ATTACK = ("attack", "differencing")
 SMALL = Differencing(clients=12, cohort=4, rounds=30, trials=1, before=20, privacy=(2,))
 
 
@@ -90,7 +92,7 @@ def test_underdetermined_sums_give_the_shortest_solution(seed: int) -> None:
 
 
 @given(st.integers(0, 1000))
-def test_a_ridge_draws_estimates_to_zero_and_keeps_mates_equal(seed: int) -> None:
+def test_a_ridge_solves_the_regularised_equations_and_keeps_mates_equal(seed: int) -> None:
     rng = np.random.default_rng(seed)
     participation = history("multi-round", 12, 4, 2, 20, seed)
     means = rng.normal(size=(20, 3))
@@ -110,7 +112,7 @@ def test_a_client_that_never_took_part_gets_zeros() -> None:
 def test_no_estimate_that_ignores_the_order_of_clients_beats_the_bound(seed: int, size: int) -> None:
     rng = np.random.default_rng(seed)
     updates = rng.normal(size=(size, 3)) * rng.exponential(size=(size, 1))
-    estimate = rng.normal(size=(size, 3)) * rng.exponential()  # any function of what does not depend on the order
+    estimate = rng.normal(size=(size, 3)) * rng.exponential()  # an estimate that does not depend on the order
     (bound,) = circle_bounds(updates, Circles.of([range(size)]))
     orders = [relative_errors(updates[list(order)], estimate).mean() for order in permutations(range(size))]
     assert np.mean(orders) >= bound - 1e-12
@@ -183,12 +185,12 @@ def test_the_attack_on_digits() -> None:
     assert [str(line.outcome) for line in found.card] == ["not eliminated", "eliminated", "reduced"]
 
 
-def told(finding: Findings) -> str:
+def text_of(finding: Findings) -> str:
     return " ".join([finding.headline, finding.about, *finding.remarks, *(line.why for line in finding.card)])
 
 
 def found_by(attack: Differencing, *errors: list[float]) -> Findings:
-    """What is told of errors under random selection and circles, in a single trial."""
+    """Report on a single trial with these errors under random selection and circles."""
     results = {
         selection.name: [
             WindowTrial(np.array(one), np.ones(2), 0.5 if selection.circles else 1.0, None, 0, attack.rounds)
@@ -203,17 +205,17 @@ def test_the_protected_selection_comes_first_and_counts_recovered_clients() -> N
     assert finding.level is Level.SAFE
     assert finding.headline.startswith("With circles of 2, no client is distinguished from its circle (")
     assert "50% of clients have an error below 0.05). With random selection, individual updates" in finding.headline
-    assert "with circles of 2, 50% of clients have an error below 0.05, because" in told(finding)
+    assert "with circles of 2, 50% of clients have an error below 0.05, because" in text_of(finding)
 
 
 def test_zero_recovered_clients_are_not_mentioned() -> None:
-    assert "of clients have an error" not in told(found_by(SMALL, [0.01, 0.01], [0.6, 0.6]))
+    assert "of clients have an error" not in text_of(found_by(SMALL, [0.01, 0.01], [0.6, 0.6]))
 
 
 def test_one_round_is_written_in_the_singular() -> None:
     finding = found_by(replace(SMALL, rounds=1), [2.0, 2.0], [0.6, 0.6])
     assert "1 round is too few" in finding.headline
-    assert "1 rounds" not in told(finding)
+    assert "1 rounds" not in text_of(finding)
 
 
 def test_one_trial_has_no_spread() -> None:
@@ -231,7 +233,7 @@ def trial_of(error: float) -> WindowTrial:
 
 def test_circles_of_one_have_no_mates_to_distinguish() -> None:
     finding = found_by(replace(SMALL, privacy=(1,)), [0.01, 0.01], [0.01, 0.01])
-    assert "distinguished" not in told(finding)
+    assert "distinguished" not in text_of(finding)
     assert finding.numbers["policies"]["multi-round"]["circle_mates_told_apart"] is None
     assert finding.level is Level.DANGER
 
@@ -249,18 +251,17 @@ def test_wrong_settings_are_refused() -> None:
         make_selections(["randon"], [2], 8, 4, 0, naive=False)
 
 
-def invoke(*arguments: str) -> str:
-    result = RUNNER.invoke(app, ["attack", "differencing", *arguments])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return str(result.stdout)
+def fail(*arguments: str) -> None:
+    """Run the command, and raise the error that it ends with."""
+    error = CliRunner().invoke(app, [*ATTACK, *arguments]).exception
+    assert error is not None
+    raise error
 
 
 def test_the_command_with_losses_as_json_and_page(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     small = ("--clients", "12", "--cohort", "6", "--rounds", "40", "--trials", "1", "--before", "10", "--privacy", "2")
-    printed = json.loads(invoke(*small, "--dropouts", "0.15", "--html", str(page), "--json"))
+    printed = record_of(*ATTACK, *small, "--dropouts", "0.15", "--html", page)
     policies = printed["policies"]
     assert list(policies) == ["random", "multi-round", "multi-round naive"]
     assert policies["multi-round"]["clients_determined"] == 0
@@ -280,17 +281,17 @@ def test_saved_sums_and_a_log_are_attacked(tmp_path: Path) -> None:
     lines = [f"{row + 1},client-{column}" for row, column in np.argwhere(participation)]
     log.write_text("\n".join(["round,client", *lines]))
     np.savez(kept, **{str(row + 1): mean for row, mean in enumerate(sums(participation, updates))})
-    printed = json.loads(invoke("--ledger", str(log), "--sums", str(kept), "--out", str(out), "--json"))
+    printed = record_of(*ATTACK, "--ledger", log, "--sums", kept, "--out", out)
     assert sorted(printed["determined"]) == ["client-0", "client-1", "client-2", "client-3"]
     found = np.load(out)
     truth = {f"client-{number}": update for number, update in enumerate(updates)}
     assert sorted(found["clients"].tolist()) == sorted(truth)
-    pair = (updates[4] + updates[5]) / 2  # always together: all that the sums say of either
+    pair = (updates[4] + updates[5]) / 2  # always together: the sums reveal only their mean
     for name, update, determined in zip(*(found[key] for key in ("clients", "updates", "determined")), strict=True):
         assert determined == (name in printed["determined"])
         assert update == pytest.approx(truth[name] if determined else pair)
     page = tmp_path / "page.html"
-    said = invoke("--ledger", str(log), "--sums", str(kept), "--html", str(page)).replace("\n", " ")
+    said = words_of(*ATTACK, "--ledger", log, "--sums", kept, "--html", page)
     assert "determine the updates of" in said
     assert "ritten" not in said
     assert "Clients determined over rounds: 4 of 6 after the last." in page.read_text()
@@ -350,40 +351,40 @@ def test_the_log_of_saved_sums_is_read_with_the_options_that_errors_name(tmp_pat
     log.write_text("day;who;kind\nmonday;a;train\nmonday;b;train\nmonday;c;test\ntuesday;a;train\n")
     np.savez(kept, monday=np.ones(3), tuesday=np.zeros(3))
     saved = ["--ledger", str(log), "--sums", str(kept), "--round-column", "day", "--client-column", "who"]
-    saved += ["--where", "kind=train", "--json"]
+    saved += ["--where", "kind=train"]
     with pytest.raises(InputError, match="order") as refused:
-        invoke(*saved)
+        fail(*saved)
     assert "--keep-order" in spell(refused.value)
-    assert json.loads(invoke(*saved, "--keep-order"))["determined"] == ["a", "b"]
+    assert record_of(*ATTACK, *saved, "--keep-order")["determined"] == ["a", "b"]
     with pytest.raises(LogTooLarge) as refused:
-        invoke(*saved, "--keep-order", "--limit", "0.00001")
+        fail(*saved, "--keep-order", "--limit", "0.00001")
     assert "--limit MB" in spell(refused.value)
-    assert json.loads(invoke(*saved, "--keep-order", "--limit", "1"))["settings"]["limit"] == 1_000_000
+    assert record_of(*ATTACK, *saved, "--keep-order", "--limit", "1")["settings"]["limit"] == 1_000_000
 
 
 def test_options_that_contradict_are_refused() -> None:
     for wrong in ["--sums", "x"], ["--out", "x"], ["--run", "x", "--ledger", "y", "--sums", "z"]:
         with pytest.raises(ConfigError) as refused:
-            invoke(*wrong)
+            fail(*wrong)
         assert "--run, or --ledger and --sums" in spell(refused.value)
 
 
-def test_a_run_that_kept_its_sums_is_attacked(tmp_path: Path) -> None:
+def test_a_run_that_saved_its_sums_is_attacked(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     changes = ["rounds=16", "clients.count=6", "cohort.size=3", "cohort.policy=random", "tracking.sums=true"]
     changes += ["availability.kind=equal", "availability.dropout=0.0", "faults.dropout=0.0", "training.epochs=1"]
     options = [part for change in changes for part in ("--set", change)]
-    assert RUNNER.invoke(app, ["run", "--out", str(folder), *options]).exit_code == 0
+    words_of("run", "--out", folder, *options)
     assert len(list((folder / "sums").glob("*.npy"))) == 16
-    printed = json.loads(invoke("--run", str(folder), "--json"))
+    printed = record_of(*ATTACK, "--run", folder)
     assert len(printed["determined"]) == 6
     assert printed["unexplained"] > 0.05
     assert not any("written" in remark for remark in printed["remarks"])
 
 
-def test_a_run_without_sums_says_how_to_keep_them(tmp_path: Path) -> None:
+def test_a_run_without_sums_is_refused_with_the_setting_that_saves_them(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     options = ["--set", "rounds=1", "--set", "training.epochs=1", "--set", "clients.count=8", "--set", "cohort.size=4"]
-    assert RUNNER.invoke(app, ["run", "--out", str(folder), *options]).exit_code == 0
+    words_of("run", "--out", folder, *options)
     with pytest.raises(ConfigError, match=r"tracking\.sums is true"):
-        invoke("--run", str(folder))
+        fail("--run", str(folder))

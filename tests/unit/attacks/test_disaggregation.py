@@ -1,3 +1,5 @@
+"""Disaggregation: the hidden log is recovered exactly, circles protect without it, and the report says both."""
+
 import base64
 from dataclasses import replace
 from pathlib import Path
@@ -5,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.support.records import record_of
-from typer.testing import CliRunner
 
 from coterie.attacks.differencing.algebra import reconstruct, told_apart
 from coterie.attacks.disaggregation.algebra import (
@@ -23,8 +24,6 @@ from coterie.cohorts.circles import Circles, Mask
 from coterie.cohorts.policies import PolicySettings, make_policy, simulate
 from coterie.errors import ConfigError, InputError
 from coterie.reports.findings import Effect
-
-RUNNER = CliRunner()
 
 
 def planted(policy: str, privacy: int, seed: int, rounds: int = 30) -> tuple[Mask, Matrix, Matrix]:
@@ -79,7 +78,7 @@ def test_periods_are_counted_and_give_a_share_of_right_entries() -> None:
 
 
 def test_the_share_of_entries_right_by_counts_is_the_best_possible() -> None:
-    """Against guesses drawn with the right counts, and against the best constant guess in each period."""
+    """It is that of the best constant guess in each period, and better than guesses drawn with the right counts."""
     rng = np.random.default_rng(0)
     truth = np.concatenate([rng.permutation([True] * 2 + [False] * 6) for _ in range(3000)])[:, None]
     counts = period_counts(truth, 8)
@@ -127,7 +126,7 @@ def trial(error: float, told: float) -> HiddenLogTrial:
 def test_the_effect_of_hiding_the_log_follows_from_the_numbers(
     error: float, told: float, said: str, outcome: Effect
 ) -> None:
-    """Of 25 pairs, 14 told apart may be chance; 20 are not."""
+    """Of 25 pairs, 14 that are distinguished may be chance, and 20 are not."""
     attack = Disaggregation()
     finding = report(attack, {"random": [trial(error, told)], "multi-round": [trial(0.5, 0.5)]})
     assert finding.headline.startswith("With circles of 2 10% of the hidden log are recovered from the sums, and no")

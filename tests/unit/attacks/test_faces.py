@@ -12,7 +12,7 @@ from coterie.errors import ConfigError
 
 @pytest.mark.parametrize("label", [0, 3])
 def test_a_planted_picture_is_recovered_exactly(label: int) -> None:
-    """Where one row of weights is a picture and the others are zero, the climb goes straight towards it."""
+    """If one row of weights is a picture and the others are zero, the gradient has the direction of the picture."""
     face = np.random.default_rng(label).uniform(-1, 1, 64)
     face /= np.abs(face).max()
     weights = np.zeros((5, 64))
@@ -29,12 +29,13 @@ def test_a_model_without_weights_reveals_nothing() -> None:
     assert (draw([np.zeros((3, 64)), np.zeros(3)], 0, np.random.default_rng(0).random((4, 8, 8))) < 1).all()
 
 
-def test_settings_that_make_no_sense_are_refused() -> None:
+@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"connection": 0.0}, {"connection": 1.5}])
+def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
-        Faces(rounds=0)
+        Faces(**wrong)  # type: ignore[arg-type]
 
 
-def test_the_command_says_what_the_model_gives_away(tmp_path: Path) -> None:
+def test_the_command_reports_the_attack_as_json_and_on_a_page(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     options = ["--rounds", "2", "--epochs", "3", "--trials", "2"]
     told = record_of("attack", "faces", *options, "--html", page)

@@ -1,4 +1,6 @@
-"""The federation of attacks: data dealt once, strategies of the product, and what an adversary sees of their rounds."""
+"""The federation of attacks: dealing, rounds of the library's strategies, and what an adversary sees of them."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -76,8 +78,8 @@ class TestDealing:
 
 class TestRounds:
     @pytest.mark.parametrize("name", ["fedavg", "ditto", "confined"])
-    def test_a_round_is_that_of_the_products_strategy(self, federation: Federation, name: str) -> None:
-        """The same models, bit for bit, as by the strategy itself, and a mean that is what it steps along."""
+    def test_a_round_is_that_of_the_strategy(self, federation: Federation, name: str) -> None:
+        """Models are equal bit for bit to those of the strategy alone, and the mean is that of the contributions."""
         ours, theirs = (make_strategy(name, federation) for _ in range(2))
         clients, trainer = ["client-0", "client-3", "client-4"], InProcess(federation.problem)
         for number in range(1, 4):
@@ -149,6 +151,14 @@ class TestObservations:
         first = rounds[0].members[0]
         sent = [one.updates[one.members.tolist().index(first)] for one in rounds if first in one.members]
         assert np.allclose(seen.truth[first], np.mean(sent, axis=0))
+
+    @pytest.mark.parametrize("factor", [0.0, np.inf, np.nan])
+    def test_a_window_with_no_updates_but_zeros_or_with_infinite_ones_is_refused(
+        self, federation: Federation, factor: float
+    ) -> None:
+        (played,) = federation.play(federation.fedavg(WORK), [1])
+        with pytest.raises(ConfigError, match="learn nothing, or diverge"):
+            Observations.of([replace(played, updates=factor * np.ones_like(played.updates))], 6)
 
     def test_a_window_in_which_everybody_drops_out_is_refused(self, federation: Federation) -> None:
         (selection,) = make_selections(["random"], [1], 6, 3, 1, naive=False)

@@ -32,8 +32,8 @@ def gradient_sum(model: torch.nn.Module, x: np.ndarray, y: np.ndarray) -> ModelA
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 40))
-def test_examples_alone_in_their_bins_come_out_of_a_sum_exactly(seed: int, size: int) -> None:
-    """Every second bin holds one example; whoever they belong to, the sum gives all of them away."""
+def test_examples_alone_in_their_bins_are_recovered_from_a_sum_exactly(seed: int, size: int) -> None:
+    """Each planted example has a bin of its own; the sum reveals all, whichever clients they belong to."""
     rng = np.random.default_rng(seed)
     public = rng.random((400, 1, 4, 4))
     imprinter = Imprinter.of(public, 100, 10, rng)
@@ -115,7 +115,7 @@ def changed(change: Callable[[nn.Sequential], object]) -> nn.Sequential:
 
 
 class Tanh(nn.ReLU):
-    """Not the one it prints itself as."""
+    """A ReLU with the ``repr`` of another activation."""
 
     def extra_repr(self) -> str:
         return ""
@@ -154,7 +154,7 @@ def test_layers_that_do_not_fit_are_refused() -> None:
 
 
 @pytest.mark.parametrize("change", [{"cohorts": (5,)}, {"bins": (1,)}, {"noise": (0.0,)}, {"trials": 0}])
-def test_settings_that_make_no_sense_are_refused(change: dict[str, tuple[int, ...]]) -> None:
+def test_impossible_settings_are_refused(change: dict[str, tuple[int, ...]]) -> None:
     with pytest.raises(ConfigError):
         Imprint(**change)  # type: ignore[arg-type]
 

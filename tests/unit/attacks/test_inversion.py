@@ -1,4 +1,4 @@
-"""Inversion of updates: exact where theory says so, and circles attacked in both ways."""
+"""Inversion of updates: exact for a single example, and both ways to attack the mean of a circle."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ def test_one_example_is_in_the_update_of_a_first_linear_layer_exactly(model: str
     weights, bias, *_ = shaped(set_up.update([TARGET]), set_up.state)
     found = exact_input(weights, bias)
     planted = set_up.federation.dataset.train_x[set_up.federation.parts[TARGET][0]]
-    # The digits have 17 levels of grey: nearer than half a level, rounding gives the very picture.
+    # The digits have 17 levels of grey: with errors below half a level, rounding gives the exact picture.
     assert (np.round(16 * found) / 16).reshape(planted.shape) == pytest.approx(planted, abs=1e-6)
 
 
@@ -44,7 +44,7 @@ def test_descent_finds_the_same_example() -> None:
 
 
 def test_from_a_circle_of_two_both_examples_are_recovered_only_together() -> None:
-    """The pair of ways to attack a circle: taken for one client's, its mean gives much less."""
+    """If the mean is taken for one client's update, the pictures are much worse."""
     set_up = target(1)
     circle = set_up.circle(2)
     update, original = set_up.update(circle), set_up.pictures([TARGET])
@@ -54,8 +54,8 @@ def test_from_a_circle_of_two_both_examples_are_recovered_only_together() -> Non
     assert together > 35 > alone
 
 
-def test_a_circles_mean_does_not_reveal_owners() -> None:
-    """With examples exchanged between members the mean is the same: nothing can be attributed, by any attack."""
+def test_a_circles_mean_does_not_reveal_whose_example_is_whose() -> None:
+    """The mean is the same if members exchange their examples, so no attack can attribute them."""
     set_up = target(2, examples=4)
     circle = set_up.circle(4)
     parts = list(set_up.federation.parts)
@@ -87,7 +87,7 @@ def test_circles_are_those_of_the_policy() -> None:
 
 
 @pytest.mark.parametrize("change", [{"trials": 0}, {"privacy": ()}, {"privacy": (17,)}, {"examples": 0}])
-def test_settings_that_make_no_sense_are_refused(change: dict[str, int]) -> None:
+def test_impossible_settings_are_refused(change: dict[str, int]) -> None:
     with pytest.raises(ConfigError):
         replace(Inversion(), **change)  # type: ignore[arg-type]
 
@@ -103,7 +103,7 @@ def test_the_finding_follows_from_the_numbers() -> None:
     rows = finding.numbers["rows"]
     assert rows["T = 1"]["recognised"]["mean"] == 1
     assert finding.card[0].outcome == "not eliminated"
-    assert finding.card[1].outcome == "not eliminated"  # of single examples, a pair is given away, and it says so
+    assert finding.card[1].outcome == "not eliminated"  # with one example each, both of a circle are recovered
     assert finding.level == "danger"
     assert "100% of a client's pictures" in finding.headline
 

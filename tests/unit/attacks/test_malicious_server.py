@@ -41,11 +41,11 @@ REFUSED = {
     "puppets": "identity key is not the one on the roster",
     "model-inconsistency": "other work than the session",
 }
-"""What clients say under active terms; to the other lies they answer, but not what the server is after."""
+"""The refusals of clients under active terms. They answer the other lies, but the server does not get an input."""
 WORK_ON_TRUST = {"equivocation", "stranding", "key-substitution", "joining-twice", "lonely-sum", "puppets"}
 """Lies that obtain an input from clients who trust the server to follow the protocol."""
 ANY = bytes(32)
-"""A key that is nobody's."""
+"""A key that belongs to no client."""
 
 
 def make_scenario(
@@ -110,8 +110,8 @@ def test_an_honest_server_learns_only_the_sum(active: bool) -> None:
     assert server.refusals == []
 
 
-def test_the_server_reads_no_clients_secrets() -> None:
-    """What a client knows and the server does not is there for judging; recovering does without."""
+def test_the_server_recovers_an_input_without_reading_secrets_of_clients() -> None:
+    """They are recorded only to check its results."""
     attempt = LIES["stranding"].play(make_scenario(), False)
     (server,) = attempt.servers
     for person in server.persons:
@@ -140,7 +140,7 @@ def test_varied_lies_obtain_nothing_in_any_configuration(
 
 
 def test_varied_lies_still_obtain_something_without_the_rule() -> None:
-    """A variation that ruins every lie would show nothing."""
+    """If no varied lie worked, the test above would show nothing."""
     exact = {lie.name: 0 for lie in sessions.LIES}
     repeated = 0
     for seed in range(4):
@@ -152,7 +152,7 @@ def test_varied_lies_still_obtain_something_without_the_rule() -> None:
     assert repeated > 100
 
 
-# --- Rules are put back.
+# --- Rules are restored.
 
 
 def protocol_functions() -> list[object]:
@@ -196,11 +196,11 @@ def test_an_unknown_rule_is_refused() -> None:
         pass
 
 
-# --- Members, and the models they are given.
+# --- Members, and the models that they receive.
 
 
 def test_a_member_enters_a_session_once() -> None:
-    """The other defence against joining twice: it does not come to two key books."""
+    """The other defence against joining twice: a client is never in two key books of a session."""
     scenario = make_scenario()
     terms = invitations.offer(scenario, "twice")
     invitation = Server(terms).invite()["client-00"]
@@ -218,7 +218,7 @@ def test_a_member_enters_a_session_once() -> None:
 @given(data=st.data())
 @settings(deadline=None, max_examples=80)
 def test_varied_terms_are_refused_or_harmless(data: st.DataObject) -> None:
-    """Whatever a member accepts is with whole circles of its roster, by their keys, and no weaker than its floor."""
+    """Terms that a member accepts have whole circles of its roster, with their keys, and fulfil its floor."""
     scenario = make_scenario()
     roster = invitations.roster_of(scenario)
 
@@ -281,7 +281,7 @@ def test_the_example_is_recovered_from_the_update() -> None:
 
 
 def test_naming_the_model_of_the_others_excludes_the_victim() -> None:
-    """Whichever model a session names, nobody who was given another is in its sum."""
+    """A client that received another model than the one that the session names is not in its sum."""
     scenario = make_scenario()
     federation = Federation.deal("digits", inconsistency.MODEL, 12, 0, examples=1)
     dead = inconsistency.deaden(federation.start)
@@ -300,7 +300,7 @@ def test_naming_the_model_of_the_others_excludes_the_victim() -> None:
 
 @pytest.mark.parametrize("active", [False, True])
 def test_two_sets_of_terms_share_no_masks(active: bool) -> None:
-    """A server that tells the victim of one model and the others of another has two sessions, not one."""
+    """A server that names one model to the victim and another to the others has two sessions, not one."""
     scenario = make_scenario(active=active, colluders=0)
     server, others = scenario.open("one model"), scenario.open("another model")
     persons = [(server if number == 0 else others).enter(number) for number in range(12)]
@@ -318,7 +318,7 @@ def test_two_sets_of_terms_share_no_masks(active: bool) -> None:
             assert getattr(person.state, "distrusted", None) == (0,)
 
 
-# --- What is said of it.
+# --- The findings.
 
 
 def small(**changes: object) -> MaliciousServer:
@@ -329,7 +329,7 @@ def unwatched(_doing: str, share: float) -> None:
     assert 0 <= share <= 1
 
 
-def test_the_finding_says_what_was_found() -> None:
+def test_the_finding_reports_the_result_of_each_lie() -> None:
     attack = small()
     finding = run_attack(attack, unwatched)
     assert finding.level is Level.SAFE
@@ -385,7 +385,7 @@ def test_a_variation_that_succeeds_changes_the_outcome() -> None:
         ({"colluders": 6}, "between 0 and 5 may collude"),
     ],
 )
-def test_settings_that_cannot_be_played(changes: dict[str, object], complaint: str) -> None:
+def test_impossible_settings_are_refused(changes: dict[str, object], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         small(**changes)
 

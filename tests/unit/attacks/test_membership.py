@@ -1,5 +1,7 @@
 """Federations for passive membership inference, what an eavesdropper sees of them, and the command."""
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +41,7 @@ def test_members_are_half_of_the_candidates_and_pairs_are_complements(candidates
 
 
 def test_only_the_target_has_candidates_and_no_client_has_strangers(candidates: Candidates) -> None:
-    """What counts as out for a run was not trained on by anybody in it."""
+    """A candidate that is not a member in a run is trained on by no client of it."""
     for run in range(5):
         members = candidates.draw_members(run)
         own, *others = candidates.deal_run(run, members, 6)
@@ -65,9 +67,15 @@ def test_noise_has_the_deviation_that_it_is_accounted_for(candidates: Candidates
     training = Training(4, 1, LocalSGD(0.1, 1, 5), noise)
     runs = candidates.train([candidates.draw_members(run) for run in range(8)], 0, training, lambda _: None)
     moved = np.concatenate([4 * (flat(run.after) - flat(run.last.before)) for run in runs])
-    # Clipped sums are within 0.04 together; noise of 0.03 in each of 5,200 entries drowns them.
+    # The norm of a clipped sum is at most 0.04; that of noise of 0.03 in each of 5,200 entries is far larger.
     assert np.std(moved) == pytest.approx(0.03, rel=0.05)
     assert noise.epsilon(1, 1e-5) < noise.epsilon(2, 1e-5)
+
+
+@pytest.mark.parametrize("wrong", [{"learning_rate": 1e30}, {"noise": 1e30}])
+def test_training_that_diverges_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match="training diverges"):
+        play_trial(replace(TINY, **wrong), 5)  # type: ignore[arg-type]
 
 
 def test_too_many_clients_for_the_data_are_refused(candidates: Candidates) -> None:
@@ -84,7 +92,7 @@ def test_a_trial_depends_on_its_seed_alone() -> None:
     assert {attack for attacks in one.views.values() for attack in attacks} == {"loss", "shadow", "lira", "rmia"}
 
 
-def test_trials_are_put_together() -> None:
+def test_trials_are_combined() -> None:
     members = np.array([[True, False] * 50])
     scores = np.where(members, 1.0, 0.0)
     perfect = InferenceSummary.of([Success.of(scores, members, 0.5)] * 3)
@@ -95,8 +103,15 @@ def test_trials_are_put_together() -> None:
     assert (blind.auc, blind.balanced_accuracy, blind.precision, blind.beats_guessing) == (0.5, 0.5, None, False)
 
 
-@pytest.mark.parametrize("wrong", [{"references": 5}, {"references": 2}, {"cohorts": (1,)}, {"noise": -1.0}])
-def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"references": 5}, {"references": 2}, {"cohorts": (1,)}, {"noise": -1.0}),
+        *({"connection": 0.0}, {"connection": 1.5}, {"cohorts": ()}, {"cohorts": (4, 2)}, {"strangers": 0}),
+        *({"noise": math.inf}, {"norm": math.inf}, {"norm": 0.0}, {"delta": 0.0}, {"delta": 1.0}),
+    ],
+)
+def test_impossible_settings_are_refused_before_training(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
         PassiveMembership(**wrong)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""ROC curves, against definitions written out."""
+"""ROC curves and decisions, compared with their definitions."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def scored(draw: st.DrawFn) -> tuple[Reals, Mask]:
 
 
 @given(scored())
-def test_the_area_is_how_likely_a_member_scores_higher(case: tuple[Reals, Mask]) -> None:
+def test_the_area_is_the_share_of_pairs_in_which_the_member_scores_higher(case: tuple[Reals, Mask]) -> None:
     scores, members = case
     pairs = [(one > other) + (one == other) / 2 for one in scores[members] for other in scores[~members]]
     assert Roc.of(scores, members).area == pytest.approx(np.mean(pairs))

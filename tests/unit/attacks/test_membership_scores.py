@@ -1,4 +1,4 @@
-"""Membership scores against their formulas written out, and the records of in and out models."""
+"""Membership scores, compared with their formulas, and the records of in and out models."""
 
 import numpy as np
 import pytest
@@ -34,13 +34,13 @@ def paired(rng: np.random.Generator, pairs: int, candidates: int) -> Mask:
 
 
 def planted(rng: np.random.Generator, members: Mask, memory: float) -> Reals:
-    """Models that are surer of what they were trained on, by ``memory`` deviations."""
+    """Return phi of models that are more confident in what they were trained on, by ``memory`` deviations."""
     hardness = stretched(members.shape[1])
     return hardness + memory * members + rng.standard_normal(members.shape)
 
 
 def stretched(candidates: int) -> Reals:
-    """Candidates of very different difficulty, so that one threshold for all does not do."""
+    """Return so different difficulties of candidates that no single threshold separates members from others."""
     return np.linspace(-40, 40, candidates)
 
 
@@ -53,8 +53,8 @@ def test_log_odds_are_those_of_the_softmax() -> None:
 
 
 @pytest.mark.parametrize("name", ["lira", "rmia"])
-def test_a_planted_memory_is_read_exactly(name: str) -> None:
-    """Members that stand out are all found, though candidates differ by more than that in difficulty."""
+def test_planted_members_are_all_found(name: str) -> None:
+    """Candidates differ more in difficulty than by membership."""
     rng = np.random.default_rng(1)
     members, victim = paired(rng, 8, 40), rng.permutation(40) < 20
     hardness = np.linspace(-4, 4, 40) if name == "rmia" else stretched(40)  # RMIA reads probabilities, which saturate
@@ -70,7 +70,7 @@ def test_a_planted_memory_is_read_exactly(name: str) -> None:
 
 
 def test_in_and_out_models_are_recorded_as_trained() -> None:
-    """With the books turned round, the same scores are wrong about everybody: only the books tell in from out."""
+    """With in and out exchanged in the records, the same scores are wrong about every candidate."""
     rng = np.random.default_rng(2)
     members, victim = paired(rng, 8, 40), rng.permutation(40) < 20
     answers = [answer(row) for row in planted(rng, members, 60)]
@@ -124,7 +124,7 @@ def test_every_candidate_needs_in_and_out_models() -> None:
 
 
 def test_thresholds_are_tuned_without_the_attacked_pair() -> None:
-    """A model and its complement tell each other's members; neither may be a reference when the other is attacked."""
+    """A model reveals the members of its complement, so neither may be a reference when the other is attacked."""
     rng = np.random.default_rng(5)
     references = References([answer(row) for row in rng.standard_normal((6, 10))], paired(rng, 3, 10))
     asked: list[tuple[ModelAnswers, References]] = []

@@ -19,7 +19,7 @@ SUM, NOISY = "sum-4", "noisy-sum-4"
 AUDIT = OneSum(cohorts=(4,), noise=(1.0,), tries=1000, trials=1)
 
 
-def told(monkeypatch: pytest.MonkeyPatch, **areas: float) -> Findings:
+def finding_of(monkeypatch: pytest.MonkeyPatch, **areas: float) -> Findings:
     """Return the finding of trials in which every attack has these AUCs, and 0.5 where none is given."""
 
     def trial(_game: PassiveMembership, seed: int, _watch: object) -> PassiveTrial:
@@ -37,20 +37,20 @@ def told(monkeypatch: pytest.MonkeyPatch, **areas: float) -> Findings:
 
 
 def outcomes(finding: Findings) -> list[Effect]:
-    """Of a client's model, the masked uploads, the sum and the noisy sum."""
+    """Return the outcomes for a client's model, the two masked uploads, the sum and the noisy sum."""
     return [line.outcome for line in finding.card]
 
 
 def test_an_attack_that_fails_on_the_baseline_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    finding = told(monkeypatch)
+    finding = finding_of(monkeypatch)
     assert finding.level is Level.NOTHING
     assert "does not work on plain averaging" in finding.headline
-    unknown, masked = Effect.NOT_SHOWN, Effect.ELIMINATED  # a mask hides by theory, whatever an attack can do
+    unknown, masked = Effect.NOT_SHOWN, Effect.ELIMINATED  # a mask hides by theory, even if no attack works
     assert outcomes(finding) == [unknown, masked, masked, unknown, unknown]
 
 
 def test_the_headline_states_what_a_sum_reveals(monkeypatch: pytest.MonkeyPatch) -> None:
-    finding = told(monkeypatch, **{CLIENT: 0.9, SUM: 0.7})
+    finding = finding_of(monkeypatch, **{CLIENT: 0.9, SUM: 0.7})
     assert finding.level is Level.CAUTION
     assert "a masked upload reveals nothing; the sum reveals it too: AUC 0.70" in finding.headline
     assert outcomes(finding) == [
@@ -63,18 +63,18 @@ def test_the_headline_states_what_a_sum_reveals(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_sum_that_shows_nothing_is_not_called_safe(monkeypatch: pytest.MonkeyPatch) -> None:
-    finding = told(monkeypatch, **{CLIENT: 0.9})
+    finding = finding_of(monkeypatch, **{CLIENT: 0.9})
     assert "an attack on the sum is not shown to work" in finding.headline
     assert outcomes(finding)[3] is Effect.REDUCED
     assert finding.level is Level.CAUTION
 
 
 def test_a_sum_that_leaks_as_much_as_the_client_is_not_a_defence(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert outcomes(told(monkeypatch, **{CLIENT: 0.9, SUM: 0.9}))[3] is Effect.NOT_ELIMINATED
+    assert outcomes(finding_of(monkeypatch, **{CLIENT: 0.9, SUM: 0.9}))[3] is Effect.NOT_ELIMINATED
 
 
 def test_a_masked_upload_that_leaks_is_reported_as_danger(monkeypatch: pytest.MonkeyPatch) -> None:
-    finding = told(monkeypatch, **{CLIENT: 0.9, SECURE: 0.6})
+    finding = finding_of(monkeypatch, **{CLIENT: 0.9, SECURE: 0.6})
     assert finding.level is Level.DANGER
     assert "the attack beats guessing on its masked upload, SA" in finding.headline
     assert outcomes(finding)[1:3] == [Effect.NOT_ELIMINATED, Effect.ELIMINATED]

@@ -44,7 +44,7 @@ def test_bounds_grow_with_hits_and_fall_with_false_alarms(tries: int) -> None:
     assert (bounds[hits <= alarms] == 0).all()
 
 
-def test_hypotheses_that_are_the_same_give_nothing() -> None:
+def test_equal_hypotheses_give_a_bound_of_zero() -> None:
     assert audit(np.zeros(1000), np.zeros(1000), 1e-5).epsilon == 0
 
 
@@ -55,12 +55,12 @@ def test_an_audit_needs_observations_of_both_hypotheses() -> None:
 
 @given(st.integers(0, 2**32), st.integers(1, 12))
 def test_sums_are_over_different_clients(seed: int, others: int) -> None:
-    """Powers of two tell from a sum who is in it."""
+    """A sum of powers of two shows which clients are in it."""
     sums = draw_sums(np.exp2(np.arange(12.0)), others, 30, np.random.default_rng(seed))
     assert all(int(total).bit_count() == others for total in sums)
 
 
-def test_more_clients_than_there_are_cannot_be_drawn() -> None:
+def test_drawing_more_clients_than_there_are_is_refused() -> None:
     with pytest.raises(ConfigError):
         draw_sums(np.zeros(3), 4, 1, np.random.default_rng(0))
 
@@ -98,9 +98,11 @@ def test_updates_are_clipped_and_pairs_have_the_stated_properties(people: Popula
         {"noise": (0.0,)},
         {"noise": (math.nan,)},
         {"noise": (math.inf,)},
+        {"noise": (1e-300,)},
+        {"noise": (1e300,)},
     ],
 )
-def test_audits_that_cannot_be_made_are_refused(wrong: dict[str, float]) -> None:
+def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
         OneSum(**wrong)  # type: ignore[arg-type]
 

@@ -1,3 +1,5 @@
+"""Property inference: the detector, the attribution to clients, the p-value of a ranking, and the report."""
+
 import math
 from pathlib import Path
 
@@ -7,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu
 from tests.support.records import record_of
-from typer.testing import CliRunner
 
 from coterie.attacks.property.detector import (
     Detector,
@@ -24,8 +25,6 @@ from coterie.errors import ConfigError, InputError
 from coterie.reports.findings import Effect, Findings
 from coterie.reports.words import Level
 
-RUNNER = CliRunner()
-
 
 @given(st.integers(0, 1000))
 def test_the_detector_of_a_mean_is_the_mean_of_its_scores(seed: int) -> None:
@@ -37,7 +36,7 @@ def test_the_detector_of_a_mean_is_the_mean_of_its_scores(seed: int) -> None:
 
 @given(st.integers(0, 1000))
 def test_a_planted_trace_is_found_in_updates_that_change(seed: int) -> None:
-    """Fresh noise in every round, a trace that stays: differencing has nothing to find, the detector has."""
+    """The noise of updates is new in every round, and the trace of the property is the same."""
     rng = np.random.default_rng(seed)
     having = np.arange(12) % 4 == 0
     trace = rng.normal(size=40)
@@ -60,9 +59,8 @@ def test_circle_mates_get_equal_scores_whatever_the_detector_says(seed: int, rid
     for row in participation:
         row[circles.union(rng.choice(4, 2, replace=False))] = True
     scores = attribute(participation, rng.normal(size=9), ridge)
-    having = np.isin(np.arange(8), [0, 1])
-    assert ranking_among_mates(scores, having, circles) == 0.5
-    assert area_under_curve(scores, having) <= 1
+    assert all(np.ptp(scores[list(circle)]) == 0 for circle in circles)
+    assert ranking_among_mates(scores, np.isin(np.arange(8), [0, 1]), circles) == 0.5
 
 
 def test_rankings_match_hand_computed_values() -> None:
@@ -74,8 +72,7 @@ def test_rankings_match_hand_computed_values() -> None:
     assert best_by_circles(having, Circles.of([(0, 1), (2, 3)])) == 0.5
 
 
-def test_no_ranking_of_circles_beats_the_one_by_counts() -> None:
-    """Nobody's ranking that is constant on circles beats the one by their counts."""
+def test_no_ranking_that_is_constant_on_circles_beats_the_one_by_counts() -> None:
     rng = np.random.default_rng(3)
     circles = Circles.of([(4 * number, 4 * number + 1, 4 * number + 2, 4 * number + 3) for number in range(5)])
     having = np.isin(np.arange(20), rng.choice(20, 5, replace=False))
@@ -88,9 +85,15 @@ def test_no_ranking_of_circles_beats_the_one_by_counts() -> None:
 def test_clients_with_and_without_the_property_are_needed() -> None:
     with pytest.raises(InputError, match="with the property and without"):
         Detector.fit(np.ones((3, 2)), np.ones(3, np.bool_))
+    for updates in np.zeros((4, 2)), np.full((4, 2), np.nan):
+        with pytest.raises(ConfigError, match="learn nothing, or diverge"):
+            Detector.fit(updates, np.arange(4) < 2)
     with pytest.raises(InputError, match="positives and others"):
         area_under_curve(np.ones(3), np.zeros(3, np.bool_))
-    for wrong in {"holders": 40}, {"share": 0.0}, {"own_clients": 2}, {"dropouts": math.nan}, {"dropouts": 1.0}:
+    for wrong in (
+        *({"holders": 40}, {"share": 0.0}, {"own_clients": 2}, {"ridge": -1.0}, {"privacy": ()}),
+        *({"dropouts": math.nan}, {"dropouts": 1.0}),
+    ):
         with pytest.raises(ConfigError):
             PropertyInference(**wrong)
     with pytest.raises(ConfigError, match="too few for these clients"):
@@ -153,19 +156,19 @@ def trial_of(scores: Reals, having: Mask, circles: Circles) -> PropertyTrial:
 
 
 def guessed(rng: np.random.Generator, circles: Circles) -> PropertyTrial:
-    """Scores that are equal within circles and have nothing to do with who has the property."""
+    """Return scores that are equal within circles and independent of the property."""
     scores = np.zeros(40)
     for circle in circles:
         scores[list(circle)] = rng.normal()
     having = np.isin(np.arange(40), rng.choice(40, 8, replace=False))
-    # The chance of a ranking depends on these two alone; the rest would take most of the time.
+    # The p-value depends on these two alone; computing the rest would take most of the time.
     return PropertyTrial(scores, having, 0.5, None, accuracy=0.5, best_by_circles=0.5, equal_scores=True)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("trials", [1, 3])
-def test_guessing_is_rarely_called_better_than_guessing(size: int, trials: int) -> None:
-    """Circle mates' equal scores make the test no more generous than 5%."""
+def test_guessing_is_called_significant_in_about_one_case_of_twenty(size: int, trials: int) -> None:
+    """Equal scores of circle mates do not change that."""
     rng = np.random.default_rng(size)
     circles = Circles.of(np.arange(40).reshape(-1, size).tolist())
     chances = [chance_of_ranking([guessed(rng, circles) for _ in range(trials)]) for _ in range(600)]
@@ -185,7 +188,7 @@ def test_chances_of_rankings() -> None:
 
 
 def judged(random: float, circles: float) -> Findings:
-    """What is told where so many clients with the property, of 8, rank first under each way to choose cohorts."""
+    """Report on a trial in which these shares of the 8 clients with the property rank first, by selection."""
     attack = PropertyInference(privacy=(2,), dropouts=0.0, trials=1)
     having = np.arange(40) < 8
     found = {}
@@ -198,7 +201,7 @@ def judged(random: float, circles: float) -> Findings:
     return report(attack, found)
 
 
-def test_an_attack_no_better_than_guessing_judges_nothing() -> None:
+def test_an_attack_no_better_than_guessing_gives_no_verdict() -> None:
     """An AUC above 0.5 in the only trial proves nothing."""
     finding = judged(0.25, 0.0)
     assert finding.level is Level.NOTHING

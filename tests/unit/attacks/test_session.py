@@ -1,4 +1,4 @@
-"""The real session that attacks play: it opens the mean, and the uploads are unrelated to the updates."""
+"""The real session that attacks play: it reveals the mean, and uploads are independent of the updates."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from coterie.training.local import LocalSGD
 from coterie.transports.memory import Session
 
 
-def test_a_session_opens_the_mean_that_a_round_reveals() -> None:
+def test_a_session_reveals_the_mean_of_a_round() -> None:
     federation = Federation.deal("digits", "softmax-regression", 8, 0)
     (selection,) = make_selections(["multi-round"], [2], 8, 4, 0, naive=False)
     (played,) = federation.play(federation.fedavg(LocalSGD(0.1)), range(1, 2), selection)
@@ -35,12 +35,12 @@ def test_updates_of_zeros_have_a_mean_too() -> None:
     assert session_error([np.zeros(4)] * 3, 0) == 0
 
 
-def test_a_mean_that_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_mean_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Session.run
 
     def tampered(session: Session) -> object:
         opened = honest(session)
-        opened.total[1] -= 1 << 20  # of a mean that is as large as can be
+        opened.total[1] -= 1 << 20  # the mean is the largest possible, so it can only become smaller
         return opened
 
     monkeypatch.setattr(Session, "run", tampered)
@@ -60,7 +60,7 @@ def test_uploads_are_uncorrelated_with_updates(topology: ErdosRenyi | None) -> N
 
 @pytest.mark.parametrize("topology", [Complete(), ErdosRenyi(0.9)])
 def test_an_upload_is_uniform_whatever_is_under_the_mask(topology: Complete | ErdosRenyi) -> None:
-    """The upload covers the whole ring; it is the same again from the same stream, and unrelated from another."""
+    """The upload covers the whole ring. Equal streams give equal uploads, and different ones uncorrelated uploads."""
     updates = [np.full(4000, value) for value in (0.5, -0.25, 0.125, 0.5, 0.25, 0.0)]
 
     def overhear(seed: int) -> np.ndarray:

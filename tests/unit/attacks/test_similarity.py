@@ -1,4 +1,4 @@
-"""Measures of likeness against values worked out by hand."""
+"""Measures of similarity, compared with values computed by hand."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_pixels_are_scaled_by_channel() -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 8), (3, 2, 8, 8)])
-def test_what_is_no_picture_is_refused(shape: tuple[int, ...]) -> None:
+def test_inputs_that_are_no_pictures_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError):
         PixelScale.of(np.zeros(shape))
 
@@ -89,10 +89,10 @@ def test_a_guess_is_recognised_if_its_original_is_the_nearest() -> None:
     assert nearest(crowd[[1]] + 0.2, crowd, np.arange(3)).tolist() == [1]
     trial = Trial(crowd[:2], np.arange(2), {"near": crowd[:2] + 0.1, "far": 1 - crowd[:2]}, crowd, np.arange(3))
     assert trial.reading("near").recognised == 1
-    assert trial.reading("far").recognised == 0.5  # the middle one is its own negative
+    assert trial.reading("far").recognised == 0.5  # the picture of 0.5 is its own negative
 
 
-def test_the_interval_of_a_gain_is_students() -> None:
+def test_the_interval_of_a_difference_is_students() -> None:
     """Differences 1, 2, 3: mean 2, deviation 1, t(0.975; 2) = 4.3027, hence 2 ± 4.3027 / sqrt(3)."""
     found = Readings("found", [Reading(value, 0, 0, 0) for value in (11.0, 12.0, 13.0)])
     base = Readings("guess", [Reading(10.0, 0, 0, 0)] * 3)

@@ -1,4 +1,4 @@
-"""The privacy that the paper claims, and the epsilon that explicit noise really gives."""
+"""The epsilon that the paper claims, and the epsilon of explicit noise."""
 
 import math
 from dataclasses import replace
@@ -25,11 +25,11 @@ from coterie.privacy import DISTRIBUTIONS, Noise, PrivacySpending, Release, Sens
 def test_theorem_1_is_solved_for_epsilon(m: int, lam: float, sigma: float, steps: int, c: float, delta: float) -> None:
     claim = Theorem1(m, lam, sigma, steps, c)
     work = c**2 * steps * 0.5 * math.log(1 / delta)
-    printed = 4 * (work / (m * claim.printed(delta) ** 2) - lam)  # sigma^2, as the theorem has it
+    printed = 4 * (work / (m * claim.printed(delta) ** 2) - lam)  # sigma^2 by the printed formula
     assert printed == pytest.approx(sigma**2, abs=1e-6 * (1 + lam))
     condition = 4 * work / claim.by_its_condition(delta) ** 2
     assert condition == pytest.approx(m * (lam + sigma**2), rel=1e-9)
-    assert claim.printed(delta) <= claim.by_its_condition(delta)  # the printed one promises more than it may
+    assert claim.printed(delta) <= claim.by_its_condition(delta)
 
 
 def test_the_papers_numbers_do_not_follow_from_its_theorem() -> None:
@@ -47,7 +47,6 @@ def test_epsilon_depends_only_on_noise_over_sensitivity() -> None:
     one = sound_epsilon(1.0, 1, 1e-5, honest=1)
     rho = 2.0  # (2 * 1)^2 / 2
     assert rho < one < rho + 2 * math.sqrt(rho * math.log(1e5))
-    # What makes it: noise over sensitivity, and nothing else.
     assert sound_epsilon(2.0, 4, 1e-5, honest=1) == pytest.approx(one)
     assert sound_epsilon(1.0, 4, 1e-5, honest=4) == pytest.approx(one)
     assert sound_epsilon(math.sqrt(8.0), 1, 1e-5, honest=1, blocks=8) == pytest.approx(one)
@@ -59,7 +58,7 @@ def test_epsilon_depends_only_on_noise_over_sensitivity() -> None:
 def test_noise_in_the_ring_is_accounted_like_the_formula(
     kind: str, honest: int, sigma: float, norm: float, iterations: int
 ) -> None:
-    """For one example replaced; with many bits rounding hardly matters, and it never makes epsilon smaller."""
+    """For one example replaced. With many bits rounding hardly matters, and it never makes epsilon smaller."""
     quantizer = Quantizer(8.0, 24, 64)
     shares = Noise(kind, (sigma / quantizer.step) ** 2, honest)
     release = Release(shares, Sensitivity.of(quantizer, norm, 100)).for_an_example
@@ -93,7 +92,7 @@ def test_the_papers_epsilon_would_need_noise_of_hundreds_of_sensitivities() -> N
     assert epsilon(450) < 0.41 < epsilon(350)
 
 
-def test_impossible_claims() -> None:
+def test_impossible_settings_are_refused() -> None:
     with pytest.raises(ConfigError):
         Theorem1(0, 0.1, 0.0, 10)
     with pytest.raises(ConfigError):

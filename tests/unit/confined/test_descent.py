@@ -1,4 +1,4 @@
-"""Confined descent against Algorithm 1 of the paper, which moves every model by itself."""
+"""Confined descent, compared with Algorithm 1 of the paper, which updates every model separately."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coterie.arithmetic import FloatArray
 from coterie.confined import (
     ConfinedDescent,
     ConstantStep,
@@ -58,7 +59,7 @@ def mean(given: Mapping[str, Parameters]) -> Parameters:
     return [np.mean(arrays, axis=0) for arrays in zip(*given.values(), strict=True)]
 
 
-def flat(model: Parameters) -> np.ndarray:
+def flat(model: Sequence[FloatArray]) -> np.ndarray:
     return np.concatenate([array.ravel() for array in model])
 
 
@@ -71,7 +72,7 @@ def algorithm_1(
     contribution: Contribution,
     rng: np.random.Generator,
 ) -> tuple[dict[str, np.ndarray], int]:
-    """Move every participant's own model, as the paper's Algorithm 1 does once its line 12 is repaired."""
+    """Update every participant's model as Algorithm 1 of the paper does, with its line 12 corrected."""
     models = {name: offsets.of(name) for name in problem.centres}
     refused = 0
     for k, subset in enumerate(subsets, 1):
@@ -113,7 +114,7 @@ def test_the_displacement_form_is_algorithm_1(
 
 
 def test_at_a_large_step_some_participants_refuse_and_some_accept() -> None:
-    """So the comparison above covers both decisions."""
+    """Thus the comparison above covers both decisions."""
     problem, descent = Quadratics(names(6), 1), ConfinedDescent(make_offsets(1), names(6), ConstantStep(1.5))
     counts = [
         len(iterate(descent, names(6)[:2], problem.gradient, problem.loss, mean, np.random.default_rng(0)))
@@ -132,7 +133,7 @@ def test_without_refusals_distances_never_shrink() -> None:
 
 
 def test_the_public_displacement_is_a_model() -> None:
-    """It has no offset. Here it is better than any participant's model, because offsets are only noise on top of it."""
+    """It has no offset. Here offsets are only noise, so it is better than the participants' models on average."""
     problem, offsets = Quadratics(names(20), 0), make_offsets(spread=Spread(0.5))
     descent = ConfinedDescent(offsets, names(20), ConstantStep(0.3), NoCheck())
     for _ in range(60):
@@ -175,10 +176,10 @@ def test_a_restored_descent_continues_bit_exact(check: IncreaseCheck | HistoryCh
     assert all(np.array_equal(array, second.state()[key]) for key, array in whole.state().items())
 
 
-# The check, within a descent.
+# The loss check within a descent.
 
 
-def test_a_poisoned_sum_is_refused_and_a_good_one_taken_up() -> None:
+def test_a_poisoned_sum_is_refused_and_a_good_one_is_accepted() -> None:
     problem = Quadratics(names(5), 2)
     descent = ConfinedDescent(make_offsets(2), names(5), ConstantStep(0.2))
     good = mean({name: problem.gradient(name, descent.confined(name)) for name in names(5)})
@@ -190,12 +191,12 @@ def test_a_poisoned_sum_is_refused_and_a_good_one_taken_up() -> None:
 
     assert play(poisoned) == tuple(names(5))
     assert all(flat(descent.confined(name)) == pytest.approx(model, abs=1e-12) for name, model in before.items())
-    assert flat(descent.displacement) != pytest.approx(0)  # the public displacement has the poison in it
+    assert flat(descent.displacement) != pytest.approx(0)  # the public displacement contains the poison
     assert play(good) == ()
 
 
-def test_poison_that_is_refused_leaves_no_trace_however_large() -> None:
-    """The displacement loses every digit of what was learnt; who refused it loses none."""
+def test_poison_that_is_refused_does_not_change_a_model_however_large_it_is() -> None:
+    """The displacement loses all precision, and models of participants that refused the poison lose none."""
     descent = ConfinedDescent(make_offsets(dtype="float32"), names(3), ConstantStep(0.5))
     rng = np.random.default_rng(0)
     good: Parameters = [rng.normal(size=shape) for shape in SHAPES]
@@ -293,11 +294,11 @@ def test_with_a_constant_step_size_a_step_that_all_refuse_is_proposed_forever() 
 
     moved, far = moves(ConstantStep(10.0))
     assert not moved
-    assert far > 100  # nobody follows the public displacement there
+    assert far > 100  # no model follows the public displacement
     assert moves(InverseRootStep(10.0))[0]
 
 
-# Misuse.
+# Errors.
 
 
 def test_impossible_settings_are_refused() -> None:

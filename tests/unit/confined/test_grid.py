@@ -1,4 +1,4 @@
-"""Grids: a vertical split changes nothing, and cached activations compute what the plain descent computes."""
+"""Grids: a vertical split gives the same models, and cached activations give those of the plain descent."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.confined.test_descent import flat, mean
 
 from coterie.arithmetic import FloatArray
 from coterie.confined import (
@@ -50,10 +51,6 @@ def make_descent(grid: Grid, alpha: float = 0.5, dtype: str = "float64", **setti
     return ConfinedDescent(offsets, grid.names, ConstantStep(alpha), **settings)  # type: ignore[arg-type]
 
 
-def flat(model: Sequence[FloatArray]) -> np.ndarray:
-    return np.concatenate([array.ravel() for array in model])
-
-
 # The network.
 
 
@@ -63,12 +60,12 @@ def accuracy(x: FloatArray, labels: np.ndarray, parameters: Sequence[FloatArray]
 
 
 def numbers(labels: np.ndarray) -> np.ndarray:
-    """Numbers to predict instead: where the labels point to on a circle, and on others."""
+    """Return numbers to predict instead of labels: the cosine of each label, with several phases."""
     return np.cos(labels[:, None] + np.arange(CLASSES))
 
 
 @pytest.mark.parametrize("targets", [lambda labels: labels, numbers], ids=["labels", "numbers"])
-def test_the_gradient_is_that_of_the_loss(targets: Callable[[np.ndarray], np.ndarray]) -> None:
+def test_the_gradient_is_the_derivative_of_the_loss(targets: Callable[[np.ndarray], np.ndarray]) -> None:
     x, labels = examples(30)
     wanted = targets(labels)
     parameters = make_descent(Grid(1)).confined("group-0")
@@ -93,7 +90,7 @@ def test_a_loss_is_the_mean_cross_entropy_or_the_mean_squared_error() -> None:
     assert loss_and_gradient(x, numbers(labels), nothing)[0] == pytest.approx(np.mean(numbers(labels) ** 2))
 
 
-def test_examples_must_be_for_the_network() -> None:
+def test_examples_that_do_not_fit_the_network_are_refused() -> None:
     x, labels = examples(10)
     parameters = zero_anchor(FEATURES, HIDDEN, CLASSES)
     for bad in ((x[:, 1:], labels), (x, labels[1:]), (x, labels + CLASSES), (x[:0], labels[:0])):
@@ -111,8 +108,8 @@ def test_cached_groups_predict_numbers_as_the_plain_network_does() -> None:
         step = descent.propose(cached.gradient(np.ones(3, bool), Contribution(None), rng))
         before = [descent.confined(name) for name in grid.names]
         parts = zip(x.reshape(3, 8, -1), numbers(labels).reshape(3, 8, -1), before, strict=True)
-        mean = np.mean([flat(loss_and_gradient(*part)[1]) for part in parts], axis=0)
-        assert np.allclose(flat(step), -0.05 * mean)
+        expected = np.mean([flat(loss_and_gradient(*part)[1]) for part in parts], axis=0)
+        assert np.allclose(flat(step), -0.05 * expected)
         cached.advance(step, rng)
     for part, wanted, name, loss in zip(
         x.reshape(3, 8, -1), numbers(labels).reshape(3, 8, -1), grid.names, cached.losses, strict=True
@@ -139,12 +136,15 @@ def test_columns_are_dealt_out_evenly(groups: int, members: int, features: int) 
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_impossible_grids() -> None:
+def test_impossible_grids_are_refused() -> None:
     for groups, members in ((0, 1), (1, 0)):
         with pytest.raises(ConfigError):
             Grid(groups, members)
     with pytest.raises(ConfigError, match="take 9"):
         Grid(3).rows_each(10)
+
+
+def test_the_largest_grid_of_the_paper_divides_mnist_evenly() -> None:
     assert Grid(1000, 112).rows_each(60_000) == 60
     assert {part.stop - part.start for part in Grid(1000, 112).columns(784)} == {7}
 
@@ -176,7 +176,7 @@ def test_members_with_columns_start_like_an_unsplit_group_if_they_have_one_lambd
     assert np.array_equal(flat(unsplit), flat(offsets.of("group-1")))
 
 
-def test_members_with_columns_choose_their_lambda() -> None:
+def test_members_with_columns_have_their_own_lambda() -> None:
     w1, *top = column_offsets(spread=Spread(0.1), members=[Spread(own) for own in (0.0, 0.5, 1.0, 2.0)]).of("group-0")
     found = [float(w1[:, columns].std()) for columns in Grid(1, 4).columns(40)]
     assert found == pytest.approx([0.0, 0.5, 1.0, 2.0], rel=0.1)
@@ -189,7 +189,7 @@ def test_members_with_columns_choose_their_lambda() -> None:
 
 
 class SplitGroup:
-    """One group whose members each have only their columns, and add what they compute of the hidden layer."""
+    """One group whose members each have only their columns, and add their parts of the hidden layer."""
 
     def __init__(self, x: FloatArray, labels: np.ndarray, grid: Grid, *, securely: bool) -> None:
         self.parts = [x[:, columns] for columns in grid.columns(x.shape[1])]
@@ -214,36 +214,29 @@ class SplitGroup:
         return float(-logs[rows, self.labels].mean()), [np.concatenate([block for (block,) in blocks]), *own]
 
 
-def unsplit(x: FloatArray, labels: np.ndarray, model: Parameters) -> tuple[float, Parameters]:
-    return loss_and_gradient(x, labels, model)
-
-
 @pytest.mark.parametrize("securely", [False, True])
-def test_a_vertical_split_is_the_unsplit_network(securely: bool) -> None:
+def test_a_vertical_split_has_the_loss_and_gradient_of_the_unsplit_network(securely: bool) -> None:
     grid, (x, labels) = Grid(1, 4), examples(20)
     model = make_descent(grid).confined("group-0")
     loss, gradient = SplitGroup(x, labels, grid, securely=securely).run(model, None)
-    plain_loss, plain = unsplit(x, labels, model)
+    plain_loss, plain = loss_and_gradient(x, labels, model)
     tolerance = 1e-6 if securely else 1e-12
     assert loss == pytest.approx(plain_loss, abs=tolerance)
     assert np.abs(flat(gradient) - flat(plain)).max() < tolerance
 
 
-# Cached activations against the descent that computes everything anew.
+# Cached activations, compared with the descent that computes everything again.
 
 
 def plain_iteration(
     descent: ConfinedDescent, groups: dict[str, SplitGroup], chosen: Sequence[str], norm: float | None
 ) -> tuple[str, ...]:
-    def mean(given: dict[str, Parameters]) -> Parameters:
-        return [np.mean(arrays, axis=0) for arrays in zip(*given.values(), strict=True)]
-
     return play(
         descent,
         chosen,
         lambda name, model: groups[name].run(model, norm)[1],
         lambda name, model: groups[name].run(model, None)[0],
-        mean,  # type: ignore[arg-type]
+        mean,
         np.random.default_rng(0),
     )
 
@@ -256,7 +249,7 @@ def plain_iteration(
     st.sampled_from([None, 0.05, 1.0]),
     st.integers(0, 2**32),
 )
-def test_cached_activations_are_the_plain_descent(
+def test_cached_activations_give_the_models_of_the_plain_descent(
     groups: int, members: int, rows: int, alpha: float, norm: float | None, seed: int
 ) -> None:
     grid, (x, labels) = Grid(groups, members), examples(groups * rows, seed)
@@ -280,7 +273,9 @@ def test_cached_activations_are_the_plain_descent(
 
 
 @given(st.integers(1, 4), st.integers(1, 3), st.sampled_from([None, 0.05]), st.integers(0, 2**32))
-def test_batches_are_the_plain_descent_on_their_rows(groups: int, batches: int, norm: float | None, seed: int) -> None:
+def test_batches_give_the_models_of_the_plain_descent_on_their_rows(
+    groups: int, batches: int, norm: float | None, seed: int
+) -> None:
     size = 2
     grid, (x, labels) = Grid(groups), examples(groups * batches * size, seed)
     plain, fast = (make_descent(grid, check=NoCheck()) for _ in range(2))
@@ -301,7 +296,7 @@ def test_batches_are_the_plain_descent_on_their_rows(groups: int, batches: int, 
         assert np.abs(flat(fast.confined(name)) - flat(plain.confined(name))).max() < 1e-10
 
 
-def test_batches_are_of_one_size_and_need_groups_that_refuse_nothing() -> None:
+def test_batches_of_different_sizes_or_after_a_refused_step_are_errors() -> None:
     grid, (x, labels) = Grid(2), examples(20)
     cached = CachedGroups(x, labels, grid, make_descent(grid, 4.0))
     with pytest.raises(ConfigError, match="10 examples of a group cannot be split into 3 batches"):
@@ -314,7 +309,7 @@ def test_batches_are_of_one_size_and_need_groups_that_refuse_nothing() -> None:
 
 
 def test_at_a_large_step_some_groups_refuse_and_some_accept() -> None:
-    """So the comparison above covers both decisions."""
+    """Thus the comparison above covers both decisions."""
     grid, (x, labels) = Grid(5, 2), examples(40, 3)
     cached = CachedGroups(x, labels, grid, make_descent(grid, 4.0))
     rng = np.random.default_rng(0)
@@ -345,8 +340,9 @@ def test_groups_restored_from_a_descent_continue_equally(check: IncreaseCheck | 
     assert np.abs(flat(descents[0].displacement) - flat(descents[1].displacement)).max() < 1e-12
 
 
-def test_many_parts_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The groups are worked on a few at a time; in one piece the result is the same."""
+def test_the_gradient_is_the_same_whether_groups_are_computed_together_or_in_portions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     grid, (x, labels) = Grid(10, 3), examples(40)
     chosen = np.arange(10) % 3 > 0
     make = partial(CachedGroups, x, labels, grid)
@@ -357,8 +353,8 @@ def test_many_parts_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.integers(1, 12), st.integers(0, 2**32))
-def test_norms_without_gradients(rows: int, seed: int) -> None:
-    """For few rows by the Gram matrix, for many by forming the blocks: both are what the definition says."""
+def test_row_norms_follow_their_definition(rows: int, seed: int) -> None:
+    """For few rows they are computed by the Gram matrix, for many by forming the blocks."""
     rng = np.random.default_rng(seed)
     x, delta = rng.normal(size=(3, rows, FEATURES)), rng.normal(size=(3, rows, HIDDEN))
     expected = [np.square(one.T @ other).sum(axis=1) for one, other in zip(x, delta, strict=True)]
@@ -373,7 +369,7 @@ def test_the_noise_in_the_mean_has_the_expected_deviation() -> None:
     assert (noisy - clean).std() == pytest.approx(8.0 / 4, rel=0.2)
 
 
-def test_float32_stays_float32() -> None:
+def test_everything_is_computed_in_the_type_of_the_data() -> None:
     grid, (x, labels) = Grid(4, 2), examples(20, dtype="float32")
     descent = make_descent(grid, dtype="float32")
     cached = CachedGroups(x, labels, grid, descent)
@@ -395,7 +391,7 @@ def test_groups_that_are_too_stale_may_not_be_chosen() -> None:
 
 
 def test_digits_are_learnt_and_the_public_model_is_the_better_one() -> None:
-    """Pixels from 0 to 1, anchor 0, full batches, lambda = .1: what an observer of the sums has is no worse."""
+    """Pixels from 0 to 1, anchor 0, full batches, lambda = .1."""
     data, grid, rng = load("digits"), Grid(20, 4), np.random.default_rng(0)
     x, test = (part.reshape(len(part), -1).astype(np.float32) for part in (data.train_x, data.test_x))
     offsets = GridOffsets(zero_anchor(64, 32), generator, grid=grid)

@@ -59,8 +59,8 @@ def entropy(name: str) -> DeterministicEntropy:
     return DeterministicEntropy(name.encode())
 
 
-class Table:
-    """Peers around a table, moved step by step, so that a test can interfere."""
+class Peers:
+    """The members of a sum, played step by step, so that a test can interfere."""
 
     def __init__(self, terms: SharingTerms, seed: int = 0) -> None:
         self.terms, self.vectors = terms, make_vectors(terms, seed)
@@ -90,11 +90,11 @@ class Table:
 
 @given(st.integers(2, 6), st.integers(1, 64), st.integers(1, 40), st.integers(0, 2**32))
 def test_every_member_finds_the_sum(size: int, bits: int, length: int, seed: int) -> None:
-    table = Table(make_terms(size, bits, length), seed)
-    sums = table.publish()
-    expected = sum(vector.astype(object) for vector in table.vectors.values()) % 2**bits
-    for name in table.terms.members:
-        assert (total(table.published[name], from_others(sums, name)) == expected).all()
+    peers = Peers(make_terms(size, bits, length), seed)
+    sums = peers.publish()
+    expected = sum(vector.astype(object) for vector in peers.vectors.values()) % 2**bits
+    for name in peers.terms.members:
+        assert (total(peers.published[name], from_others(sums, name)) == expected).all()
 
 
 def test_floats_come_back_as_their_mean() -> None:
@@ -110,7 +110,7 @@ def test_floats_come_back_as_their_mean() -> None:
 
 
 def test_sharing_and_secure_aggregation_find_the_same_sum(tmp_path: Path) -> None:
-    """One round of real secure aggregation over whole circles, and the same clients around a table."""
+    """One round of real secure aggregation over whole circles, and additive sharing between the same clients."""
     roster = make_roster()
     with Ledger.open(tmp_path / "ledger.sqlite") as ledger:
         population = Population(roster, ledger)
@@ -124,11 +124,11 @@ def test_sharing_and_secure_aggregation_find_the_same_sum(tmp_path: Path) -> Non
     assert (add_in_process(terms, population.vectors).total == value.total).all()
 
 
-# What fewer than all shares say.
+# What fewer than all shares reveal.
 
 
 def _small_keystream(words: RingVector, added: Iterable[bytes], subtracted: Iterable[bytes] = ()) -> None:
-    """A keystream of one word, which is the seed: every share that there can be, and no more."""
+    """Apply masks of one word, which is the seed, so that a test can try all possible shares."""
     for seed in added:
         words += words.dtype.type(int.from_bytes(seed, "big"))
     for seed in subtracted:
@@ -149,7 +149,7 @@ def _shares_of(secret: int, drawn: tuple[int, ...], modulus: int) -> tuple[int, 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(("modulus", "size"), [(4, 3), (2, 4), (8, 2)])
 def test_all_shares_but_one_are_uniform_for_every_secret(modulus: int, size: int) -> None:
-    """Exactly, over all random choices: every view of size - 1 shares occurs once, for every secret."""
+    """Over all random choices, every view of size - 1 shares occurs exactly once, for every secret."""
     for secret in range(modulus):
         dealings = [_shares_of(secret, drawn, modulus) for drawn in product(range(modulus), repeat=size - 1)]
         assert all(sum(shares) % modulus == secret for shares in dealings)
@@ -159,12 +159,12 @@ def test_all_shares_but_one_are_uniform_for_every_secret(modulus: int, size: int
 
 
 @pytest.mark.usefixtures("small")
-def test_a_colluder_sees_the_honest_sum_and_nothing_else() -> None:
-    """CGD, Theorem 3, exactly: two honest members and a colluder, all random choices, the colluder's whole view."""
+def test_a_colluder_learns_the_honest_sum_and_nothing_else() -> None:
+    """CGD, Theorem 3, for two honest members and a colluder: the colluder's whole view over all random choices."""
     modulus = 4
 
     def view(secrets: tuple[int, ...], drawn: tuple[int, ...]) -> tuple[int, ...]:
-        """Shares of each honest member for its peer, for the colluder, and kept; the colluder sees its own and sums."""
+        """Return what the colluder sees: its share of each honest member's vector, and the sums that these publish."""
         first, second = (_shares_of(secret, drawn[2 * at : 2 * at + 2], modulus) for at, secret in enumerate(secrets))
         return first[1], second[1], (first[2] + second[0]) % modulus, (second[2] + first[0]) % modulus
 
@@ -172,11 +172,11 @@ def test_a_colluder_sees_the_honest_sum_and_nothing_else() -> None:
     for secrets in product(range(modulus), repeat=2):
         views = Counter(view(secrets, drawn) for drawn in product(range(modulus), repeat=4))
         assert by_sum.setdefault(sum(secrets) % modulus, views) == views
-    assert len({frozenset(views.items()) for views in by_sum.values()}) == modulus  # and that much it does see
+    assert len({frozenset(views.items()) for views in by_sum.values()}) == modulus  # it does learn the sum
 
 
 def test_the_share_that_a_dealer_keeps_looks_uniform_for_every_vector() -> None:
-    """Real keystream, the most revealing vectors: all zeros and all ones."""
+    """The keystream is the real one, and the vectors are constant."""
     rng = np.random.default_rng(0)
     for value in (0, 255):
         vector = np.full(100_000, value, np.uint16)
@@ -186,18 +186,18 @@ def test_the_share_that_a_dealer_keeps_looks_uniform_for_every_vector() -> None:
 
 
 def test_two_iterations_use_independent_shares() -> None:
-    """The kept share hides the vector only if seeds are fresh: sessions with one entropy each draw new ones."""
+    """The kept share hides the vector only if seeds are fresh. Each session draws its own."""
     terms = make_terms()
-    tables = [Table(terms), Table(SharingTerms(b"another session!", terms.members, terms.bits, terms.length))]
-    for number, table in enumerate(tables):
-        table.source = {name: DeterministicEntropy(f"{name}{number}".encode()) for name in terms.members}
-        table.deal()
-    first, second = (table.dealt["m0"].kept % terms.ring.modulus for table in tables)
-    assert (tables[0].vectors["m0"] == tables[1].vectors["m0"]).all()
+    both = [Peers(terms), Peers(SharingTerms(b"another session!", terms.members, terms.bits, terms.length))]
+    for number, peers in enumerate(both):
+        peers.source = {name: DeterministicEntropy(f"{name}{number}".encode()) for name in terms.members}
+        peers.deal()
+    first, second = (peers.dealt["m0"].kept % terms.ring.modulus for peers in both)
+    assert (both[0].vectors["m0"] == both[1].vectors["m0"]).all()
     assert (first != second).all()
 
 
-# How many are honest.
+# The number of honest members.
 
 
 @given(st.integers(1, 20), st.integers(0, 20), st.none() | st.integers(1, 20))
@@ -222,35 +222,35 @@ def test_a_sum_with_one_honest_member_is_refused_before_anything_is_sent() -> No
         make_terms(1)
 
 
-# What goes wrong.
+# Errors.
 
 
-def _steps(table: Table) -> Iterator[tuple[Callable[[dict[str, bytes]], object], dict[str, bytes]]]:
-    """Each step of m0, and what it should be given."""
-    introduced = table.introduced["m0"]
+def _steps(peers: Peers) -> Iterator[tuple[Callable[[dict[str, bytes]], object], dict[str, bytes]]]:
+    """Yield each step of m0, and the messages that it should receive."""
+    introduced = peers.introduced["m0"]
 
     def deal_again(inbox: dict[str, bytes]) -> object:
-        return deal(introduced, inbox, table.vectors["m0"], entropy("again"))
+        return deal(introduced, inbox, peers.vectors["m0"], entropy("again"))
 
-    keys = from_others(table.keys, "m0")
-    shares = table.deal()["m0"]
+    keys = from_others(peers.keys, "m0")
+    shares = peers.deal()["m0"]
     yield deal_again, keys
-    yield lambda inbox: publish(table.dealt["m0"], inbox), shares
-    table = Table(table.terms)
-    sums = from_others(table.publish(), "m0")
-    yield lambda inbox: total(table.published["m0"], inbox), sums
+    yield lambda inbox: publish(peers.dealt["m0"], inbox), shares
+    peers = Peers(peers.terms)
+    sums = from_others(peers.publish(), "m0")
+    yield lambda inbox: total(peers.published["m0"], inbox), sums
 
 
 def test_a_missing_peer_ends_the_iteration() -> None:
-    for step, inbox in _steps(Table(make_terms())):
+    for step, inbox in _steps(Peers(make_terms())):
         with pytest.raises(RoundAborted, match="m2"):
             step({"m1": inbox["m1"]})
 
 
 def test_bad_messages_are_blamed_on_their_sender() -> None:
-    stranger = Table(make_terms(4))
-    foreign = Table(SharingTerms(b"another session!", make_terms().members, 20, 5))
-    for position, (step, inbox) in enumerate(_steps(Table(make_terms()))):
+    stranger = Peers(make_terms(4))
+    foreign = Peers(SharingTerms(b"another session!", make_terms().members, 20, 5))
+    for position, (step, inbox) in enumerate(_steps(Peers(make_terms()))):
         others = [foreign.keys["m1"], foreign.deal()["m0"]["m1"] if position == 1 else stranger.keys["m3"]]
         for bad in (b"", b"nonsense", inbox["m1"][:-1], inbox["m1"] + b"\0", inbox["m2"], *others):
             with pytest.raises(PeerProtocolError) as caught:
@@ -258,44 +258,42 @@ def test_bad_messages_are_blamed_on_their_sender() -> None:
             assert caught.value.peer == "m1"
         with pytest.raises(PeerProtocolError, match="without being another member"):
             step({**inbox, "m9": inbox["m1"]})
-        step(inbox)  # and the state is as it was
-        if position == 0:
-            foreign = Table(foreign.terms)
+        step(inbox)  # the state did not change
 
 
 def test_a_share_for_another_member_does_not_open() -> None:
-    table = Table(make_terms())
-    arrived = table.deal()
+    peers = Peers(make_terms())
+    arrived = peers.deal()
     with pytest.raises(PeerProtocolError, match="does not open"):
-        publish(table.dealt["m0"], {**arrived["m0"], "m1": arrived["m2"]["m1"]})
+        publish(peers.dealt["m0"], {**arrived["m0"], "m1": arrived["m2"]["m1"]})
 
 
 def test_well_formed_messages_with_bad_content_are_blamed_on_their_sender() -> None:
-    table = Table(make_terms())
-    digest = table.terms.digest
-    keys = from_others(table.keys, "m0")
+    peers = Peers(make_terms())
+    digest = peers.terms.digest
+    keys = from_others(peers.keys, "m0")
     bad = encode(MemberKey(digest, 1, bytes(32)))
     with pytest.raises(PeerProtocolError, match="low order"):
-        deal(table.introduced["m0"], {**keys, "m1": bad}, table.vectors["m0"], entropy("x"))
-    shares = table.deal()["m0"]
+        deal(peers.introduced["m0"], {**keys, "m1": bad}, peers.vectors["m0"], entropy("x"))
+    shares = peers.deal()["m0"]
     context = bind("sharing-share", digest, 1, 0)
-    short = seal(table.dealt["m1"].keys["m0"], b"short", context, entropy("x"), "seal")
+    short = seal(peers.dealt["m1"].keys["m0"], b"short", context, entropy("x"), "seal")
     with pytest.raises(PeerProtocolError, match="wrong length"):
-        publish(table.dealt["m0"], {**shares, "m1": encode(SealedShare(digest, 1, short))})
-    table = Table(make_terms())
-    sums = from_others(table.publish(), "m0")
-    for payload in (b"", bytes(table.terms.ring.packed_size(6)), b"\xff" * table.terms.ring.packed_size(5)):
+        publish(peers.dealt["m0"], {**shares, "m1": encode(SealedShare(digest, 1, short))})
+    peers = Peers(make_terms())
+    sums = from_others(peers.publish(), "m0")
+    for payload in (b"", bytes(peers.terms.ring.packed_size(6)), b"\xff" * peers.terms.ring.packed_size(5)):
         with pytest.raises(PeerProtocolError, match="m1"):
-            total(table.published["m0"], {**sums, "m1": encode(SumOfShares(digest, 1, payload))})
+            total(peers.published["m0"], {**sums, "m1": encode(SumOfShares(digest, 1, payload))})
 
 
 def test_vectors_and_members_are_checked() -> None:
-    table = Table(make_terms())
+    peers = Peers(make_terms())
     for vector in (np.zeros(4, np.uint32), np.zeros(5, np.uint64), np.full(5, 2**20, np.uint32)):
         with pytest.raises(InputError):
-            deal(table.introduced["m0"], from_others(table.keys, "m0"), vector, entropy("x"))
+            deal(peers.introduced["m0"], from_others(peers.keys, "m0"), vector, entropy("x"))
     with pytest.raises(LocalProtocolError, match="not a member"):
-        introduce(table.terms, "m9", entropy("x"))
+        introduce(peers.terms, "m9", entropy("x"))
     for broken in (("a", "a"), ("a",)):
         with pytest.raises((ConfigError, TooFewHonest)):
             SharingTerms(SESSION, broken, 20, 5)
@@ -305,7 +303,7 @@ def test_vectors_and_members_are_checked() -> None:
 
 
 def test_states_show_no_secret() -> None:
-    table = Table(make_terms())
-    table.publish()
-    for states in (table.introduced, table.dealt, table.published):
+    peers = Peers(make_terms())
+    peers.publish()
+    for states in (peers.introduced, peers.dealt, peers.published):
         assert repr(states["m1"]) == f"<{type(states['m1']).__name__} 'm1' in session {SESSION.hex()[:8]}>"

@@ -1,4 +1,4 @@
-"""The vertical sum of a group: the sum of its members' parts, and nothing else."""
+"""The vertical sum of a group: its value, its precision, and what it refuses."""
 
 import math
 
@@ -37,7 +37,7 @@ def test_the_sum_is_that_of_the_rounded_parts(
     rounding = members / 2 / addition.scale + 2.0 ** (-23 if dtype == "float32" else -52) * 10 * members
     assert np.abs(found - expected).max() <= rounding
     exact = [np.rint(part) for part in parts]
-    if addition.scale >= 1:  # multiples of the resolution are not rounded
+    if addition.scale >= 1:  # whole numbers are multiples of the resolution
         assert np.array_equal(addition.add(exact), np.sum(exact, axis=0))
 
 
@@ -61,7 +61,7 @@ def test_four_members_have_a_fine_resolution() -> None:
 def test_in_the_clear_nothing_is_rounded() -> None:
     parts = parts_of(3, (5, 2), "float64")
     assert np.array_equal(VerticalSum(3, secure=False).add(parts), parts[0] + parts[1] + parts[2])
-    VerticalSum(1, secure=False)  # whoever adds in the clear hides nothing, however many collude
+    VerticalSum(1, secure=False)  # a sum in the clear hides nothing, so honest members are not counted
 
 
 @pytest.mark.parametrize("odd", [10.1, -10.1, math.nan, math.inf])
@@ -88,7 +88,7 @@ def test_a_sum_that_hides_nothing_is_refused() -> None:
 
 
 def test_shares_come_from_the_entropy_of_their_dealer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All randomness of a sum is drawn from the members' sources: the keystream expands it, numpy draws nothing."""
+    """The members' sources give all randomness of a sum: a keystream expands it, and numpy draws nothing."""
     drawn: dict[str, list[str]] = {}
 
     class Recorded:

@@ -27,7 +27,7 @@ _PLAIN = {"showgrid": False}
 def report(attack: ActiveMembership, measured: AttackResults) -> Findings:
     """Report on all trials of all methods."""
     task, nothing = measured.task, InferenceSuccess(measured.nothing)
-    worth = task.worth.capitalize()
+    score = task.score_name.capitalize()
     summaries = {method: MethodSummary(method, trials) for method, trials in measured.trials.items()}
     found = list(summaries.values())
     card = [_card_line(summary, summaries["fedavg"]) for summary in found]
@@ -45,12 +45,16 @@ def report(attack: ActiveMembership, measured: AttackResults) -> Findings:
         },
         tables=[
             inference_table("How well attackers infer membership", nothing, found, note=_INFERRED.format(task.rule)),
-            utility_table("Utility of honest participants' models", found, note=_LEFT.format(worth)),
+            utility_table("Utility of honest participants' models", found, note=_LEFT.format(score)),
         ],
         card=card,
         plots=[
             Plot("AUC of the attack in each round", areas(summaries), _AREAS),
-            Plot("Utility of honest participants' models", utilities(summaries, task.worth), _UTILITIES.format(worth)),
+            Plot(
+                "Utility of honest participants' models",
+                utilities(summaries, task.score_name),
+                _UTILITIES.format(score),
+            ),
         ],
         remarks=list(_remarks(attack)),
     )
@@ -91,7 +95,9 @@ def _headline(summaries: Mapping[MethodName, MethodSummary], task: InferenceTask
     )
     lost = confined[0].passive.utility.mean - confined[0].active.utility.mean
     if lost > _NOTABLE:
-        said += f" Without a loss check, confined models lose {100 * lost:.0f} points of {task.worth} to the attack."
+        said += (
+            f" Without a loss check, confined models lose {100 * lost:.0f} points of {task.score_name} to the attack."
+        )
     if all(summary.active.refused > _STANDS_STILL for summary in confined[1:]):
         said += " With one, participants refuse the poisoned steps, and training stops."
     return said
@@ -111,10 +117,10 @@ def _about(attack: ActiveMembership, measured: AttackResults) -> str:
         f"{attack.examples} examples and, for each attacker, {attack.examples // 2 * 2} targets, half of them "
         f"members. Network with one hidden layer of 256, full batches, steps of {attack.step:g} along the mean of all "
         f"gradients, random starts with a standard deviation of {attack.spread:g}. {before} Once their models "
-        f"{task.reaches.format(f'{attack.threshold:.0%}')}, or after {attack.patience} rounds, they attack for "
-        f"{attack.rounds} rounds with {chosen}, towards {task.wrong}. These settings are the same for every method. "
-        "Sums are computed in the clear, because the attack uses nothing but sums; one was also computed in a real "
-        f"session of secure aggregation, and differs by {measured.secure_error:.0e} of its largest entry. "
+        f"{task.threshold_phrase.format(f'{attack.threshold:.0%}')}, or after {attack.patience} rounds, they attack "
+        f"for {attack.rounds} rounds with {chosen}, towards {task.decoy_words}. These settings are the same for every "
+        "method. Sums are computed in the clear, because the attack uses nothing but sums; one was also computed in a "
+        f"real session of secure aggregation, and differs by {measured.secure_error:.0e} of its largest entry. "
         f"{count(attack.trials, 'trial')}."
     )
 
@@ -149,7 +155,7 @@ def utility_table(
     printed_spread: Mapping[str, str] | None = None,
     note: str = "",
 ) -> Table:
-    """Return what honest participants' models are worth, and which steps they refuse, beside what a paper has."""
+    """Return the utility of honest participants' models and the steps that they refuse, beside what a paper has."""
     rows = []
     for summary in summaries:
         attacked = summary.active.utility
@@ -263,7 +269,7 @@ def areas(summaries: Mapping[MethodName, MethodSummary]) -> Figure:
     return Figure(list(lines()), layout, 340, f"Area under the ROC curve over the rounds of the attack; last: {best}.")
 
 
-def utilities(summaries: Mapping[MethodName, MethodSummary], worth: str) -> Figure:
+def utilities(summaries: Mapping[MethodName, MethodSummary], score: str) -> Figure:
     """Draw the utility of honest participants' models over the rounds, from 0 up."""
 
     def lines() -> Iterator[Trace]:
@@ -274,12 +280,12 @@ def utilities(summaries: Mapping[MethodName, MethodSummary], worth: str) -> Figu
 
     last = "; ".join(f"{NAMES[method]} {summary.active.utility.mean:.0%}" for method, summary in summaries.items())
     percent = {"tickformat": "~%", "range": [0, 1.02]}
-    layout = make_layout("round of the attack", worth, xaxis=_PLAIN, yaxis=percent)
+    layout = make_layout("round of the attack", score, xaxis=_PLAIN, yaxis=percent)
     return Figure(
         list(lines()),
         layout,
         340,
-        f"{worth.capitalize()} over the rounds of the attack; at the end, under attack: {last}.",
+        f"{score.capitalize()} over the rounds of the attack; at the end, under attack: {last}.",
     )
 
 

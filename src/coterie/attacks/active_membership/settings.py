@@ -100,8 +100,8 @@ class ActiveMembershipSettings(Settings):
             raise ConfigError(f"unknown loss check {self.check!r}; known are {', '.join(LOSS_CHECKS)}")
         if self.strength is not None and not 0 <= self.strength < math.inf:
             raise ConfigError(f"strength must be a number of at least 0, not {self.strength}")
-        if self.patience < 1 or not 0 <= self.threshold <= 1:
-            raise ConfigError("patience must be at least 1, and threshold from 0 to 1")
+        if self.patience < 1 or self.cover < 0 or not 0 <= self.threshold <= 1:
+            raise ConfigError("patience must be at least 1, cover 0 or more, and threshold from 0 to 1")
 
     @classmethod
     def of(cls, data: str = "digits", **given: Any) -> Self:  # noqa: ANN401 - the other fields

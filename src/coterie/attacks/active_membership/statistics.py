@@ -161,7 +161,7 @@ class MethodSummary:
         return AttackPhase([trial.courses[1] for trial in self.trials])
 
     @property
-    def best(self) -> "BestInference":
+    def best(self) -> BestInference:
         """The best that attackers can do, by the AUC, which does not depend on a threshold."""
         found = [BestInference("watching", *item) for item in self.passive.views.items()]
         found += [BestInference("attacking", *item) for item in self.active.views.items()]

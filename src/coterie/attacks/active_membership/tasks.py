@@ -5,8 +5,8 @@ the score of a model. Targets are labels, or columns of numbers (:class:`~coteri
 
 The rule decides which records are members: in the paper, those that the model classifies correctly. The attack
 increases the loss of all targets, and the rule works because honest participants decrease the loss of members again,
-and nobody does that for the others. The area under the ROC curve of the loss (Yeom et al. 2018) does not depend on a
-threshold, so a badly chosen threshold cannot hide a leak.
+and no participant does that for the others. The area under the ROC curve of the loss (Yeom et al. 2018) does not depend
+on a threshold, so a badly chosen threshold cannot hide a leak.
 """
 
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ DIVERGED = "training diverges: the step is too large, or the strength of the att
 class InferenceTask(Protocol):
     """A kind of task: its loss, membership rule, wrong answers and score."""
 
-    worth: ClassVar[str]
-    """The name of the score."""
-    reaches: ClassVar[str]
-    """A phrase for a score, with a place for it."""
+    score_name: ClassVar[str]
+    """The name of the score in texts."""
+    threshold_phrase: ClassVar[str]
+    """What a model with a certain score does, with a place for the score."""
     rule: ClassVar[str]
     """The rule that decides membership, in words."""
-    wrong: ClassVar[str]
+    decoy_words: ClassVar[str]
     """The wrong answers that attackers push models to, in words."""
 
     @property
@@ -63,10 +63,10 @@ class Classification:
     """Classification: a record that the model classifies correctly is called a member, as in the paper."""
 
     outputs: int
-    worth: ClassVar[str] = "accuracy"
-    reaches: ClassVar[str] = "classify {} of the targets correctly"
+    score_name: ClassVar[str] = "accuracy"
+    threshold_phrase: ClassVar[str] = "classify {} of the targets correctly"
     rule: ClassVar[str] = "the model classifies it correctly (the rule of the paper)"
-    wrong: ClassVar[str] = "random labels"
+    decoy_words: ClassVar[str] = "random labels"
 
     def losses(self, answers: FloatArray, targets: TrueAnswers) -> Reals:
         """Return cross-entropies."""
@@ -96,10 +96,10 @@ class Regression:
     """
 
     outputs: int
-    worth: ClassVar[str] = "explained variance"
-    reaches: ClassVar[str] = "explain {} of the variance of the targets"
+    score_name: ClassVar[str] = "explained variance"
+    threshold_phrase: ClassVar[str] = "explain {} of the variance of the targets"
     rule: ClassVar[str] = "its squared error is below the median of all targets, half of which are members"
-    wrong: ClassVar[str] = "numbers that are one deviation off, up or down at random"
+    decoy_words: ClassVar[str] = "numbers that are one deviation off, up or down at random"
 
     def losses(self, answers: FloatArray, targets: TrueAnswers) -> Reals:
         """Return squared errors, the mean over columns."""

@@ -21,6 +21,7 @@ from coterie.attacks.inversion.measure import ALONE, TARGET, TOGETHER, Inversion
 from coterie.attacks.reconstructions import Reading, Trial
 from coterie.attacks.session import session_error
 from coterie.cohorts.circles import Reals
+from coterie.errors import ConfigError
 from coterie.training.local import LocalSGD
 from coterie.training.streams import stream
 
@@ -80,6 +81,8 @@ class AttackDemo(DemoSettings):
         played = list(federation.play(federation.fedavg(work, target.state), range(1, self.rounds + 1), selection))
         session_error(list(played[0].updates), played[0].number)  # raises an error if the session reveals another sum
         seen = Observations.of(played, CLIENTS)
+        if not seen.seen[TARGET]:
+            raise ConfigError(f"the attacked client took part in none of {self.rounds} rounds: use more rounds")
         truth = seen.truth[[TARGET]]
         solved = [
             reconstruct(seen.participation[:count], seen.means[:count])[TARGET] for count in range(1, len(played) + 1)

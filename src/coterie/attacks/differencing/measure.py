@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,8 +31,6 @@ from coterie.cohorts.circles import Mask, Reals
 from coterie.cohorts.participation import Participation
 from coterie.training.flatten import ModelArrays
 from coterie.training.local import LocalSGD
-
-Steps = Literal["small", "ordinary"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.attacks.differencing.report import DISTINGUISHED
+from coterie.attacks.differencing.report import DISTINGUISHED, RECOVERED
 from coterie.reports.charts import Figure, packed
 from coterie.reports.findings import CardLine, Effect, Findings, Plot, Table
 from coterie.reports.intervals import share_interval, spread, spread_cell
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from coterie.attacks.disaggregation.measure import Disaggregation, HiddenLogTrial
     from coterie.attacks.federation import Selection
 
-_RECOVERED = 0.05
 _CAPTION = (
     "The participation matrix of the first trial: rounds in rows, clients in columns, members of a circle (or of a "
     "group drawn like one) beside each other. Filled: took part. Red: wrong."
@@ -63,7 +62,7 @@ def report(attack: Disaggregation, found: Mapping[str, Sequence[HiddenLogTrial]]
 
 def _helps(random: Mapping[str, Any]) -> str:
     """Return what hiding the log changes for clients that are selected at random."""
-    if random["median_error"] < _RECOVERED:
+    if random["median_error"] < RECOVERED:
         return "Hiding the log does not help"
     pairs = random["pairs"]
     if share_interval(int(random["circle_mates_told_apart"] * pairs + 1e-6), pairs)[0] > 0.5:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from coterie.errors import ConfigError
 from coterie.settings import DATASETS, DataDir, Option, Seed, Settings, Trials
 
 
@@ -25,3 +26,8 @@ class FacesSettings(Settings):
     trials: Trials = 3
     seed: Seed = 0
     data_dir: DataDir = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.connection:
+            raise ConfigError("connection must be above 0 and up to 1, not 0")

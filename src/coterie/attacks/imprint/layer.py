@@ -74,8 +74,8 @@ def examples_in(update: ModelArrays, least: float = 1e-6) -> npt.NDArray[np.floa
     """Return the examples in a sum or mean of updates of a crafted model, one for each bin that is not empty.
 
     ``update`` is that of one step, by any number of clients. A bin is empty if its bias moved by less than ``least``
-    times the largest move. A bin with several examples gives a mixture of them. If noise exceeds all entries, nothing
-    is found.
+    times the largest move. A bin with several examples gives a mixture of them. A bin is left out if noise is so large
+    that its numbers overflow.
     """
     weights, bias = (np.asarray(array, np.float64) for array in update[:2])
     with np.errstate(all="ignore"):

@@ -11,7 +11,7 @@ the attacker needs neither the learning rate nor the number of clients in a mean
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from coterie.arithmetic import FloatArray
+from coterie.attacks.attack import OnShare, ignore_progress
 from coterie.attacks.inversion.settings import InversionSettings
 from coterie.attacks.similarity import PixelScale
 from coterie.cohorts.circles import Indices
@@ -54,7 +55,7 @@ def invert(
     scale: PixelScale,
     budget: Budget,
     seed: int,
-    watch: Callable[[float], None] = lambda _: None,
+    watch: OnShare = ignore_progress,
 ) -> InputArray:
     """Return pictures with these labels, examples x ``shape``, whose gradient points along the one given.
 
@@ -68,7 +69,7 @@ def invert(
         raise InputError("the gradient to invert is not one of this model")
     length = torch.sqrt(sum((part.square().sum() for part in target), torch.tensor(0.0)))
     if not 0 < float(length) < float("inf"):
-        raise InputError("a gradient of zero, or one that is not finite, says nothing of any picture")
+        raise InputError("a gradient that is zero or not finite cannot be inverted")
     target = [part / length for part in target]
     y = torch.from_numpy(np.asarray(labels, np.int64))
     low, high = (torch.from_numpy(np.asarray(limit, np.float32)) for limit in (scale.low, scale.high))

@@ -167,11 +167,11 @@ def allowed(server: LyingServer, *earlier: LyingServer) -> Iterator[Combinations
     choices: list[list[list[frozenset[Person]]]] = []
     for place in servers:
         twice = len({person.client for person in place.persons}) < len(place.persons)
-        stories: dict[Book | None, dict[tuple[Book, frozenset[int]], list[frozenset[Person]]]] = {}
+        by_book: dict[Book | None, dict[tuple[Book, frozenset[int]], list[frozenset[Person]]]] = {}
         for person, survivors in place.answered:
             book = _book(person)
-            stories.setdefault(book if twice else None, {})[book, survivors] = permitted_sums(place, person, survivors)
-        choices += [list(story.values()) for story in stories.values()]
+            by_book.setdefault(book if twice else None, {})[book, survivors] = permitted_sums(place, person, survivors)
+        choices += [list(sums.values()) for sums in by_book.values()]
     for choice in product(*choices):
         parts: list[frozenset[Person]] = [frozenset(), *(part for sums in choice for part in sums)]
         yield np.array([[person in part for person in columns] for part in parts], np.int64)

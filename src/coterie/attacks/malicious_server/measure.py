@@ -39,7 +39,7 @@ PRECISION = 8
 
 @dataclass(frozen=True)
 class MaliciousServer(MaliciousServerSettings):
-    """Settings of the attack."""
+    """All lies, or those that were named, without the rule against each and with it."""
 
     title: ClassVar[str] = "A server that lies"
 

@@ -1,7 +1,6 @@
 """Lies within a session, each against one rule of the protocol (:mod:`coterie.secagg.rules`).
 
-In the end, the server subtracts from the victim's masked
-input every mask whose seed it has reconstructed.
+In the end, the server subtracts from the victim's masked input every mask whose seed it has reconstructed.
 """
 
 from collections.abc import Callable

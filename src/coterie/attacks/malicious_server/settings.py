@@ -22,7 +22,7 @@ class MaliciousServerSettings(Settings):
     lies: Annotated[
         tuple[str, ...], Option("Try only this lie; may be repeated.", name="--lie", metavar="NAME", default="all")
     ] = ()
-    """None means all lies."""
+    """If empty, all lies."""
     active: Annotated[
         bool,
         Option(

@@ -187,4 +187,7 @@ class Candidates:
 
     def _answers(self, state: ModelArrays, indices: Indices) -> tuple[np.ndarray, Indices]:
         some = ArrayData(self.data.x[indices], self.data.y[indices])
-        return predict(self.problem, state, some), np.asarray(some.y, np.int64)
+        outputs = predict(self.problem, state, some)
+        if not np.isfinite(outputs).all():
+            raise ConfigError("training diverges: the learning rate is too high, or there is too much noise")
+        return outputs, np.asarray(some.y, np.int64)

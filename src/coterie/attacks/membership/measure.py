@@ -111,9 +111,7 @@ class PassiveTrial(msgspec.Struct, frozen=True):
     """For some views and attacks: AUC by the number of reference models."""
 
 
-def play_trial(
-    game: PassiveMembership, seed: int, watch: Callable[[str, float], None] = lambda _what, _share: None
-) -> PassiveTrial:
+def play_trial(game: PassiveMembership, seed: int, watch: OnProgress = lambda _what, _share: None) -> PassiveTrial:
     """Play one trial; all of it depends on the settings and the seed alone."""
     candidates = Candidates.deal(game.data, game.model, game.examples, game.strangers, seed, game.data_dir)
     known = [candidates.draw_members(run) for run in range(game.references)]

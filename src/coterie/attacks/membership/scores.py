@@ -31,7 +31,7 @@ GAMMA = 1.0
 
 @dataclass(frozen=True, eq=False)
 class ModelAnswers:
-    """A model's answers: phi for candidates and for strangers (which nobody trains on), and the largest log-odds."""
+    """A model's answers: phi for candidates and for strangers (which no client trains on), and the largest log-odds."""
 
     candidates: Reals
     strangers: Reals

@@ -1,5 +1,6 @@
 """Settings of passive membership inference."""
 
+import math
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -55,7 +56,11 @@ class MembershipSettings(Settings):
         super().__post_init__()
         if self.references % 2:
             raise ConfigError(f"references must be an even number of at least 4, not {self.references}")
-        if not self.cohorts:
-            raise ConfigError("cohorts must have at least one number of clients")
-        if self.noise < 0 or self.norm <= 0:
-            raise ConfigError("noise must be 0 or more, and norm above 0")
+        if not self.cohorts or self.cohorts[-1] < 3:
+            raise ConfigError("the last of cohorts must be at least 3, because its clients play sessions")
+        if not 0 < self.connection <= 1:
+            raise ConfigError(f"connection must be above 0 and up to 1, not {self.connection}")
+        if not 0 <= self.noise < math.inf or not 0 < self.norm < math.inf:
+            raise ConfigError("noise must be 0 or more, and norm above 0; both are finite")
+        if self.strangers < 1 or not 0 < self.delta < 1:
+            raise ConfigError("strangers must be at least 1, and delta between 0 and 1")

@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from coterie.attacks.attack import OnShare, ignore_progress
-from coterie.attacks.federation import Vector, load_labelled, make_problem, train_clients
+from coterie.attacks.federation import Matrix, Vector, load_labelled, make_problem, train_clients
 from coterie.cohorts.circles import Reals
 from coterie.errors import ConfigError
 from coterie.training import flatten
 from coterie.training.local import ArrayData, LocalSGD
 from coterie.training.streams import stream
 
-UpdateRows = npt.NDArray[np.float64]
 _RIDGE = 1e-9  # factor of the mean variance; keeps the weight of directions without variance finite
 _CHUNK = 500  # sums drawn at a time
 
@@ -25,11 +23,11 @@ _CHUNK = 500  # sums drawn at a time
 class Population:
     """Updates of clients, clipped to one norm; one in each row."""
 
-    known: UpdateRows = field(repr=False)
+    known: Matrix = field(repr=False)
     """Updates of clients that the attacker simulates."""
-    others: UpdateRows = field(repr=False)
+    others: Matrix = field(repr=False)
     """Updates of the clients that sums are drawn from."""
-    targets: UpdateRows = field(repr=False)
+    targets: Matrix = field(repr=False)
     """Updates of one client: first its own; in each further row, another one of its examples was replaced."""
     norm: float
     """The norm that updates are clipped to: the median norm of the attacker's."""
@@ -73,10 +71,10 @@ class Uncertainty:
     """The covariance of an update, estimated from the attacker's clients: ascending eigenvalues, and directions."""
 
     variances: Reals
-    directions: UpdateRows = field(repr=False)
+    directions: Matrix = field(repr=False)
 
     @classmethod
-    def of(cls, updates: UpdateRows) -> Self:
+    def of(cls, updates: Matrix) -> Self:
         """Estimate the covariance from updates in rows."""
         centred = updates - updates.mean(0)
         variances, directions = np.linalg.eigh(centred.T @ centred / (len(updates) - 1))

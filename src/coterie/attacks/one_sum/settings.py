@@ -1,6 +1,5 @@
 """Settings of the audit of one sum."""
 
-import math
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -57,5 +56,5 @@ class OneSumSettings(Settings):
         super().__post_init__()
         if not self.cohorts or max(self.cohorts) > self.population:
             raise ConfigError(f"cohorts must be numbers from 2 to {self.population}, the size of the population")
-        if not 0 < self.delta < 1 or not all(0 < multiplier < math.inf for multiplier in self.noise):
-            raise ConfigError("delta must be between 0 and 1, and noise multipliers above 0")
+        if not 0 < self.delta < 1 or not all(1e-100 <= multiplier <= 1e100 for multiplier in self.noise):
+            raise ConfigError("delta must be between 0 and 1, and noise multipliers from 1e-100 to 1e100")

@@ -14,6 +14,7 @@ stay the same over rounds, not the update.
 Circle mates have equal columns, so they get equal scores: the attack learns how many of a circle have the property.
 """
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,7 +23,7 @@ from coterie.attacks.differencing.algebra import guess_mean, reconstruct
 from coterie.attacks.federation import Matrix, ObservedRound, Vector, train_clients
 from coterie.attacks.ranking import area_under_curve
 from coterie.cohorts.circles import Circles, Indices, Mask, Reals
-from coterie.errors import InputError
+from coterie.errors import ConfigError, InputError
 from coterie.training.local import LocalSGD, Problem
 
 _RIDGE = 0.1  # factor of the mean squared norm of an update; needed because there are fewer updates than entries
@@ -44,7 +45,9 @@ class Detector:
         centre, target = updates.mean(0), property_there.mean()
         centred = updates - centre
         products = centred @ centred.T
-        penalty = _RIDGE * np.trace(products) / len(updates)
+        penalty = _RIDGE * float(np.trace(products)) / len(updates)
+        if not 0 < penalty < math.inf:
+            raise ConfigError("clients learn nothing, or diverge: their learning rate is too low, or too high")
         dual = np.linalg.solve(products + penalty * np.eye(len(updates)), property_there - target)
         weights = dual @ centred
         return cls(weights, float(target - weights @ centre))

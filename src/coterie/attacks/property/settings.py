@@ -47,7 +47,10 @@ class PropertySettings(Settings):
     own_clients: int = 20
     """Clients that the attacker simulates."""
     ridge: float = 3.0
-    """The ridge of the detector; chosen under random selection, and the same for all policies."""
+    """The ridge of the least squares that give each client its score.
+
+    It was chosen under random selection, and is the same for all policies.
+    """
     learning_rate: float = 0.1
     batch_size: int = 8
     seed: Seed = 0
@@ -58,5 +61,5 @@ class PropertySettings(Settings):
             raise ConfigError(f"holders must be from 1 to {self.clients - 1}, not {self.holders}")
         if self.share == 0:
             raise ConfigError("share must be above 0 and up to 1, not 0")
-        if self.own_clients < 4 or not self.privacy:
-            raise ConfigError("own_clients must be at least 4, and at least one T is needed")
+        if self.own_clients < 4 or self.ridge < 0 or not self.privacy:
+            raise ConfigError("own_clients must be at least 4, ridge 0 or more, and at least one T is needed")

@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -96,7 +96,8 @@ def kept_by(folder: Path) -> tuple[str, str]:
 def read_sums(source: Path, limit: int = MOST_BYTES) -> dict[Label, npt.NDArray[Any]]:
     """Read the mean update of each round, by the round's name, from a .npz file or a folder of .npy files.
 
-    Sums that take more than ``limit`` bytes raise :class:`~coterie.errors.LogTooLarge` before they are unpacked.
+    Sums that take more than ``limit`` bytes raise :class:`~coterie.errors.LogTooLarge` before they are unpacked. Pipes
+    and devices are refused: reading them might never end.
     """
     try:
         arrays = _read_folder(source, limit) if source.is_dir() else _read_archive(source, limit)
@@ -119,7 +120,7 @@ def read_sums(source: Path, limit: int = MOST_BYTES) -> dict[Label, npt.NDArray[
 def _read_folder(source: Path, limit: int) -> dict[str, npt.NDArray[Any]]:
     arrays, size = {}, 0
     for path in sorted(source.glob("*.npy")):
-        with path.open("rb") as file:
+        with _open_plain(path) as file:
             size += claimed_size(file)
             check_size(size, limit, at_least=True)
             file.seek(0)
@@ -128,11 +129,17 @@ def _read_folder(source: Path, limit: int) -> dict[str, npt.NDArray[Any]]:
 
 
 def _read_archive(source: Path, limit: int) -> dict[str, npt.NDArray[Any]]:
-    with source.open("rb") as file:
+    with _open_plain(source) as file:
         if file.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX:
             raise InputError("it is one array, not one for each round (.npz)")
         with zipfile.ZipFile(file) as archive:
             return unpack_archive(archive, limit)
+
+
+def _open_plain(path: Path) -> IO[bytes]:
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path.name} is not a plain file")
+    return path.open("rb")
 
 
 def matched(log: Participation, sums: Mapping[Label, npt.NDArray[Any]]) -> tuple[Participation, Matrix]:

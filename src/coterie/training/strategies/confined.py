@@ -8,7 +8,7 @@ import numpy as np
 from coterie.arithmetic import FloatArray
 from coterie.cohorts.circles import Indices
 from coterie.confined import ConfinedDescent
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, InputError
 from coterie.privacy import clip_norm
 from coterie.training import flatten
 from coterie.training.flatten import ModelArrays
@@ -109,7 +109,10 @@ class Confined:
 
     def restore(self, state: Mapping[str, FloatArray]) -> None:
         """Restore displacement, refused steps and losses."""
-        # A checkpoint file has no 0-dimensional arrays.
-        self.descent.restore({**state, "iteration": np.reshape(state["iteration"], ())})
-        self._losses = dict(zip(self.clients, map(float, state["own_losses"]), strict=False))
-        self.refused = int(state["refused_so_far"][0])
+        try:
+            # A checkpoint file has no 0-dimensional arrays.
+            self.descent.restore({**state, "iteration": np.reshape(state["iteration"], ())})
+            self._losses = dict(zip(self.clients, map(float, state["own_losses"]), strict=False))
+            self.refused = int(state["refused_so_far"][0])
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"the state is not one of confined descent with these clients: {error}") from None

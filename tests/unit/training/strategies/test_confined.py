@@ -15,6 +15,7 @@ from coterie.training.flatten import ModelArrays
 from coterie.training.gradients import FullGradient, MeanLoss
 from coterie.training.local import LocalTask, Problem
 from coterie.training.strategies import Confined, plain_round
+from coterie.training.strategies.base import StrategyState
 from coterie.training.streams import stream
 
 SIZES = [20, 10, 25]
@@ -96,6 +97,21 @@ def test_a_restored_state_continues_bit_for_bit(check: LossCheck) -> None:
     play(problem, resumed, range(5, 9))
     assert whole.refused == resumed.refused > 0
     check_alike(whole, resumed)
+
+
+def test_a_state_of_another_model_or_with_missing_or_invalid_arrays_is_refused() -> None:
+    """A checkpoint may come from somebody else."""
+    strategy = begin(small_problem())
+    state = strategy.state()
+    states: list[StrategyState] = [
+        *({key: array for key, array in state.items() if key != missing} for missing in state),
+        {key: np.zeros((2, 2)) for key in state},
+        *({**state, key: np.full_like(state[key], np.nan)} for key in ("iteration", "last_taken", "refused_so_far")),
+        {**state, "iteration": np.array([np.inf])},
+    ]
+    for wrong in states:
+        with pytest.raises(InputError, match="not one of confined descent with these clients"):
+            begin(small_problem()).restore(wrong)
 
 
 def test_a_step_that_all_participants_refuse_still_changes_the_displacement() -> None:

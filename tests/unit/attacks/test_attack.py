@@ -1,4 +1,4 @@
-"""What all attacks share: the threat model comes first, and terminal, page and JSON have the same findings."""
+"""The interface of attacks: the threat model comes first, and terminal, page and JSON have the same findings."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from coterie.reports.findings import CardLine, Effect, Findings, Plot, Strip, Ta
 from coterie.reports.html import findings_page
 from coterie.reports.words import Level
 
-EVIL = "<b>[red]x[/red]</b>"  # neither a page nor a terminal may take it for markup
+EVIL = "<b>[red]x[/red]</b>"  # neither a page nor a terminal may interpret it as markup
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def test_the_record_is_plain_json_in_a_fixed_order() -> None:
     assert record["policies"]["random"]["median_error"] == 1
 
 
-def test_page_has_everything_and_escapes_it() -> None:
+def test_a_page_has_all_findings_and_escapes_them() -> None:
     page = findings_page("Guessing", "Attack", Guess().threat.facts(), found())
     page = page.partition("<noscript>")[0]  # the scripts come after it
     for said in "Nothing was guessed.", "Guesses drawn", "Guesses seen", "Privacy card", "Not much of an attack.":
@@ -83,17 +83,17 @@ def test_the_terminal_shows_the_threat_first(capsys: pytest.CaptureFixture[str])
     assert "[red]x[/red]" in said
 
 
-def test_json_and_page_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_and_a_page_are_written_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.html"
     show("guess", Guess(), page, as_json=True)
     assert json.loads(capsys.readouterr().out)["attack"] == "guess"
     assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
 
 
-def test_page_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) -> None:
     class Never(Guess):
         def measure(self, watch: OnProgress) -> int:
-            raise AssertionError("it was played all the same")
+            raise AssertionError("the attack was measured")
 
     with pytest.raises(ConfigError, match="cannot write"):
         show("guess", Never(), tmp_path / "missing" / "page.html", as_json=True)
@@ -101,7 +101,7 @@ def test_page_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) 
         show("guess", Never(), tmp_path, as_json=True)
 
 
-def test_an_attack_that_fails_leaves_no_page_and_an_old_one_as_it_was(tmp_path: Path) -> None:
+def test_an_attack_that_fails_writes_no_page_and_changes_no_old_one(tmp_path: Path) -> None:
     class Fails(Guess):
         def measure(self, watch: OnProgress) -> int:
             raise ConfigError("no such data")
@@ -116,5 +116,5 @@ def test_an_attack_that_fails_leaves_no_page_and_an_old_one_as_it_was(tmp_path: 
 
 
 @pytest.mark.parametrize("outcome", Effect)
-def test_outcomes_have_levels(outcome: Effect) -> None:
+def test_every_outcome_has_a_level(outcome: Effect) -> None:
     assert isinstance(outcome.level, Level)

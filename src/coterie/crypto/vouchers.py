@@ -54,8 +54,8 @@ def read_public_keys(content: bytes) -> list[bytes]:
         if _PEM_END in content:
             blocks = [block.strip() + b"\n" + _PEM_END for block in content.split(_PEM_END) if block.strip()]
             return [_der(_load(block)) for block in blocks]
-        lines = [line.strip() for line in content.split(b"\n") if line.strip() and not line.startswith(b"#")]
-        return [_der(load_ssh_public_key(line)) for line in lines]
+        lines = [line.strip() for line in content.split(b"\n")]
+        return [_der(load_ssh_public_key(line)) for line in lines if line and not line.startswith(b"#")]
     except (ValueError, UnsupportedAlgorithm):
         raise ConfigError("neither PEM nor OpenSSH public keys on an elliptic curve") from None
 

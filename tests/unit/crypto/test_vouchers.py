@@ -12,8 +12,9 @@ def keys() -> list[bytes]:
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_keys_stand_on_lines_with_comments_between(keys: list[bytes], end: bytes) -> None:
-    assert len(read_public_keys(end.join([b"# all", *keys, b"", b"#" + keys[0]]))) == 3
+def test_lines_that_are_empty_or_comments_are_skipped(keys: list[bytes], end: bytes) -> None:
+    lines = [b"# all", b"  # and indented", *keys, b"", b" \t", b"#" + keys[0]]
+    assert len(read_public_keys(end.join(lines))) == 3
 
 
 @pytest.mark.parametrize("sign", [b"\r", b"\x0b", b"\x0c", b"\x1c", b"\x85"])

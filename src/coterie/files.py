@@ -140,7 +140,8 @@ def check_output(path: Path) -> None:
         try:
             path.open("xb").close()
         except FileExistsError:
-            path.open("ab").close()
+            if not path.is_fifo():  # opening a pipe waits for its reader, and closing it ends what the reader gets
+                path.open("ab").close()
         else:
             path.unlink()
 

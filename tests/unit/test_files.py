@@ -390,8 +390,10 @@ def test_an_output_keeps_its_owner(tmp_path: Path) -> None:
 def test_a_pipe_that_a_user_chose_gets_the_content_and_stays_a_pipe(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
+    check_output(path)  # although there is no reader yet
     with ThreadPoolExecutor(1) as pool:
         reader = pool.submit(path.read_bytes)
+        check_output(path)
         write_output(path, b"page")
         assert reader.result(10) == b"page"
     assert stat.S_ISFIFO(path.stat().st_mode)

@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -79,6 +79,40 @@ def test_larger_cohorts_get_a_sparse_graph() -> None:
     assert max(shared) < 40 * 120
 
 
+def test_names_and_numbers_of_numpy_are_accepted() -> None:
+    """Messages carry only Python's own."""
+    keys = np.array(names(6))
+    inputs = {name: np.full(3, 0.5) for name in keys}
+    outcome = coterie.aggregate(
+        inputs,
+        clip=np.float32(1.0),  # type: ignore[arg-type]
+        weights=dict(zip(keys, np.arange(1, 7), strict=True)),
+        precision=np.int64(16),  # type: ignore[arg-type]
+        topology=Harary(np.int64(4)),  # type: ignore[arg-type]
+        threshold=np.int64(2),  # type: ignore[arg-type]
+        circles=dict(zip(keys, np.arange(6) // 3, strict=True)),
+        minimum=np.int64(3),  # type: ignore[arg-type]
+        colluders=np.int64(1),  # type: ignore[arg-type]
+        seed=np.int64(5),  # type: ignore[arg-type]
+    )
+    assert (outcome.clients, outcome.total_weight) == (names(6), 21)
+    assert {type(name) for name in outcome.clients} == {str}
+    assert np.abs(outcome.mean - 0.5).max() <= outcome.error_bound
+    assert coterie.aggregate(inputs, clip=1.0, topology=ErdosRenyi(np.float64(1.0))).clients == names(6)
+
+
+class Layers(NamedTuple):
+    weights: Any
+    bias: Any
+
+
+def test_a_named_tuple_is_returned_as_one() -> None:
+    outcome = coterie.aggregate({name: Layers(np.full(3, 0.5), np.zeros(1)) for name in names(3)}, clip=1.0)
+    assert isinstance(outcome.mean, Layers)
+    assert np.abs(outcome.mean.weights - 0.5).max() <= outcome.error_bound
+    assert outcome.sum.bias.shape == (1,)
+
+
 @pytest.mark.parametrize(
     ("inputs", "changes", "error"),
     [
@@ -95,6 +129,8 @@ def test_larger_cohorts_get_a_sparse_graph() -> None:
         ({"a": {"w": np.zeros(2)}, "b": [np.zeros(2)]}, {}, InputError),
         ({"a": {"n": np.zeros(2, int)}, "b": {"n": np.zeros(2, int)}}, {}, InputError),
         ({"a": "words", "b": "words"}, {}, InputError),
+        ({"a": np.zeros(2), "\ud800": np.zeros(2)}, {}, InputError),
+        ({"a": np.zeros(2), "b": np.zeros(2)}, {"circles": {"a": 2**63, "b": 2**63}}, ConfigError),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_sent(inputs: Any, changes: Any, error: type[Exception]) -> None:  # noqa: ANN401

@@ -59,6 +59,7 @@ class ErdosRenyi(msgspec.Struct, frozen=True, tag="erdos-renyi"):
     def __post_init__(self) -> None:
         if not 0 < self.probability <= 1:
             raise ConfigError(f"a connection probability lies in (0, 1], not {self.probability}")
+        msgspec.structs.force_setattr(self, "probability", float(self.probability))  # messages carry none of numpy's
 
     def graph(self, size: int, seed: bytes) -> "Graph":
         """Return a graph whose edges are drawn independently."""
@@ -80,6 +81,7 @@ class Harary(msgspec.Struct, frozen=True, tag="harary"):
     def __post_init__(self) -> None:
         if self.degree < 2 or self.degree % 2:
             raise ConfigError(f"the degree of a Harary graph is even and at least 2, not {self.degree}")
+        msgspec.structs.force_setattr(self, "degree", int(self.degree))  # messages carry none of numpy's
 
     def graph(self, size: int, seed: bytes) -> "Graph":
         """Return a ring in random order."""

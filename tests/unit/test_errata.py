@@ -1,17 +1,16 @@
 """The errors of the papers, one by one: the printed statement fails, and the correction in ``docs/errata.md`` holds."""
 
-import ast
 import math
 import re
 from fractions import Fraction
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.support.outputs import PROJECT, functions_of
 from tests.support.rationals import Matrix, least_weight
 
 import coterie
@@ -20,7 +19,6 @@ from coterie.graphs.guarantees import paper_parameters, paper_threshold, reliabi
 from coterie.graphs.topology import ErdosRenyi
 from coterie.reproduce.declarations import declared
 
-PROJECT = Path(__file__).parents[2]
 ERRATA = (PROJECT / "docs" / "errata.md").read_text()
 
 # The document itself.
@@ -30,8 +28,7 @@ def test_every_test_named_there_exists() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", ERRATA)
     assert len(named) > 20
     for file, name in named:
-        tree = ast.parse((PROJECT / file).read_text())
-        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, f"{file}::{name}"
+        assert name in functions_of(file), f"{file}::{name}"
 
 
 def test_every_command_named_there_is_one() -> None:

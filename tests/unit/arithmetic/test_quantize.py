@@ -21,11 +21,7 @@ def generator(seed: int = 0) -> np.random.Generator:
 
 
 def add(ring: Ring, vectors: list[RingVector]) -> RingVector:
-    total = ring.zeros(len(vectors[0]))
-    for vector in vectors:
-        total += vector
-    ring.reduce(total)
-    return total
+    return ring.sum(vectors, len(vectors[0]))
 
 
 @st.composite

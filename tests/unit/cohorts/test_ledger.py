@@ -22,6 +22,7 @@ from coterie.cohorts.packed_numbers import pack_numbers, pack_set
 from coterie.errors import ConfigError, InputError, LedgerConflict, LedgerTampered, LocalProtocolError, SeparationRisk
 
 ENTRIES_OF_EXAMPLE = 6
+KINDS = [kind for kind in EntryKind if kind is not EntryKind.CHECKPOINT]
 members = st.sampled_from([name for circle in CIRCLES for name in circle])
 
 
@@ -145,7 +146,7 @@ def test_an_empty_ledger(ledger: Ledger) -> None:
     assert ledger.outcomes() == {}
 
 
-@pytest.mark.parametrize("kind", [kind for kind in EntryKind if kind is not EntryKind.CHECKPOINT])
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_ended_round_takes_no_further_entry(example: Ledger, kind: EntryKind) -> None:
     head = example.head()
     for number in range(4):
@@ -201,9 +202,9 @@ def record(ledger: Ledger, kind: EntryKind, number: int, aggregated: tuple[str, 
 
 
 steps = st.tuples(
-    st.sampled_from([kind for kind in EntryKind if kind is not EntryKind.CHECKPOINT]),
+    st.sampled_from(KINDS),
     st.integers(0, 4),
-    st.sets(st.sampled_from([name for circle in CIRCLES for name in circle])),
+    st.sets(members),
 )
 
 

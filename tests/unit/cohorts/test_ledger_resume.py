@@ -24,14 +24,10 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 def test_an_interrupted_round_is_taken_up_without_a_second_row(ledger: Ledger) -> None:
     head = ledger.reveal(1, CIRCLE, promised=2, roster=ROSTER)
-    assert ledger.reveal(1, reversed_names(CIRCLE), promised=2, roster=ROSTER, resuming=True) == head
+    assert ledger.reveal(1, CIRCLE[::-1], promised=2, roster=ROSTER, resuming=True) == head
     ledger.complete(1, resuming=True)
     assert [entry.kind for entry in ledger.entries()] == ["reveal", "complete"]
     assert ledger.outcomes() == {1: Outcome.COMPLETED}
-
-
-def reversed_names(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(reversed(names))
 
 
 @pytest.mark.parametrize("end", ["complete", "abort"])

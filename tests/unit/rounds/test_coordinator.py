@@ -18,6 +18,11 @@ def opened(population: Population, number: int = 1) -> Round[Aggregate]:
     return population.coordinator.open(number, EVERYBODY, np.random.default_rng(0))
 
 
+def full(*_: object, **__: object) -> None:
+    """Fail as a write to a full disk does."""
+    raise OSError("no space left")
+
+
 @pytest.mark.parametrize("mode", list(ThreatMode))
 def test_the_row_is_in_the_ledger_before_any_client_is_asked_to_reveal(ledger: Ledger, mode: ThreatMode) -> None:
     population = Population(make_roster(6), ledger, cohort=6, mode=mode)
@@ -36,9 +41,6 @@ def test_the_row_is_in_the_ledger_before_any_client_is_asked_to_reveal(ledger: L
 def test_nothing_is_revealed_if_the_ledger_cannot_be_written(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     population = Population(make_roster(6), ledger, cohort=6)
     played = opened(population)
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError("no space left")
 
     inbox = played.invite()
     while played.step is not Step.MASK:
@@ -154,9 +156,6 @@ def test_the_row_is_in_the_ledger_before_peers_add(ledger: Ledger) -> None:
 
 def test_peers_do_not_add_where_the_row_cannot_be_written(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = peers(Population(make_roster(6), ledger, cohort=6))
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError("no space left")
 
     def add() -> np.ndarray:
         pytest.fail("the clients added without a row")

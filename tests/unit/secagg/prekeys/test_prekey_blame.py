@@ -299,9 +299,7 @@ def test_two_liars_whose_errors_cancel_do_not_frame_a_dealer(
         assert cast.server.blame.proven == named(victim)
 
 
-@pytest.mark.parametrize(
-    "lie", [made_up, lambda _size: None, lambda size: b"\xff" * size], ids=["wrong", "none", "malformed"]
-)
+@pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("liars", [(4,), (0, 11), (2, 3, 7)])
 def test_holders_that_lie_about_everybody_are_named_and_the_sum_is_right(
     lie: Callable[[int], bytes | None], liars: Sequence[int]

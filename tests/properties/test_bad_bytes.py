@@ -61,7 +61,7 @@ def test_the_server_rejects_random_bytes(body: bytes, checksummed: bool, active:
 @settings(max_examples=100)
 @given(st.booleans(), st.integers(0, 10**6), st.booleans(), st.data())
 def test_a_flipped_bit_in_a_real_message(active: bool, bit: int, repaired: bool, data: st.DataObject) -> None:
-    """Damage is always noticed; a forger who repairs the checksum never gets more than a typed error either."""
+    """Damage is always noticed. If the checksum is repaired too, the message is accepted or a typed error."""
     cast = data.draw(st.sampled_from(list(STOPPED[active].values())[1:]))
     message = cast.inbox[NAME]
     damaged = flip(message, bit % (8 * len(message)))
@@ -94,7 +94,7 @@ def test_random_bytes_are_not_resumed_as_a_state(body: bytes, checksummed: bool)
 @settings(max_examples=100)
 @given(st.data())
 def test_a_damaged_state_is_not_resumed(data: st.DataObject) -> None:
-    """Most damage would still be a state, with other masks or shares than those that were sent."""
+    """Without the checksum, most damage would give a state with other masks or shares than those that were sent."""
     waiting = [cast for stopped in STOPPED.values() for cast in list(stopped.values())[1:]]
     parked = client.park(data.draw(st.sampled_from(waiting)).states[NAME])
     with pytest.raises(LocalProtocolError):

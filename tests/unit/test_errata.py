@@ -87,7 +87,7 @@ def test_a_field_of_characteristic_two_has_no_minus() -> None:
 
 
 def test_dropouts_leave_masks_on_all_neighbours() -> None:
-    """A tenth of the clients leaves: what they leave on others outgrows n log n, and keeps up with n sqrt(n log n)."""
+    """Masks left by a tenth of the clients, which drop out, grow faster than n log n, and like n sqrt(n log n)."""
     masks = {}
     for clients in (500, 2000):
         probability = paper_parameters(clients, 0.1).connection_probability
@@ -236,7 +236,7 @@ def test_a_deviation_is_taken_for_a_variance() -> None:
 
 
 def test_noise_drawn_once_protects_no_difference() -> None:
-    """Fresh noise stays in the difference of two releases; an offset drawn once is gone."""
+    """Fresh noise stays in the difference of two releases; an offset drawn once cancels."""
     rng = np.random.default_rng(0)
     first, second, offset = rng.standard_normal((3, 100))
     assert np.allclose((first + offset) - (second + offset), first - second)

@@ -1,8 +1,10 @@
 """The server's store of prekeys for sessions in two trips. Offers are checked; a book takes one prekey of each client.
 
-store = PrekeyStore(roster, PrekeyStock(folder / "prekeys.sqlite"))
-store.offer(name, message)          # what Member.offer() returned, when a client says hello
-Coordinator(..., prekeys=store)     # contributions bring more from then on
+A server uses it as follows::
+
+    store = PrekeyStore(roster, PrekeyStock(folder / "prekeys.sqlite"))
+    store.offer(name, message)          # what Member.offer() of this client returned
+    Coordinator(..., prekeys=store)     # from then on, contributions bring new prekeys
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -220,13 +220,13 @@ class Masked(State, frozen=True, tag=True):
             raise LocalProtocolError("survivors are confirmed only against an active server")
         identity = own_identity(terms, self.me, identity)
         announcement = self._read(message)
-        told = self._survivors(announcement)
+        announced = self._survivors(announcement)
         sharers = messages.decode_members(announcement.sharers, len(terms.clients), SERVER)
         messages.check_order([entry.client for entry in announcement.statements], SERVER)
         peers = terms.graph(self.seed).neighbours(self.me)
-        rules.check_statements(terms, self.seed, peers, terms.summed(told), sharers, announcement.statements)
-        signature = identity.sign(rules.survivors_context(terms, self.seed, told))
-        state = Confirmed(terms, self.me, self.seed, self.held, told.bits)
+        rules.check_statements(terms, self.seed, peers, terms.summed(announced), sharers, announcement.statements)
+        signature = identity.sign(rules.survivors_context(terms, self.seed, announced))
+        state = Confirmed(terms, self.me, self.seed, self.held, announced.bits)
         return state, messages.encode(messages.Confirmation(terms.digest, self.me, signature))
 
     def reveal(self, message: bytes) -> tuple["Finished", bytes]:
@@ -239,9 +239,9 @@ class Masked(State, frozen=True, tag=True):
         return messages.decode(message, messages.Announcement, SERVER, self.terms.digest)
 
     def _survivors(self, announcement: messages.Announcement) -> Members:
-        told = messages.decode_members(announcement.survivors, len(self.terms.clients), SERVER)
-        rules.check_survivors(self.terms, self.seed, self.me, self.sharers, told)
-        return told
+        announced = messages.decode_members(announcement.survivors, len(self.terms.clients), SERVER)
+        rules.check_survivors(self.terms, self.seed, self.me, self.sharers, announced)
+        return announced
 
 
 class Confirmed(State, frozen=True, tag=True):

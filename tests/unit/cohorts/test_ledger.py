@@ -109,7 +109,7 @@ def test_every_announced_round_counts_whatever_its_end(example: Ledger) -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.sets(members, min_size=1)), max_size=9), st.integers(0, 10))
 def test_frequencies_count_the_rounds_before_another(reveals: list[tuple[int, set[str]]], before: int) -> None:
-    """Whatever the order of recording, and whoever recorded it; asked after every round, as a server does."""
+    """Rounds are recorded in any order and by two servers, and counted after each of them."""
     with folder_in_memory() as directory:
         path = Path(directory) / "ledger.db"
         recorded: dict[int, set[str]] = {}

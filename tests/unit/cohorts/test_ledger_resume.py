@@ -1,4 +1,4 @@
-"""A server that crashed in a round may take it up again, with the same clients and with no others."""
+"""A server that crashed in a round may resume it with the same clients, and with no others."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
         yield opened
 
 
-def test_an_interrupted_round_is_taken_up_without_a_second_row(ledger: Ledger) -> None:
+def test_an_interrupted_round_is_resumed_without_a_second_row(ledger: Ledger) -> None:
     head = ledger.reveal(1, CIRCLE, promised=2, roster=ROSTER)
     assert ledger.reveal(1, CIRCLE[::-1], promised=2, roster=ROSTER, resuming=True) == head
     ledger.complete(1, resuming=True)

@@ -37,7 +37,7 @@ def strong_privacy(participation: Mask) -> int:
 
 @dataclass(frozen=True)
 class Moment:
-    """What a policy is asked with."""
+    """The arguments of a selection."""
 
     available: Mask
     frequencies: Indices

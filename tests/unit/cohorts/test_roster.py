@@ -211,7 +211,7 @@ class ChangingPopulation(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 0.3))
     def leave(self, share: float) -> None:
-        """Some leave, also from retired circles."""
+        """Some clients leave, also from retired circles."""
         self.change(self.roster.leave([c.name for c in self.roster.clients if self.rng.random() < share]))
 
     @rule(
@@ -221,7 +221,7 @@ class ChangingPopulation(RuleBasedStateMachine):
         survival=st.sampled_from([1.0, 0.8]),
     )
     def select(self, dropout: float, room: float, mode: Mode, survival: float) -> None:
-        """Run one round with whoever is available."""
+        """Run one round with the available clients."""
         circles = self.roster.usable()
         if not len(circles):
             return

@@ -149,7 +149,7 @@ def split_chance(size: int, topology: Topology, left: int) -> float:
 @pytest.mark.parametrize("circle", [1, 2, 3])
 @pytest.mark.parametrize("colluding", [0, 1, 2])
 def test_bounds_hold_for_every_sum_that_clients_accept(topology: Topology, circle: int, colluding: int) -> None:
-    """All dropouts of up to four clients, by brute force: whoever drops out takes a circle out of the sum."""
+    """All dropouts of up to four clients, by brute force: each dropout excludes its circle from the sum."""
     size = 12
     colluders = set(range(0, 5 * colluding, 5))
     exact = {left: split_chance(size, topology, left) for left in range(1, size + 1)}

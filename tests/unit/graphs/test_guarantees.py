@@ -100,7 +100,7 @@ def test_majority_is_the_least_threshold_that_cannot_be_met_twice(shares: int) -
 
 
 @given(st.floats(0, 0.999))
-def test_four_steps_make_a_session(dropout: float) -> None:
+def test_the_dropout_of_four_steps_is_that_of_a_session(dropout: float) -> None:
     assert 1 - (1 - step_dropout(dropout)) ** 4 == pytest.approx(dropout, abs=1e-12)
 
 

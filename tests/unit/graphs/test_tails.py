@@ -151,7 +151,7 @@ def test_binomial_tails_are_bounds(trials: int, probability: float, sigmas: floa
 @pytest.mark.parametrize("share", [0.05, 0.34])
 @pytest.mark.parametrize("draws", [34, 102, 400])
 def test_hypergeometric_tails_are_bounds(population: int, share: float, draws: int) -> None:
-    """The worst that was: 5e-8 off at a population of a million, in either direction."""
+    """An earlier version was off by up to 5e-8, at a population of a million, in either direction."""
     marked = int(share * population)
     value = round(draws * share + 6 * math.sqrt(draws * share * (1 - share)))
     law = tails.log_hypergeometric(population, marked, draws)

@@ -91,7 +91,7 @@ def test_harary_graph_survives_any_loss_below_its_degree(size: int, degree: int,
 
 
 @given(topologies, sizes, seeds)
-def test_the_seed_decides_everything(topology: Topology, size: int, seed: bytes) -> None:
+def test_a_graph_follows_from_its_arguments_alone(topology: Topology, size: int, seed: bytes) -> None:
     first = edges(build(topology, size, seed))
     for other in range(8):  # push the graph out of the cache
         build(Harary(2), 10, bytes([other]))

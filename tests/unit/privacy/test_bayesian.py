@@ -1,4 +1,4 @@
-"""The Bayesian accountant: at the worst distance it is the moments accountant, at none it is its floor."""
+"""The Bayesian accountant: at the largest distance it is the moments accountant, and at distance 0 its floor."""
 
 import math
 

@@ -120,8 +120,8 @@ def test_rounds_are_counted_from_one(ledger: Ledger) -> None:
         opened(population, 0)
 
 
-def test_a_round_that_fails_when_it_is_repeated_was_revealed_all_the_same(ledger: Ledger) -> None:
-    """A server crashed after it had asked clients to reveal; this time nobody answers. The row stands."""
+def test_a_round_that_fails_when_it_is_repeated_counts_as_revealed(ledger: Ledger) -> None:
+    """A server crashed after it had asked clients to reveal. No client answers the second time, and the row stays."""
     population = Population(make_roster(6), ledger, cohort=6)
     ledger.reveal(1, population.roster.names, promised=3, roster=population.roster.digest)
     again = population.coordinator.open(1, EVERYBODY, np.random.default_rng(0), resuming=True)
@@ -165,7 +165,7 @@ def test_peers_do_not_add_where_the_row_cannot_be_written(ledger: Ledger, monkey
         opened.add(add)
 
 
-def test_a_sum_of_peers_that_fails_was_revealed_all_the_same(ledger: Ledger) -> None:
+def test_a_sum_of_peers_that_fails_counts_as_revealed(ledger: Ledger) -> None:
     opened = peers(Population(make_roster(6), ledger, cohort=6))
 
     def add() -> np.ndarray:

@@ -64,7 +64,7 @@ def test_a_state_restored_from_a_backup_answers_nothing(tmp_path: Path, mode: Th
 
 
 def test_without_memory_a_restored_state_would_answer_twice(tmp_path: Path) -> None:
-    """What the memory prevents is real: two masked inputs from one state, and their difference in the clear."""
+    """Two inputs that are masked from one state reveal their difference, which the memory prevents."""
     stage = stage_of(tmp_path).until(Step.MASK)
     member = stage.members[ME]
     member._memory = None
@@ -175,7 +175,7 @@ def test_a_client_refuses_a_session_about_other_content(tmp_path: Path) -> None:
 
 
 def test_the_content_is_compared_again_when_a_client_makes_its_input(tmp_path: Path) -> None:
-    """A server that names one model in the terms and hands out another with the deliveries, to a new process."""
+    """The server names one model in the terms, and gives another one to a new process with the deliveries."""
     stage = stage_of(tmp_path).until(Step.MASK)
     parked, message = stage.members[ME].park(), stage.inbox[ME]
     member = stage.processes().members[ME]

@@ -32,7 +32,7 @@ def change(data: bytes, kind: type[messages.M], **fields: object) -> bytes:
 
 
 def contributed(terms: Terms, lost: tuple[int, ...] = ()) -> tuple[PrekeyCast, dict[str, bytes]]:
-    """Play the first trip; return what the server says then."""
+    """Play the first trip; return the messages of the server after it."""
     cast = PrekeyCast(terms)
     for name in terms.clients:
         if terms.index[name] not in lost:
@@ -59,7 +59,7 @@ def _swapped(cast: PrekeyCast, victim: int, prekey: Prekey) -> PrekeyBook:
     return PrekeyBook(cast.terms, tuple(prekey if at == victim else old for at, old in enumerate(cast.book.prekeys)))
 
 
-def test_prekeys_must_be_their_owners() -> None:
+def test_prekeys_must_be_signed_by_their_owners() -> None:
     cast = PrekeyCast(make_terms(4, active=True))
     entropy = SystemEntropy()
     forged = issue(POPULATION, "client-02", ISSUED, entropy, identity_for("client-03"))[1]
@@ -83,7 +83,7 @@ def test_a_client_refuses_old_prekeys_copied_ones_and_those_of_low_order() -> No
 
 
 @pytest.mark.parametrize("threshold", [1, 5, 8])
-def test_against_an_active_server_fewer_shares_than_a_quorum_open_nothing(threshold: int) -> None:
+def test_against_an_active_server_the_threshold_is_at_least_the_quorum_and_at_most_all_clients(threshold: int) -> None:
     cast = PrekeyCast(make_terms(7, active=True, threshold=threshold, colluders=0 if threshold == 1 else 4))
     with pytest.raises(PeerProtocolError, match="shares open a secret"):
         accept(cast.book, ME, cast.secrets[ME], POPULATION)
@@ -105,7 +105,7 @@ def test_bytes_that_are_no_invitation_are_refused() -> None:
             PrekeyBook.read(messages.encode(wrong))
 
 
-def test_identities_must_be_the_terms() -> None:
+def test_a_client_signs_with_its_identity_in_the_terms_only() -> None:
     cast = PrekeyCast(make_terms(4, active=True))
     invited = accept(cast.book, ME, cast.secrets[ME], POPULATION)
     for wrong in None, identity_for("client-01"):

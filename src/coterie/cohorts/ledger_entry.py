@@ -136,7 +136,10 @@ def decode(body: bytes) -> StoredEntry | NamedEntry:
     try:
         entry = msgspec.msgpack.decode(body, type=StoredEntry)
     except msgspec.ValidationError:
-        version = msgspec.msgpack.decode(body, type=_Version).format
+        try:
+            version = msgspec.msgpack.decode(body, type=_Version).format
+        except RecursionError:
+            raise InputError("it is nested too deeply") from None
         if version > FORMAT:
             raise ConfigError(
                 f"the ledger has entries of format {version}, and this version of Coterie reads formats up to "

@@ -123,7 +123,7 @@ class PrivacySpending:
         """Parse what :meth:`encode` wrote; :class:`InputError` for anything else."""
         try:
             return msgspec.json.decode(data, type=cls)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"not a record of privacy spending: {error}") from None
 
     def _accountant(self) -> Any:  # noqa: ANN401 - the library has no type annotations

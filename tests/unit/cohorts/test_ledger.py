@@ -404,9 +404,10 @@ def test_an_emptied_entry_is_named(path: Path, example: Ledger) -> None:
         assert found.value.sequence == 3
 
 
-def test_an_unreadable_entry_is_named(path: Path, example: Ledger) -> None:
-    digest = hashlib.sha256(b"{}").hexdigest()
-    edit(path, "UPDATE coterie_ledger SET body = '{}', digest = :digest WHERE sequence = 3", digest=digest)
+@pytest.mark.parametrize("body", [b"{}", b"\x81\xa4deep" + b"\x91" * 100_000 + b"\xc0"], ids=["empty", "deep"])
+def test_an_unreadable_entry_is_named(path: Path, example: Ledger, body: bytes) -> None:
+    digest = hashlib.sha256(body).hexdigest()
+    edit(path, "UPDATE coterie_ledger SET body = :body, digest = :digest WHERE sequence = 3", body=body, digest=digest)
     with pytest.raises(LedgerTampered, match="cannot be read") as found:
         example.verify()
     assert found.value.sequence == 3

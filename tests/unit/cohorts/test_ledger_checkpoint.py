@@ -243,6 +243,17 @@ def test_an_earlier_checkpoint_must_be_one(path: Path) -> None:
         ledger.latest()
 
 
+@pytest.mark.parametrize("number", ["x", b"\0", 1.5])
+def test_a_checkpoint_whose_place_is_no_number_is_found(path: Path, number: object) -> None:
+    place = checkpoints(path)[-1]
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE coterie_ledger SET sequence = ? WHERE sequence = ?", (number, place))
+    connection.close()
+    with Ledger.open(path, create=False) as ledger, pytest.raises(LedgerTampered) as found:
+        ledger.latest()
+    assert found.value.sequence == place
+
+
 def test_the_entry_before_a_checkpoint_must_be_there(path: Path) -> None:
     place = checkpoints(path)[-1]
     with sqlite3.connect(path) as connection:

@@ -16,7 +16,7 @@ from tests.support.homes import folder_in_memory
 from tests.support.ledgers import CIRCLES, race, run_in_threads
 
 from coterie.cohorts.ledger import EntryKind, Head, Ledger, Outcome
-from coterie.cohorts.ledger_entry import START, StoredEntry
+from coterie.cohorts.ledger_entry import START, StoredEntry, encode
 from coterie.cohorts.ledger_store import LedgerStore
 from coterie.cohorts.packed_numbers import pack_numbers, pack_set
 from coterie.errors import ConfigError, InputError, LedgerConflict, LedgerTampered, LocalProtocolError, SeparationRisk
@@ -411,6 +411,18 @@ def test_an_unreadable_entry_is_named(path: Path, example: Ledger, body: bytes) 
     with pytest.raises(LedgerTampered, match="cannot be read") as found:
         example.verify()
     assert found.value.sequence == 3
+
+
+def test_a_round_number_that_no_integer_holds_is_named(path: Path, example: Ledger) -> None:
+    """SQLite stores it as a floating-point number, which equals it."""
+    end = example.head()
+    entry = StoredEntry(end.sequence + 1, 2**63, EntryKind.REVEAL, end.digest, ("gus", "hal"), columns={"promised": 2})
+    body = encode(entry)
+    values = {"body": body, "digest": hashlib.sha256(body).hexdigest(), "previous": end.digest, "round": float(2**63)}
+    edit(path, "INSERT INTO coterie_ledger VALUES (7, :round, 'reveal', :previous, :digest, :body)", **values)
+    with pytest.raises(LedgerTampered, match="cannot be read") as found:
+        example.verify()
+    assert found.value.sequence == entry.sequence
 
 
 # Several servers --------------------------------------------------------------------------------------------------

@@ -34,13 +34,15 @@ def check_aggregate_arguments(
             if label == "identities" and not isinstance(value, Identity):
                 raise ConfigError(f"identities[{client!r}] must be of type {Identity.__qualname__}, not {value!r:.60}")
             if label == "circles":
-                check_number(f"circles[{client!r}]", value, whole=True, least=-(2**63), most=2**63 - 1)
+                check_number(f"circles[{client!r}]", value, whole=True)
+                if not -(2**63) <= value < 2**63:
+                    raise ConfigError(f"circles[{client!r}] is a number of more than 64 bits")
             if label == "weights" and (isinstance(value, bool) or not isinstance(value, Integral) or value < 1):
                 raise InputError(f"weights[{client!r}] must be a whole number of at least 1, not {value!r:.60}")
+    most = {"minimum": max(2, len(names)), "threshold": max(2, len(names)), "colluders": max(0, len(names) - 2)}
     for label, value in numbers.items():
         if value is not None:
-            most = max(2, len(names)) if label in ("minimum", "threshold") else None
-            check_number(label, value, whole=True, least=_LEAST[label], most=most)
+            check_number(label, value, whole=True, least=_LEAST[label], most=most.get(label))
     check_number("dropout", dropout, least=0, most=1)
 
 

@@ -317,6 +317,7 @@ QUANTIZER = Quantizer(clip=1.0, precision=8, clients=4, max_weight=10)
         (np.zeros(3, np.int64), r"arrays\[0\] is int64; cast"),
         ([np.zeros(3), np.zeros(1, bool)], r"arrays\[1\] is bool; cast"),
         (np.zeros(1, complex), "cast"),
+        (np.ma.masked_array([1.0, 2.0], [True, False]), "masked array"),
         (np.array(["x"], object), "cast"),
         (np.array(np.nan), r"arrays\[0\] is NaN or infinite at index \[\]"),
         ([np.zeros(2), np.array([[0.0, 1.0], [np.inf, 0.0]], np.float16)], r"arrays\[1\] .* index \[1, 0\]"),

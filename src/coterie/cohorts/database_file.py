@@ -84,12 +84,9 @@ class DatabaseFile:
                 yield self._connection
                 self._connection.execute("COMMIT")
             except BaseException:
-                self._undo()
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
                 raise
-
-    def _undo(self) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

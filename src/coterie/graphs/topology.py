@@ -322,10 +322,6 @@ def edge_probability(probability: float) -> float:
     return math.ceil(probability * 2**32) / 2**32
 
 
-def _from_matrix(adjacency: NDArray[np.bool_]) -> Graph:
-    return Graph(np.count_nonzero(adjacency, axis=1), np.nonzero(adjacency)[1])
-
-
 def _erdos_renyi(size: int, probability: float, seed: bytes) -> Graph:
     # Clients i < j are connected if word j - i - 1 of stream i, uniform in [0, 2^32), is below p * 2^32. That
     # bound is rounded up, so that the graph is never sparser than requested.
@@ -335,7 +331,7 @@ def _erdos_renyi(size: int, probability: float, seed: bytes) -> Graph:
         words = np.frombuffer(_expand("erdos-renyi", size, row, seed, 4 * (size - 1 - row)), dtype="<u4")
         adjacency[row, row + 1 :] = words <= last_hit
     adjacency |= adjacency.T
-    return _from_matrix(adjacency)
+    return Graph(np.count_nonzero(adjacency, axis=1), np.nonzero(adjacency)[1])
 
 
 def _harary(size: int, degree: int, seed: bytes) -> Graph:

@@ -75,15 +75,11 @@ def test_without_memory_a_restored_state_would_answer_twice(tmp_path: Path) -> N
     def masked(vector: np.ndarray) -> np.ndarray:
         stage.population.vectors = {**stage.population.vectors, ME: vector}
         member.resume(backup)
-        view = _payload(member.answer(message), terms.digest)
-        return terms.ring.unpack(view, terms.length)
+        sent = messages.decode(member.answer(message), messages.MaskedInput, "test", terms.digest)
+        return terms.ring.unpack(sent.payload, terms.length)
 
     first, second = np.arange(4, dtype=np.uint16), np.array([9, 9, 9, 9], np.uint16)
     assert (masked(first) - masked(second)).tolist() == (first - second).tolist()
-
-
-def _payload(message: bytes, digest: bytes) -> memoryview:
-    return messages.decode(message, messages.MaskedInput, "test", digest).payload
 
 
 @MODES

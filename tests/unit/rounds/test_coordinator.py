@@ -1,10 +1,11 @@
 """The coordinator: a sum is in the ledger before it is revealed, and all records of a round agree."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.rounds import Population, make_roster
+from tests.support.rounds import Population, Stage, make_roster
 
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.errors import LocalProtocolError, RoundAborted, ThresholdError
@@ -38,22 +39,15 @@ def test_the_row_is_in_the_ledger_before_any_client_is_asked_to_reveal(ledger: L
     assert played.result.revealed == population.roster.names
 
 
-def test_nothing_is_revealed_if_the_ledger_cannot_be_written(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    population = Population(make_roster(6), ledger, cohort=6)
-    played = opened(population)
-
-    inbox = played.invite()
-    while played.step is not Step.MASK:
-        for name, message in inbox.items():
-            played.receive(name, population.members[name].answer(message))
-        inbox = played.close()
-    for name, message in inbox.items():
-        played.receive(name, population.members[name].answer(message))
-    monkeypatch.setattr(ledger, "reveal", full)
+def test_nothing_is_revealed_if_the_ledger_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(tmp_path, ThreatMode.HONEST_BUT_CURIOUS, two_trips=False).until(Step.MASK)
+    for name, message in stage.inbox.items():
+        stage.round.receive(name, stage.members[name].answer(message))
+    monkeypatch.setattr(stage.ledger, "reveal", full)
     with pytest.raises(OSError, match="no space"):
-        played.close()
+        stage.round.close()
     with pytest.raises(LocalProtocolError, match="not over"):
-        _ = played.result
+        _ = stage.round.result
 
 
 def test_a_sum_that_cannot_be_decoded_is_aborted_everywhere(ledger: Ledger) -> None:

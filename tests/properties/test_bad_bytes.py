@@ -62,7 +62,9 @@ def test_the_server_rejects_random_bytes(body: bytes, checksummed: bool, active:
 
 @settings(max_examples=100)
 @given(st.booleans(), st.integers(0, 10**6), st.booleans(), st.data())
-def test_a_flipped_bit_in_a_real_message(active: bool, bit: int, repaired: bool, data: st.DataObject) -> None:
+def test_a_flipped_bit_is_noticed_unless_the_checksum_is_repaired(
+    active: bool, bit: int, repaired: bool, data: st.DataObject
+) -> None:
     """Damage is always noticed. If the checksum is repaired too, the message is accepted or a typed error."""
     cast = data.draw(st.sampled_from(list(WAITING[active].values())))
     message = cast.inbox[NAME]
@@ -126,7 +128,7 @@ def test_every_state_parks_and_resumes_to_itself(active: bool) -> None:
 
 
 @pytest.mark.parametrize("active", [False, True])
-def test_no_secret_in_any_representation_or_error(active: bool) -> None:
+def test_no_representation_or_error_shows_a_secret(active: bool) -> None:
     """Every secret a party ever holds, against every text it ever shows."""
     cast = Cast(make_terms(5, active=active))
     shown: list[str] = []

@@ -157,7 +157,7 @@ def test_state_dicts_and_tensors_come_back_as_they_went_in() -> None:
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64"])
-def test_a_tensor_of_any_precision(kind: str) -> None:
+def test_tensors_of_any_precision_keep_their_type(kind: str) -> None:
     torch = pytest.importorskip("torch", reason="training needs coterie[train]")
     tensor = torch.full((3,), 0.5, dtype=getattr(torch, kind), requires_grad=True)
     outcome = coterie.aggregate(dict.fromkeys(names(3), tensor), clip=1.0)

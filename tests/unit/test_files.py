@@ -219,7 +219,7 @@ def test_the_umask_applies_to_all_files_but_secrets(write: Write, value: int) ->
 
 
 @given(before=st.sampled_from([0o600, 0o640, 0o644, 0o666, 0o755]))
-def test_permissions_of_a_file_that_is_replaced(before: int) -> None:
+def test_only_an_output_keeps_the_permissions_of_the_file_it_replaces(before: int) -> None:
     with tempfile.TemporaryDirectory() as folder, umask(0o022):
         path = Path(folder, "file")
         for write, after in (write_output, before), (write_file, 0o644), (write_secret, 0o600):

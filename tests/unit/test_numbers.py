@@ -131,7 +131,7 @@ def test_a_paragraph_that_names_its_test_needs_no_note() -> None:
         ("near(a, 0.1)", "It is 1.5.", "say why numbers may be off"),
     ],
 )
-def test_a_note_that_does_not_fit(items: str, text: str, fault: str) -> None:
+def test_a_note_that_does_not_fit_its_text_is_a_fault(items: str, text: str, fault: str) -> None:
     (found,) = all_faults(NOTE.format(items=items, text=text))
     assert fault in found
 
@@ -140,7 +140,7 @@ def test_a_note_that_does_not_fit(items: str, text: str, fault: str) -> None:
     "body",
     ["measured", "timing", "test", "once", "1 minute\na, b", "1 minute\n$ coterie run\na b", "paper\na"],
 )
-def test_a_note_that_cannot_be_read(body: str) -> None:
+def test_a_note_that_cannot_be_read_is_an_error(body: str) -> None:
     with pytest.raises(NoteError):
         read_notes(f"<!-- numbers: {body}\n-->\n1.5\n")
 

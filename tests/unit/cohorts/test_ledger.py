@@ -140,7 +140,7 @@ def test_frequencies_read_nothing_twice(ledger: Ledger) -> None:
     assert reads == [(5,), (3, "reveal", 5)]  # from the last entry on, and the rounds from 3 on
 
 
-def test_an_empty_ledger(ledger: Ledger) -> None:
+def test_an_empty_ledger_has_no_rounds(ledger: Ledger) -> None:
     assert ledger.head() == ledger.verify() == START
     assert ledger.participation().matrix.shape == (0, 0)
     assert ledger.outcomes() == {}

@@ -237,7 +237,7 @@ def test_the_content_of_a_checkpoint_is_fixed() -> None:
     assert msgspec.msgpack.decode(state.checkpoint(), type=Checkpoint).promised == 1
 
 
-def test_an_earlier_checkpoint_must_be_one(path: Path) -> None:
+def test_a_checkpoint_may_refer_to_checkpoints_only(path: Path) -> None:
     change_last_checkpoint(path, earlier=((1, hashlib.sha256(body_at(path, 1)).hexdigest()),))
     with Ledger.open(path, create=False) as ledger, pytest.raises(LedgerTampered, match="it is not a checkpoint"):
         ledger.latest()

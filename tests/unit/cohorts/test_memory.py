@@ -50,7 +50,7 @@ def again(path: Path) -> ClientMemory:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=1), st.sets(st.sampled_from(CIRCLE + OTHERS))), max_size=8))
-def test_it_agrees_to_whole_circles_once_per_session(requests: list[tuple[bytes, set[str]]]) -> None:
+def test_a_client_agrees_to_whole_circles_once_per_session(requests: list[tuple[bytes, set[str]]]) -> None:
     with folder_in_memory() as directory:
         path = Path(directory) / "ann.db"
         again(path).trust(ROSTER)

@@ -85,7 +85,7 @@ def test_a_client_that_left_the_queue_may_come_back_as_the_same_client() -> None
         left.join([Client("ida", b"other")])
 
 
-def test_joins_and_leaves_that_make_no_sense_are_refused() -> None:
+def test_impossible_joins_and_leaves_are_refused() -> None:
     roster = founded()
     with pytest.raises(ConfigError, match="cannot be regrouped"):
         roster.join(newcomers("ann"))

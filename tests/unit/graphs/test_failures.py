@@ -256,7 +256,7 @@ def test_a_quorum_must_be_left_to_sign() -> None:
         assert (law.reliability(41) == 0) is not reliable
 
 
-def test_real_graphs_do_fail() -> None:
+def test_some_real_graphs_fail_in_each_way_and_others_do_not() -> None:
     # A guard on the test above: its parameters must produce every kind of failure, and not always.
     model = ThreatModel(30, dropout=0.2, collusion=0.2)
     trials = [Trial(build(Harary(6), 30, bytes([seed])), model, 4) for seed in range(200)]

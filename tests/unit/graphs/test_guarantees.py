@@ -77,7 +77,7 @@ def test_reliability_dominates_the_rule() -> None:
 
 
 @pytest.mark.parametrize(("dropout", "least"), [(0.0, 29), (0.01, 31), (0.05, 40), (0.1, 55)])
-def test_least_number_of_clients_for_a_sparse_graph(dropout: float, least: int) -> None:
+def test_the_rule_gives_a_sparse_graph_from_a_least_number_of_clients_on(dropout: float, least: int) -> None:
     assert [n for n in range(3, 200) if paper_parameters(n, dropout).complete] == list(range(3, least))
 
 
@@ -88,7 +88,7 @@ def test_small_cohorts_get_the_complete_graph() -> None:
     assert paper_parameters(40, 0.0).connection_probability == pytest.approx(0.894, abs=5e-4)
 
 
-def test_thresholds() -> None:
+def test_thresholds_are_the_published_ones() -> None:
     assert paper_threshold(40, 0.7) == 21
     assert [majority_threshold(n) for n in (100, 300, 500)] == [51, 151, 251]
 
@@ -124,7 +124,7 @@ def at_the_rule(clients: int, dropout: float) -> tuple[int, float, float, int]:
         (1000, ("2.6e-06", "2.3e-06", "4.1e-06", "1.5e-05")),
     ],
 )
-def test_theorem_5_at_the_rule(clients: int, bounds: tuple[str, ...]) -> None:
+def test_theorem_5_has_known_values_at_the_rule(clients: int, bounds: tuple[str, ...]) -> None:
     for dropout, expected in zip(DROPOUTS, bounds, strict=True):
         digits = len(expected.split("e")[0]) - 2
         bound = 2 ** reliability_bound_log2(*at_the_rule(clients, dropout))
@@ -136,7 +136,7 @@ def test_theorem_5_at_the_rule(clients: int, bounds: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("clients", "first", "last"), [(100, -41.5, -55.1), (300, -66.2, -81.1), (1000, -120.9, -143.8)]
 )
-def test_theorem_6_at_the_rule(clients: int, first: float, last: float) -> None:
+def test_theorem_6_has_known_values_at_the_rule(clients: int, first: float, last: float) -> None:
     exponents = [privacy_bound_log2(*at_the_rule(clients, q)[:3]) * math.log10(2) for q in DROPOUTS]
     assert exponents == sorted(exponents, reverse=True)
     assert (round(exponents[0], 1), round(exponents[-1], 1)) == (first, last)
@@ -178,7 +178,7 @@ def test_costs(clients: int, key: int, share: int, length: int) -> None:
     assert bits == 2 * clients * key + (5 * clients - 4) * share + 16 * length
 
 
-def test_cost_against_turbo_aggregate() -> None:
+def test_a_sparse_graph_costs_a_fortieth_of_turbo_aggregate() -> None:
     length, entry_bits, clients, groups = 10**6, 32, 100, 10
     turbo = 4 * length * clients * entry_bits / groups
     sparse = client_bits(math.sqrt(clients * math.log(clients)), length, entry_bits)

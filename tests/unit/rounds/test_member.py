@@ -146,7 +146,7 @@ def test_a_client_that_was_never_shown_a_roster_refuses_the_session(tmp_path: Pa
         newcomer.answer(stage.inbox[ME])
 
 
-def test_refused_messages_cause_no_training(tmp_path: Path) -> None:
+def test_no_input_is_made_for_a_refused_message(tmp_path: Path) -> None:
     stage = stage_of(tmp_path).until(Step.MASK)
     made: list[object] = []
     member = stage.members[ME]

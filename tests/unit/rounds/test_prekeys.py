@@ -278,7 +278,7 @@ def test_a_prekey_that_another_run_used_meanwhile_is_no_sign_of_a_restored_disk(
     assert "restored from a backup or cloned" in rejected.reason
 
 
-def test_a_key_belongs_to_one_client(ledger: Ledger) -> None:
+def test_a_key_that_another_client_offered_is_refused(ledger: Ledger) -> None:
     """Two clients that offered one key stopped every round they were invited to together."""
     _, stock, population = make_store(ledger)
     store = PrekeyStore(population.roster, stock, signed=False)

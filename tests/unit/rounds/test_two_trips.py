@@ -225,7 +225,7 @@ def test_one_survivor_list_is_answered_for_a_book_ever(tmp_path: Path) -> None:
     assert stage.processes().members[ME].answer(stage.inbox[ME]) == stage.members[ME].answer(stage.inbox[ME])
 
 
-def test_a_list_that_was_signed_is_the_only_one(tmp_path: Path) -> None:
+def test_only_the_survivor_list_that_was_signed_is_answered(tmp_path: Path) -> None:
     stage = confirming(tmp_path)
     parked = stage.members[ME].park()
     stage.members[ME].answer(stage.inbox[ME])

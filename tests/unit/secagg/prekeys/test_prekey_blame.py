@@ -310,7 +310,7 @@ def test_holders_that_lie_about_everybody_are_named_and_the_sum_is_right(
     assert blame == Blame(named(*liars))
 
 
-def test_a_large_session_finds_its_liars_though_no_random_set_of_holders_is_free_of_them() -> None:
+def test_a_large_session_finds_its_liars_although_every_random_set_of_holders_has_some() -> None:
     """Of 40 answers 27 open a secret; a random set has none of six liars with a chance of 1 in 2,200."""
     cast, outgoing = contributed(make_terms(40, active=True, colluders=13))
     liars = (1, 4, 9, 16, 25, 36)

@@ -137,7 +137,7 @@ def aggregate(
         raise ConfigError(f"faults is {Faults.__module__}.{Faults.__qualname__}(...) or None, not {faults!r:.60}")
     # Names and numbers of numpy become Python's, because messages cannot carry numpy's.
     names = tuple(map(str, inputs))
-    minimum, threshold, colluders = int(minimum), _plain(threshold), _plain(colluders)
+    minimum, threshold, colluders = map(_plain, (minimum, threshold, colluders))
     arrays = {name: listed(given) for name, given in inputs.items()}
     layouts = {name: layout_of(name, given) for name, given in arrays.items()}
     keys = {name: keys_of(given) for name, given in inputs.items()}
@@ -158,7 +158,7 @@ def aggregate(
         length=quantizer.length(layout),
         topology=topology,
         threshold=threshold,
-        circles=tuple(int(circles[name]) for name in names) if circles else None,
+        circles=tuple(_plain(circles[name]) for name in names) if circles else None,
         minimum=minimum,
         colluders=colluders,
         mode=ThreatMode.ACTIVE_SERVER if identities else ThreatMode.HONEST_BUT_CURIOUS,
@@ -188,8 +188,9 @@ def aggregate(
     )
 
 
-def _plain(number: int | None) -> int | None:
-    return None if number is None else int(number)
+def _plain(value: Any) -> Any:  # noqa: ANN401 - an argument of any type
+    """Return a number or text of numpy as Python's, and anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _choose(
@@ -290,23 +291,25 @@ def train(
     from coterie.training.streams import torch_seed
     from coterie.training.user_models import instantiate
 
+    clients, cohort, privacy, rounds = map(_plain, (clients, cohort, privacy, rounds))
     check_train_arguments(clients, settings, out, loss, observers)
+    settings = {key: _plain(value) for key, value in (settings or {}).items()}
     if (train_set is None) == isinstance(clients, int):
         raise ConfigError("give train either a train_set, which is divided, or the examples of each client in clients")
     if resume and out is None:
         raise ConfigError("resume=True continues the run in out, so give its folder: train(..., out=..., resume=True)")
     chosen: dict[str, Any] = {"training.algorithm": algorithm} if algorithm is not None else {}
-    learning = (settings or {}).get("training.algorithm", algorithm)
+    learning = settings.get("training.algorithm", algorithm)
     dataset = own_dataset(train_set, test_set, clients, client_tests, algorithm=learning, one_hot=loss is None)
     count = clients if isinstance(clients, int) else len(clients)
     functions, metrics = user_metrics(metric)
     if metrics:
-        chosen["training.metrics"] = [*metrics, *(settings or {}).get("training.metrics", ())]
+        chosen["training.metrics"] = [*metrics, *settings.get("training.metrics", ())]
     if epsilon is not None:
         if not isinstance(epsilon, Real) or isinstance(epsilon, bool) or not 0 < epsilon < math.inf:
             raise ConfigError(f"epsilon is a number above 0, or None for no noise, not {epsilon!r}")
-        chosen |= {"noise.kind": "discrete-gaussian", "noise.epsilon": epsilon}
-    given = {key: value for key, value in (settings or {}).items() if not (metrics and key == "training.metrics")}
+        chosen |= {"noise.kind": "discrete-gaussian", "noise.epsilon": _plain(epsilon)}
+    given = {key: value for key, value in settings.items() if not (metrics and key == "training.metrics")}
     wanted = Wanted(count, cohort, privacy, rounds, policy, {**chosen, **given})
     config, decisions = own_config(dataset, wanted)
     if epsilon is not None and config.noise.epsilon != epsilon:

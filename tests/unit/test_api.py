@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -169,3 +170,20 @@ def test_tensors_of_any_precision_keep_their_type(kind: str) -> None:
     assert all(torch.is_tensor(mean) for mean in several)
     with pytest.raises(InputError, match="has no mean"):
         coterie.aggregate(dict.fromkeys(names(3), tensor.long()), clip=1.0)
+
+
+def test_training_accepts_numbers_of_numpy(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="training needs coterie[train]")
+    examples = [(torch.zeros(2), number % 2) for number in range(40)]
+    numbers: dict[str, Any] = {"clients": np.int64(8), "cohort": np.int64(4), "privacy": np.int64(2)}
+    result = coterie.train(
+        torch.nn.Linear(2, 2),
+        examples,
+        **numbers,
+        rounds=np.int64(1),  # type: ignore[arg-type]
+        epsilon=np.float32(8.0),  # type: ignore[arg-type]
+        settings={"seed": np.int64(3), "training.learning_rate": np.float64(0.1)},
+        out=tmp_path / "run",
+        progress=False,
+    )
+    assert len(result.records) == 1

@@ -73,7 +73,7 @@ def edit(path: Path, statement: str, **values: object) -> None:
     connection.close()
 
 
-# The life of rounds ---------------------------------------------------------------------------------------------
+# The life of rounds.
 
 
 def test_the_outcomes_of_rounds_are_distinguished(example: Ledger) -> None:
@@ -231,7 +231,7 @@ def test_any_use_by_two_servers_leaves_a_valid_ledger_that_keeps_the_promise(
             assert all(size >= 2 for size in columns.values())
 
 
-# The guard --------------------------------------------------------------------------------------------------------
+# The guard.
 
 
 def test_a_row_that_breaks_the_promise_is_not_recorded(example: Ledger) -> None:
@@ -252,7 +252,7 @@ def test_the_guard_knows_what_other_servers_and_earlier_runs_revealed(path: Path
         example.reveal(11, ["eve"], promised=2)
 
 
-# Tampering --------------------------------------------------------------------------------------------------------
+# Tampering.
 
 SEQUENCES = range(1, ENTRIES_OF_EXAMPLE + 1)
 DELETE = "DELETE FROM coterie_ledger WHERE sequence = :target"
@@ -425,7 +425,7 @@ def test_a_round_number_that_no_integer_holds_is_named(path: Path, example: Ledg
     assert found.value.sequence == entry.sequence
 
 
-# Several servers --------------------------------------------------------------------------------------------------
+# Several servers.
 
 
 def test_two_servers_race_for_every_round_and_one_wins_each(path: Path) -> None:
@@ -485,7 +485,7 @@ def test_a_busy_ledger_is_a_conflict(path: Path, example: Ledger) -> None:
     other.close()
 
 
-# Opening ----------------------------------------------------------------------------------------------------------
+# Opening.
 
 
 def test_sqlite_is_set_up_to_survive_power_loss(path: Path, example: Ledger) -> None:

@@ -133,6 +133,7 @@ def test_a_named_tuple_is_returned_as_one() -> None:
         ({"a": np.zeros(2), "\ud800": np.zeros(2)}, {}, InputError),
         ({"a": np.zeros(2), "b": np.zeros(2)}, {"circles": {"a": 2**63, "b": 2**63}}, ConfigError),
         ({"a": np.zeros(2), "b": np.zeros(2)}, {"colluders": 1}, ConfigError),
+        ({"a": np.zeros(2), "b": np.zeros(2)}, {"dropout": 1}, ConfigError),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_sent(inputs: Any, changes: Any, error: type[Exception]) -> None:  # noqa: ANN401

@@ -44,6 +44,8 @@ def check_aggregate_arguments(
         if value is not None:
             check_number(label, value, whole=True, least=_LEAST[label], most=most.get(label))
     check_number("dropout", dropout, least=0, most=1)
+    if dropout == 1:
+        raise ConfigError("dropout must be below 1: if every client drops out, there is no sum")
 
 
 def layout_of(name: str, arrays: Sequence[Any]) -> Layout:

@@ -68,7 +68,7 @@ class PrekeyStore:
                 version on.
             signed: whether clients sign their prekeys, as they must against a malicious server.
             clock: returns the seconds since 1970, to check dates of prekeys. Without it, dates are not checked. Then a
-                client that offers old prekeys makes every round fail that it is invited to, because the others refuse
+                client that offers old prekeys makes every round fail to which it is invited, because the others refuse
                 the book.
             verified: prekeys whose signatures an earlier store has verified. A client sends the prekeys that it has
                 left with each of its contributions.

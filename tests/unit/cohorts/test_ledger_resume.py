@@ -66,12 +66,6 @@ def test_other_clients_another_promise_or_another_roster_are_refused(
     assert ledger.head() == head
 
 
-def test_without_resuming_a_second_reveal_stays_a_conflict(ledger: Ledger) -> None:
-    ledger.reveal(1, CIRCLE, promised=2)
-    with pytest.raises(LedgerConflict):
-        ledger.reveal(1, CIRCLE, promised=2)
-
-
 def test_a_finished_round_cannot_end_in_another_way(ledger: Ledger) -> None:
     ledger.skip(1, "nobody was there")
     with pytest.raises(LedgerConflict, match="already recorded as skipped"):

@@ -256,11 +256,6 @@ def test_unknown_policies_are_named_with_the_known_ones() -> None:
         make_policy("lottery", PolicySettings(np.zeros(4), 2), np.random.default_rng(0))
 
 
-def test_mixed_dropout_draws_from_the_levels() -> None:
-    drawn = mixed_dropout(1000, np.random.default_rng(0))
-    assert set(drawn) == {0.1, 0.2, 0.3, 0.4, 0.5}
-
-
 @pytest.mark.parametrize("survival", [1e-300, 5e-324, 0.3])
 def test_over_selection_never_wants_more_circles_than_exist(survival: float) -> None:
     circles = random_circles(12, 3, np.random.default_rng(0))

@@ -8,7 +8,6 @@ from types import FrameType
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 from tests.support.cast import Cast, entropy_for, make_terms, names
 
@@ -271,17 +270,3 @@ def test_a_masked_input_without_a_statement_is_refused() -> None:
     seed = cast.server.view().seed
     with pytest.raises(VerificationError):
         rules.check_statement(terms, seed, 1, Members.of(range(5), 5), None)
-
-
-def test_sums_of_whole_circles_are_found_in_bitmaps() -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        circles = (*rng.integers(0, 9, 30).tolist(), 2**63, -1, 2**63)
-        terms = make_terms(33, circles=circles)
-        there = frozenset(np.flatnonzero(rng.random(33) < 0.9).tolist())
-        whole = {
-            client
-            for client in range(33)
-            if all(mate in there for mate in range(33) if circles[mate] == circles[client])
-        }
-        assert terms.aggregated(there) == whole == frozenset(terms.summed(Members.of(there, 33)))

@@ -14,6 +14,7 @@ from coterie.graphs.table import is_complete
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
 from coterie.secagg import Server, Step, Terms, ThreatMode, client, messages
 from coterie.secagg.invitation import read_invitation
+from coterie.secagg.members import Members
 
 
 @pytest.mark.parametrize(
@@ -74,12 +75,13 @@ def test_terms_travel_as_bytes() -> None:
 
 
 @settings(max_examples=100)
-@given(st.lists(st.integers(0, 3), min_size=6, max_size=6), st.sets(st.integers(0, 5)))
+@given(st.lists(st.sampled_from([0, 1, 2, -1, 2**63]), min_size=6, max_size=6), st.sets(st.integers(0, 5)))
 def test_only_complete_circles_are_aggregated(circles: list[int], survivors: set[int]) -> None:
-    aggregated = make_terms(circles=tuple(circles)).aggregated(survivors)
-    for member in range(6):
-        whole = all(mate in survivors for mate in range(6) if circles[mate] == circles[member])
-        assert (member in aggregated) == whole
+    terms = make_terms(circles=tuple(circles))
+    whole = {
+        client for client in range(6) if all(mate in survivors for mate in range(6) if circles[mate] == circles[client])
+    }
+    assert terms.aggregated(survivors) == whole == terms.summed(Members.of(survivors, 6))
     assert make_terms().aggregated(survivors) == survivors
 
 

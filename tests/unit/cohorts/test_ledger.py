@@ -549,6 +549,13 @@ def test_a_ledger_that_another_server_creates_at_the_same_moment_is_used(path: P
         event.remove(Engine, "before_cursor_execute", overtake)
 
 
+@pytest.mark.parametrize("location", ["", ":memory:", "sqlite://", "sqlite:///:memory:"])
+def test_a_ledger_in_memory_is_refused(location: str) -> None:
+    for open_ledger in (Ledger.open, Ledger.inspect):
+        with pytest.raises(ConfigError, match="a ledger needs a file"):
+            open_ledger(location)
+
+
 @pytest.mark.parametrize("url", ["nonsense://x", "://", "oracle://user:hidden@host/db"])
 def test_an_unusable_url_is_refused(url: str) -> None:
     with pytest.raises(ConfigError) as refusal:

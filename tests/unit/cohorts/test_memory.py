@@ -289,6 +289,8 @@ def test_an_unusable_file_is_a_configuration_error(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("not a database" * 100)
     with pytest.raises(ConfigError, match="cannot keep a client's memory"):
         MemoryFile(tmp_path / "text.db")
+    with pytest.raises(ConfigError, match="cannot keep a client's memory in a file without a name"):
+        MemoryFile("")
 
 
 def test_a_retired_circle_stays_together(memory: ClientMemory) -> None:

@@ -28,7 +28,7 @@ ASSUMPTIONS = (
     "fixed circles, not independent samples of the population.",
     "Who takes part, and what is chosen before training (model, norm, rounds), does not depend on private data.",
     "Anything else that is published, such as metrics measured on the clients' data, is not covered. Test examples are "
-    "assumed to belong to no client; if they do, scores on them are such metrics.",
+    "assumed to belong to no client; if they are those of clients, scores on them are such metrics.",
 )
 """The assumptions behind every number computed here."""
 

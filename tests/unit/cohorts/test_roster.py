@@ -32,6 +32,7 @@ def test_clients_are_numbered_by_name_whatever_order_they_come_in() -> None:
     again = Roster.found(reversed(CLIENTS), Circles.of([(2, 0, 1), (4, 3), (7, 6, 5)]), privacy=2)
     assert again == founded()
     assert again.digest == founded().digest
+    assert Roster.found(CLIENTS, founded().usable(), np.int64(2)).digest == founded().digest  # type: ignore[arg-type]
     assert again.names == tuple(NAMES)
 
 

@@ -19,17 +19,15 @@ from coterie.arithmetic.structures import names as keys_of
 from coterie.crypto.signing import Identity
 from coterie.errors import ConfigError, InputError
 from coterie.graphs.topology import Complete, Topology
-from coterie.planning.arguments import DEPLOYMENT, check_plan_options
+from coterie.planning.arguments import DEPLOYMENT, check_plan_options, checked_argument
 from coterie.planning.session import FEW_CLIENTS, Plan, recommend
 from coterie.rounds import one_off
 from coterie.rounds.arguments import check_aggregate_arguments, layout_of
 from coterie.rounds.coordinator import SessionShape
 from coterie.secagg.terms import Terms, ThreatMode
-from coterie.settings import MOST_SEED, check_number
+from coterie.settings import check_number
 from coterie.transports.faults import Faults
 from coterie.transports.memory import Carrier, Session, SessionReport
-
-_MOST_PLANNED = 10**9  # clients
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -129,15 +127,17 @@ def aggregate(
         raise InputError(f"inputs is a dictionary with the arrays of each client, not {type(inputs).__name__}")
     if not inputs:
         raise InputError("there is nothing to aggregate")
-    names = tuple(inputs)
     check_aggregate_arguments(
-        names,
+        tuple(inputs),
         {"weights": weights, "circles": circles, "identities": identities},
         {"minimum": minimum, "threshold": threshold, "colluders": colluders, "workers": workers, "seed": seed},
         dropout,
     )
     if faults is not None and not isinstance(faults, Faults):
         raise ConfigError(f"faults is {Faults.__module__}.{Faults.__qualname__}(...) or None, not {faults!r:.60}")
+    # Names and numbers of numpy become Python's, because messages cannot carry numpy's.
+    names = tuple(map(str, inputs))
+    minimum, threshold, colluders = map(_plain, (minimum, threshold, colluders))
     arrays = {name: listed(given) for name, given in inputs.items()}
     layouts = {name: layout_of(name, given) for name, given in arrays.items()}
     keys = {name: keys_of(given) for name, given in inputs.items()}
@@ -150,8 +150,7 @@ def aggregate(
         shape = _choose(len(names), sizes, dropout, identities is not None, threshold, colluders)
         topology, threshold, colluders = shape.topology, shape.threshold, shape.colluders
         minimum = max(minimum, shape.minimum)
-    largest = max(weights.values()) if weights else 1
-    quantizer = Quantizer(clip, precision, len(names), largest if isinstance(largest, int) else 1)
+    quantizer = Quantizer(clip, precision, len(names), max(weights.values()) if weights else 1)
     terms = Terms(
         session=os.urandom(32),
         clients=names,
@@ -159,7 +158,7 @@ def aggregate(
         length=quantizer.length(layout),
         topology=topology,
         threshold=threshold,
-        circles=tuple(circles[name] for name in names) if circles else None,
+        circles=tuple(_plain(circles[name]) for name in names) if circles else None,
         minimum=minimum,
         colluders=colluders,
         mode=ThreatMode.ACTIVE_SERVER if identities else ThreatMode.HONEST_BUT_CURIOUS,
@@ -187,6 +186,11 @@ def aggregate(
         error_bound=quantizer.error_bound(len(result.clients), decoded.total_weight),
         report=session.report,
     )
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - an argument of any type
+    """Return a number or text of numpy as Python's, and anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _choose(
@@ -287,23 +291,25 @@ def train(
     from coterie.training.streams import torch_seed
     from coterie.training.user_models import instantiate
 
+    clients, cohort, privacy, rounds = map(_plain, (clients, cohort, privacy, rounds))
     check_train_arguments(clients, settings, out, loss, observers)
+    settings = {key: _plain(value) for key, value in (settings or {}).items()}
     if (train_set is None) == isinstance(clients, int):
         raise ConfigError("give train either a train_set, which is divided, or the examples of each client in clients")
     if resume and out is None:
         raise ConfigError("resume=True continues the run in out, so give its folder: train(..., out=..., resume=True)")
     chosen: dict[str, Any] = {"training.algorithm": algorithm} if algorithm is not None else {}
-    learning = (settings or {}).get("training.algorithm", algorithm)
+    learning = settings.get("training.algorithm", algorithm)
     dataset = own_dataset(train_set, test_set, clients, client_tests, algorithm=learning, one_hot=loss is None)
     count = clients if isinstance(clients, int) else len(clients)
     functions, metrics = user_metrics(metric)
     if metrics:
-        chosen["training.metrics"] = [*metrics, *(settings or {}).get("training.metrics", ())]
+        chosen["training.metrics"] = [*metrics, *settings.get("training.metrics", ())]
     if epsilon is not None:
         if not isinstance(epsilon, Real) or isinstance(epsilon, bool) or not 0 < epsilon < math.inf:
             raise ConfigError(f"epsilon is a number above 0, or None for no noise, not {epsilon!r}")
-        chosen |= {"noise.kind": "discrete-gaussian", "noise.epsilon": epsilon}
-    given = {key: value for key, value in (settings or {}).items() if not (metrics and key == "training.metrics")}
+        chosen |= {"noise.kind": "discrete-gaussian", "noise.epsilon": _plain(epsilon)}
+    given = {key: value for key, value in settings.items() if not (metrics and key == "training.metrics")}
     wanted = Wanted(count, cohort, privacy, rounds, policy, {**chosen, **given})
     config, decisions = own_config(dataset, wanted)
     if epsilon is not None and config.noise.epsilon != epsilon:
@@ -390,19 +396,6 @@ def _matrix_of(source: Any) -> Any:  # noqa: ANN401 - whatever numpy reads as an
     )
 
 
-_PLAN_NUMBERS: dict[str, tuple[bool, float | None, float | None]] = {
-    "clients": (True, 1, _MOST_PLANNED),
-    "cohort": (True, 1, _MOST_PLANNED),
-    "privacy": (True, 1, _MOST_PLANNED),
-    "roster": (True, 1, _MOST_PLANNED),
-    "length": (True, 1, None),
-    "precision": (True, 1, None),
-    "seed": (True, 0, MOST_SEED),
-    **dict.fromkeys(("collusion", "lost", "privacy_bits", "reliability_bits"), (False, None, None)),
-}
-"""The numeric arguments of a plan: whether each is an integer, and its bounds. The planner checks shares itself."""
-
-
 @overload
 def plan(
     clients: int,
@@ -481,10 +474,8 @@ def plan(
     levels = missing if isinstance(missing, Sequence) and not isinstance(missing, str) else (missing,)
     if not levels:
         raise ConfigError("missing is empty: give a probability such as 0.1, or several")
-    for name, value in (("clients", clients), ("cohort", cohort), *options.items()):
-        if name in _PLAN_NUMBERS and value is not None:
-            whole, least, most = _PLAN_NUMBERS[name]
-            check_number(name, value, whole=whole, least=least, most=most)
+    clients, cohort = checked_argument("clients", clients), checked_argument("cohort", cohort)
+    options = {name: checked_argument(name, value) for name, value in options.items()}
     for level in levels:
         check_number("missing", level)
     if cohort is not None:

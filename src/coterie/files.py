@@ -1,9 +1,9 @@
 """Atomic file writes: a reader finds the old content or the new content, never a part.
 
-The content is written to a draft in the same folder, which is then renamed. The draft has a random name and is created
-exclusively. So a planted link is never followed, and two writers never share a draft, even on two machines with equal
-process numbers. If writing fails, the draft is deleted, because it may contain a secret. Only a killed process leaves a
-draft behind; :func:`remove_drafts` deletes it.
+The content is written to a draft in the same folder, which is then renamed; exceptions are in the table and with
+:func:`write_output`. The draft has a random name and is created exclusively. So a planted link is never followed, and
+two writers never share a draft, even on two machines with equal process numbers. If writing fails, the draft is
+deleted, because it may contain a secret. Only a killed process leaves a draft behind; :func:`remove_drafts` deletes it.
 
 ======================  ======================================  =============  ======================
 function                use                                     on disk when   a link at the path
@@ -15,6 +15,7 @@ function                use                                     on disk when   a
 :func:`reserve_secret`  an empty file for a secret              no             counts as a file
 :func:`write_output`    output for the user, at a path that     no             is followed
                         the user may have chosen
+:func:`create_output`   new output, written in place            no             counts as a file
 ======================  ======================================  =============  ======================
 
 Errors of the operating system are raised as :class:`~coterie.errors.ConfigError` with the path.
@@ -140,7 +141,8 @@ def check_output(path: Path) -> None:
         try:
             path.open("xb").close()
         except FileExistsError:
-            path.open("ab").close()
+            if not path.is_fifo():  # opening a pipe waits for its reader, and closing it ends what the reader gets
+                path.open("ab").close()
         else:
             path.unlink()
 

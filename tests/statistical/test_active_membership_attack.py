@@ -97,7 +97,7 @@ class TestForecasts:
         assert InferenceSuccess([trial.courses[0].last.inferred[COMMON] for trial in played]).beats_guess
 
     def test_memorised_members_are_recovered_exactly(self) -> None:
-        """Few examples, numbers drawn at random, long training: nothing but having seen them can make them right."""
+        """Few examples, random numbers, long training: a model can be right about them only if it has seen them."""
         dealt = DealtRecords.deal("energy", 2, 1, 8, seed=5, tests=100, options={"window": 72})
         rng = np.random.default_rng(1)
         dealt.honest.y[:] = rng.standard_normal(dealt.honest.y.shape)

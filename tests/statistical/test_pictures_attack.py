@@ -11,7 +11,7 @@ from coterie.attacks.inversion.measure import ALONE, MEAN, InversionTarget, Orig
 
 
 def test_inverting_noise_is_no_better_than_guessing_by_label() -> None:
-    """What a masked vector is to an inversion."""
+    """An inversion sees a masked vector as noise."""
     gains = []
     for seed in range(6):
         target = InversionTarget.prepare(Federation.deal("digits", "softmax-regression", 8, seed, examples=4), 0)
@@ -22,7 +22,7 @@ def test_inverting_noise_is_no_better_than_guessing_by_label() -> None:
 
 
 def test_an_eavesdropper_recognises_people_from_plain_models_and_not_from_masked_ones() -> None:
-    """Twenty people, each of ten by chance; the model of all is not spared by masking."""
+    """Twenty people, each recognised by chance in one of ten cases. Masking does not protect the global model."""
     trials = [Faces(rounds=2, epochs=3, seed=seed).trial(0) for seed in range(2)]
 
     def surprise(row: str) -> float:

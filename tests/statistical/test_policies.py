@@ -131,7 +131,9 @@ def test_fairness_gap_vanishes_with_equal_dropout() -> None:
 
 @pytest.mark.parametrize("compose", ["random", "similar"])
 @pytest.mark.parametrize(("population", "cohort", "privacy"), [(60, 12, 4), (62, 14, 4)])
-def test_rates_with_unequal_circles_and_dropout(compose: str, population: int, cohort: int, privacy: int) -> None:
+def test_selections_follow_the_forecast_for_unequal_circles_and_dropout(
+    compose: str, population: int, cohort: int, privacy: int
+) -> None:
     rng = np.random.default_rng(9)
     dropout = mixed_dropout(population, rng)
     if compose == "random":

@@ -1,4 +1,4 @@
-"""Property inference on planted traces: seeded, with no better than guessing where there is nothing to find."""
+"""Property inference on planted traces: without a trace it is no better than guessing. Seeded."""
 
 import numpy as np
 

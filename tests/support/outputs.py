@@ -34,6 +34,13 @@ ARITHMETIC = {
 }
 
 
+@cache
+def functions_of(file: str) -> set[str]:
+    """Return the names of the functions in a file of the repository."""
+    tree = ast.parse((PROJECT / file).read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
 class NoteError(Exception):
     """A note that cannot be read, or that does not fit the text behind it."""
 

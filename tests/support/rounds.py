@@ -119,9 +119,11 @@ class Population:
 class Stage:
     """A round that a test moves step by step; clients keep their memories on disk, as nodes do."""
 
-    def __init__(self, folder: Path, mode: ThreatMode = ThreatMode.ACTIVE_SERVER, size: int = 6) -> None:
+    def __init__(
+        self, folder: Path, mode: ThreatMode = ThreatMode.ACTIVE_SERVER, size: int = 6, *, two_trips: bool = True
+    ) -> None:
         self.ledger = Ledger.open(folder / "ledger.db")
-        self.path, self.mode, self.size = folder / "clients.db", mode, size
+        self.path, self.mode, self.size, self.two_trips = folder / "clients.db", mode, size, two_trips
         self.population = self.processes()
         self.members = self.population.members
         self.round = self.open(1)
@@ -131,7 +133,7 @@ class Stage:
         """Everybody in a process that starts anew, with its memory and nothing else."""
         roster = make_roster(self.size)
         return Population(
-            roster, self.ledger, self.size, memories=self.path, mode=self.mode, two_trips=True, durable=True
+            roster, self.ledger, self.size, memories=self.path, mode=self.mode, two_trips=self.two_trips, durable=True
         )
 
     def open(self, number: int) -> Round[Aggregate]:

@@ -1,4 +1,5 @@
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -79,6 +80,40 @@ def test_larger_cohorts_get_a_sparse_graph() -> None:
     assert max(shared) < 40 * 120
 
 
+def test_names_and_numbers_of_numpy_are_accepted() -> None:
+    """Messages carry only Python's own."""
+    keys = np.array(names(6))
+    inputs = {name: np.full(3, 0.5) for name in keys}
+    outcome = coterie.aggregate(
+        inputs,
+        clip=np.float32(1.0),  # type: ignore[arg-type]
+        weights=dict(zip(keys, np.arange(1, 7), strict=True)),
+        precision=np.int64(16),  # type: ignore[arg-type]
+        topology=Harary(np.int64(4)),  # type: ignore[arg-type]
+        threshold=np.int64(2),  # type: ignore[arg-type]
+        circles=dict(zip(keys, np.arange(6) // 3, strict=True)),
+        minimum=np.int64(3),  # type: ignore[arg-type]
+        colluders=np.int64(1),  # type: ignore[arg-type]
+        seed=np.int64(5),  # type: ignore[arg-type]
+    )
+    assert (outcome.clients, outcome.total_weight) == (names(6), 21)
+    assert {type(name) for name in outcome.clients} == {str}
+    assert np.abs(outcome.mean - 0.5).max() <= outcome.error_bound
+    assert coterie.aggregate(inputs, clip=1.0, topology=ErdosRenyi(np.float64(1.0))).clients == names(6)
+
+
+class Layers(NamedTuple):
+    weights: Any
+    bias: Any
+
+
+def test_a_named_tuple_is_returned_as_one() -> None:
+    outcome = coterie.aggregate({name: Layers(np.full(3, 0.5), np.zeros(1)) for name in names(3)}, clip=1.0)
+    assert isinstance(outcome.mean, Layers)
+    assert np.abs(outcome.mean.weights - 0.5).max() <= outcome.error_bound
+    assert outcome.sum.bias.shape == (1,)
+
+
 @pytest.mark.parametrize(
     ("inputs", "changes", "error"),
     [
@@ -95,6 +130,10 @@ def test_larger_cohorts_get_a_sparse_graph() -> None:
         ({"a": {"w": np.zeros(2)}, "b": [np.zeros(2)]}, {}, InputError),
         ({"a": {"n": np.zeros(2, int)}, "b": {"n": np.zeros(2, int)}}, {}, InputError),
         ({"a": "words", "b": "words"}, {}, InputError),
+        ({"a": np.zeros(2), "\ud800": np.zeros(2)}, {}, InputError),
+        ({"a": np.zeros(2), "b": np.zeros(2)}, {"circles": {"a": 2**63, "b": 2**63}}, ConfigError),
+        ({"a": np.zeros(2), "b": np.zeros(2)}, {"colluders": 1}, ConfigError),
+        ({"a": np.zeros(2), "b": np.zeros(2)}, {"dropout": 1}, ConfigError),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_sent(inputs: Any, changes: Any, error: type[Exception]) -> None:  # noqa: ANN401
@@ -120,7 +159,7 @@ def test_state_dicts_and_tensors_come_back_as_they_went_in() -> None:
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64"])
-def test_a_tensor_of_any_precision(kind: str) -> None:
+def test_tensors_of_any_precision_keep_their_type(kind: str) -> None:
     torch = pytest.importorskip("torch", reason="training needs coterie[train]")
     tensor = torch.full((3,), 0.5, dtype=getattr(torch, kind), requires_grad=True)
     outcome = coterie.aggregate(dict.fromkeys(names(3), tensor), clip=1.0)
@@ -132,3 +171,20 @@ def test_a_tensor_of_any_precision(kind: str) -> None:
     assert all(torch.is_tensor(mean) for mean in several)
     with pytest.raises(InputError, match="has no mean"):
         coterie.aggregate(dict.fromkeys(names(3), tensor.long()), clip=1.0)
+
+
+def test_training_accepts_numbers_of_numpy(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="training needs coterie[train]")
+    examples = [(torch.zeros(2), number % 2) for number in range(40)]
+    numbers: dict[str, Any] = {"clients": np.int64(8), "cohort": np.int64(4), "privacy": np.int64(2)}
+    result = coterie.train(
+        torch.nn.Linear(2, 2),
+        examples,
+        **numbers,
+        rounds=np.int64(1),  # type: ignore[arg-type]
+        epsilon=np.float32(8.0),  # type: ignore[arg-type]
+        settings={"seed": np.int64(3), "training.learning_rate": np.float64(0.1)},
+        out=tmp_path / "run",
+        progress=False,
+    )
+    assert len(result.records) == 1

@@ -1,17 +1,16 @@
 """The errors of the papers, one by one: the printed statement fails, and the correction in ``docs/errata.md`` holds."""
 
-import ast
 import math
 import re
 from fractions import Fraction
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.support.outputs import PROJECT, functions_of
 from tests.support.rationals import Matrix, least_weight
 
 import coterie
@@ -26,7 +25,6 @@ from coterie.graphs.guarantees import (
 from coterie.graphs.topology import ErdosRenyi
 from coterie.reproduce.declarations import declared
 
-PROJECT = Path(__file__).parents[2]
 ERRATA = (PROJECT / "docs" / "errata.md").read_text()
 
 # The document itself.
@@ -36,8 +34,7 @@ def test_every_test_named_there_exists() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", ERRATA)
     assert len(named) > 20
     for file, name in named:
-        tree = ast.parse((PROJECT / file).read_text())
-        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, f"{file}::{name}"
+        assert name in functions_of(file), f"{file}::{name}"
 
 
 def test_every_command_named_there_is_one() -> None:
@@ -96,7 +93,7 @@ def test_a_field_of_characteristic_two_has_no_minus() -> None:
 
 
 def test_dropouts_leave_masks_on_all_neighbours() -> None:
-    """A tenth of the clients leaves: what they leave on others outgrows n log n, and keeps up with n sqrt(n log n)."""
+    """Masks left by a tenth of the clients, which drop out, grow faster than n log n, and like n sqrt(n log n)."""
     masks = {}
     for clients in (500, 2000):
         probability = paper_parameters(clients, 0.1).connection_probability
@@ -269,7 +266,7 @@ def test_a_deviation_is_taken_for_a_variance() -> None:
 
 
 def test_noise_drawn_once_protects_no_difference() -> None:
-    """Fresh noise stays in the difference of two releases; an offset drawn once is gone."""
+    """Fresh noise stays in the difference of two releases; an offset drawn once cancels."""
     rng = np.random.default_rng(0)
     first, second, offset = rng.standard_normal((3, 100))
     assert np.allclose((first + offset) - (second + offset), first - second)

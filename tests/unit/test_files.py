@@ -211,7 +211,7 @@ def test_files_that_must_survive_a_crash_are_on_disk_before_their_names_are(
 
 @pytest.mark.parametrize("write", [*REPLACING, *EXCLUSIVE])
 @given(value=st.sampled_from([0, 0o002, 0o022, 0o027, 0o077]))
-def test_permissions_do_not_depend_on_the_umask_where_they_must_not(write: Write, value: int) -> None:
+def test_the_umask_applies_to_all_files_but_secrets(write: Write, value: int) -> None:
     with tempfile.TemporaryDirectory() as folder, umask(value):
         write(Path(folder, "file"), b"content")
         secret = write in (write_secret, write_once)
@@ -219,7 +219,7 @@ def test_permissions_do_not_depend_on_the_umask_where_they_must_not(write: Write
 
 
 @given(before=st.sampled_from([0o600, 0o640, 0o644, 0o666, 0o755]))
-def test_permissions_of_a_file_that_is_replaced(before: int) -> None:
+def test_only_an_output_keeps_the_permissions_of_the_file_it_replaces(before: int) -> None:
     with tempfile.TemporaryDirectory() as folder, umask(0o022):
         path = Path(folder, "file")
         for write, after in (write_output, before), (write_file, 0o644), (write_secret, 0o600):
@@ -279,7 +279,7 @@ def test_links_at_names_that_can_be_guessed_are_not_followed(tmp_path: Path, wri
 def test_a_link_at_the_drafts_own_name_is_not_followed(
     tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even if somebody could guess the name: a draft is a new file, or it is refused."""
+    """Even if the name could be guessed: a draft is a new file, or it is refused."""
     monkeypatch.setattr(os, "urandom", bytes)
     (tmp_path / f".file.{'00' * 8}.draft").symlink_to(tmp_path / "victim")
     with pytest.raises(ConfigError, match=r"cannot write .*file: File exists"):
@@ -390,8 +390,10 @@ def test_an_output_keeps_its_owner(tmp_path: Path) -> None:
 def test_a_pipe_that_a_user_chose_gets_the_content_and_stays_a_pipe(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
+    check_output(path)  # although there is no reader yet
     with ThreadPoolExecutor(1) as pool:
         reader = pool.submit(path.read_bytes)
+        check_output(path)
         write_output(path, b"page")
         assert reader.result(10) == b"page"
     assert stat.S_ISFIFO(path.stat().st_mode)

@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import json
 import re
 import subprocess
 import sys
@@ -198,6 +199,9 @@ def test_a_plan_is_for_a_session_or_for_many_rounds() -> None:
     assert coterie.plan(200, 0.1, **options) == recommend(200, 0.1, **options)
     assert coterie.plan(60, 0.1, cohort=12, privacy=3) == plan_population(60, 12, [0.1], privacy=3)
     assert coterie.plan(60, [0.1, 0.3], cohort=12, seed=5) == plan_population(60, 12, [0.1, 0.3], seed=5)
+    numbers = {"clients": np.int64(60), "cohort": np.int64(12), "privacy": np.int64(3)}
+    plain = coterie.plan(60, 0.1, cohort=12, privacy=3).as_dict()
+    assert json.dumps(coterie.plan(missing=0.1, **numbers).as_dict()) == json.dumps(plain)  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match="need a cohort"):
         coterie.plan(60, [0.1, 0.3])  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match="a plan of a session has no option seed; it has privacy, "):

@@ -41,6 +41,7 @@ def test_memory_is_kept_where_that_is_possible() -> None:
 
 def test_keeping_memory_does_nothing_on_other_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr("ctypes.CDLL", lambda *_: pytest.fail("a library was loaded"))
     keep_memory()
 
 

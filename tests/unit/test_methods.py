@@ -1,13 +1,11 @@
 """``docs/methods.md``: every cell of the judged Table 1 names a test or a command that exists."""
 
-import ast
 import re
 import shlex
-from functools import cache
 
 import pytest
 from tests.support.commands import understand
-from tests.support.outputs import PROJECT
+from tests.support.outputs import PROJECT, functions_of
 
 from coterie.reproduce.declarations import declared, read_declaration
 
@@ -15,12 +13,6 @@ TEXT = (PROJECT / "docs" / "methods.md").read_text(encoding="utf-8")
 SECTION = TEXT.split("## Table 1 of the paper, property by property")[1]
 ROWS = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in SECTION.splitlines() if line[:1] == "|"][2:]
 APPROACHES = {"plain averaging", "secure aggregation", "confined", "DP-SGD in one place"}
-
-
-@cache
-def functions_of(file: str) -> set[str]:
-    tree = ast.parse((PROJECT / file).read_text(encoding="utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 def test_the_table_covers_what_approaches_protect_tolerate_and_cost() -> None:

@@ -17,7 +17,7 @@ from coterie import errors
 ROOT = Path(coterie.__file__).parent
 PROJECT = Path(__file__).parents[2]
 LONGEST = 500  # lines of a module
-PROGRAMS = {"bench/flower_app/trips/__init__.py"}  # a package only because Flower wants one
+PROGRAMS = {"bench/flower_app/trips/__init__.py"}  # a package only because Flower needs one
 
 MODULES = sorted(str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py"))
 
@@ -44,7 +44,7 @@ def definitions(module: str) -> Iterator[str]:
 
 def test_every_public_exception_is_in_one_file() -> None:
     known = {name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, Exception)}
-    known |= set(definitions("errors.py")) - {"Separation"}  # which is what SeparationRisk tells of
+    known |= set(definitions("errors.py")) - {"Separation"}  # a part of SeparationRisk, and no exception
     elsewhere = [
         (module, node.name)
         for module in MODULES

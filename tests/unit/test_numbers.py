@@ -1,6 +1,5 @@
 """Numbers in documents: a note says where each comes from, in a form that can be checked."""
 
-import ast
 import re
 import shlex
 from pathlib import Path
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from tests.support.commands import understand
 from tests.support.numbers import MARKS, MOST_MINUTES, Note, Number, compare, documents, faults, read_notes
-from tests.support.outputs import PROJECT, DataMissing, Near, NoteError, load, run_command
+from tests.support.outputs import PROJECT, DataMissing, Near, NoteError, functions_of, load, run_command
 
 from coterie.errors import ConfigError
 
@@ -78,8 +77,7 @@ def test_wrong_commands_are_detected(wrong: str) -> None:
 @pytest.mark.parametrize("note", [note for note in NOTES if note.kind == "test"], ids=lambda note: note.where)
 def test_every_test_that_is_named_exists(note: Note) -> None:
     file, _, name = note.about.partition("::")
-    tree = ast.parse((PROJECT / file).read_text(encoding="utf-8"))
-    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert name in functions_of(file)
 
 
 def test_most_results_are_run_again() -> None:
@@ -133,7 +131,7 @@ def test_a_paragraph_that_names_its_test_needs_no_note() -> None:
         ("near(a, 0.1)", "It is 1.5.", "say why numbers may be off"),
     ],
 )
-def test_a_note_that_does_not_fit(items: str, text: str, fault: str) -> None:
+def test_a_note_that_does_not_fit_its_text_is_a_fault(items: str, text: str, fault: str) -> None:
     (found,) = all_faults(NOTE.format(items=items, text=text))
     assert fault in found
 
@@ -142,7 +140,7 @@ def test_a_note_that_does_not_fit(items: str, text: str, fault: str) -> None:
     "body",
     ["measured", "timing", "test", "once", "1 minute\na, b", "1 minute\n$ coterie run\na b", "paper\na"],
 )
-def test_a_note_that_cannot_be_read(body: str) -> None:
+def test_a_note_that_cannot_be_read_is_an_error(body: str) -> None:
     with pytest.raises(NoteError):
         read_notes(f"<!-- numbers: {body}\n-->\n1.5\n")
 

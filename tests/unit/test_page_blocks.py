@@ -127,7 +127,7 @@ def test_a_block_that_nothing_checks_is_found(text: str) -> None:
         ("one  two", "one two   \n"),
     ],
 )
-def test_outputs_that_agree(expected: str, printed: str) -> None:
+def test_outputs_that_agree_are_accepted(expected: str, printed: str) -> None:
     compare_output(expected, printed, "here")
 
 
@@ -141,7 +141,7 @@ def test_outputs_that_agree(expected: str, printed: str) -> None:
         ("1.5", "125"),
     ],
 )
-def test_outputs_that_differ(expected: str, printed: str) -> None:
+def test_outputs_that_differ_are_errors(expected: str, printed: str) -> None:
     with pytest.raises(PageError):
         compare_output(expected, printed, "here")
 

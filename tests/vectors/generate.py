@@ -13,10 +13,9 @@ from typing import Any
 import msgspec
 from tests.support.cast import Cast, entropy_for, flip, identity_for, make_terms, names
 from tests.vectors import two_trips
-from tests.vectors.recording import RecordedEntropy, write_terms
+from tests.vectors.recording import RecordedEntropy, refusals, rejections, write_terms
 
 from coterie.crypto.context import PROTOCOL
-from coterie.errors import CoterieError
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary
 from coterie.secagg import Step, Terms, messages, steps
 
@@ -69,9 +68,9 @@ def _steps(cast: Cast, dropouts: Mapping[Step, Sequence[str]]) -> Iterator[dict[
     while True:
         step = cast.server.step
         speaking = [name for name in cast.inbox if name not in dropouts.get(step, ())]
-        refused = [] if step is Step.ADVERTISE else list(refusals(cast, speaking[0]))
+        refused = [] if step is Step.ADVERTISE else list(_refused(cast, speaking[0]))
         replies = cast.replies(speaking)
-        rejected = list(rejections(cast, speaking[0], replies[speaking[0]]))
+        rejected = list(_rejected(cast, speaking[0], replies[speaking[0]]))
         cast.deliver(replies)
         record = {
             "step": step.value,
@@ -86,7 +85,7 @@ def _steps(cast: Cast, dropouts: Mapping[Step, Sequence[str]]) -> Iterator[dict[
         yield record | {"downloads": {name: message.hex() for name, message in cast.inbox.items()}}
 
 
-def refusals(cast: Cast, name: str) -> Iterator[dict[str, str]]:
+def _refused(cast: Cast, name: str) -> Iterator[dict[str, str]]:
     """Messages that one client refuses in this step, and why; it can still answer the right one afterwards."""
     position = list(steps.TABLE).index(steps.ROWS[cast.server.step]) - 1
     if steps.TABLE[position].active_only and not cast.terms.active:
@@ -94,39 +93,31 @@ def refusals(cast: Cast, name: str) -> Iterator[dict[str, str]]:
     kind = steps.TABLE[position].download
     assert kind is not None
     good = messages.decode(cast.inbox[name], kind, "server", cast.terms.digest)
-    for case, message in [*_spoiled(cast.inbox[name], good), *_lies(cast, good)]:
-        try:
-            cast.answer(cast.states[name], name, message)
-        except CoterieError as error:
-            yield {"case": case, "client": name, "message": message.hex(), "error": _kind(error), "reason": str(error)}
-        else:
-            raise AssertionError(case)
+    cases = _spoiled(cast.inbox[name], good) | _lies(cast, good)
+    return refusals(cases, name, lambda message: cast.answer(cast.states[name], name, message))
 
 
-def rejections(cast: Cast, name: str, reply: bytes) -> Iterator[dict[str, str]]:
+def _rejected(cast: Cast, name: str, reply: bytes) -> Iterator[dict[str, str]]:
     """Messages that the server rejects in this step, and why."""
     good = messages.decode(reply, steps.ROWS[cast.server.step].upload, name, cast.terms.digest)
     cases = _spoiled(reply, good)
-    cases.append(("another sender's", messages.encode(msgspec.structs.replace(good, sender=good.sender + 1))))
+    cases["another sender's"] = messages.encode(msgspec.structs.replace(good, sender=good.sender + 1))
     if getattr(good, "signature", None):
-        cases.append(("badly signed", messages.encode(msgspec.structs.replace(good, signature=bytes(64)))))
+        cases["badly signed"] = messages.encode(msgspec.structs.replace(good, signature=bytes(64)))
     if getattr(good, "statement", None):
-        cases.append(("without a statement", messages.encode(msgspec.structs.replace(good, statement=None))))
-    for case, message in cases:
-        rejected = cast.server.receive(name, message)
-        assert rejected is not None, case
-        yield {"case": case, "client": name, "message": message.hex(), "reason": rejected.reason}
+        cases["without a statement"] = messages.encode(msgspec.structs.replace(good, statement=None))
+    return rejections(cases, name, cast.server.receive)
 
 
-def _spoiled(data: bytes, good: messages.Message) -> list[tuple[str, bytes]]:
-    return [
-        ("cut short", data[: len(data) // 2]),
-        ("damaged", flip(data, 8 * (len(data) - 1))),
-        ("of another session", messages.encode(msgspec.structs.replace(good, terms=bytes(32)))),
-    ]
+def _spoiled(data: bytes, good: messages.Message) -> dict[str, bytes]:
+    return {
+        "cut short": data[: len(data) // 2],
+        "damaged": flip(data, 8 * (len(data) - 1)),
+        "of another session": messages.encode(msgspec.structs.replace(good, terms=bytes(32))),
+    }
 
 
-def _lies(cast: Cast, good: messages.Message) -> list[tuple[str, bytes]]:
+def _lies(cast: Cast, good: messages.Message) -> dict[str, bytes]:
     """What a server that lies could send instead."""
     replace = msgspec.structs.replace
     lies: dict[str, messages.Message] = {}
@@ -147,11 +138,7 @@ def _lies(cast: Cast, good: messages.Message) -> list[tuple[str, bytes]]:
                 lies["fewer masks than were signed"] = replace(good, sharers=good.survivors)
         case messages.Testimony():
             lies["no quorum"] = replace(good, confirmations=good.confirmations[:1])
-    return [(case, messages.encode(message)) for case, message in lies.items() if message != good]
-
-
-def _kind(error: CoterieError) -> str:
-    return type(error).__name__
+    return {case: messages.encode(message) for case, message in lies.items() if message != good}
 
 
 def main() -> None:

@@ -1,11 +1,13 @@
 """Parts of transcripts that both protocols record in the same way."""
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from coterie.crypto.entropy import Entropy
-from coterie.secagg import Terms
+from coterie.errors import CoterieError
+from coterie.secagg import Rejected, Terms
 
 
 class RecordedEntropy:
@@ -26,3 +28,25 @@ def write_terms(terms: Terms) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.to_builtins(terms, builtin_types=(bytes,))
     fields |= {name: fields[name].hex() for name in ("session", "roster", "content")}
     return fields | {"identities": [key.hex() for key in terms.identities]}
+
+
+def refusals(cases: Mapping[str, bytes], name: str, answer: Callable[[bytes], object]) -> Iterator[dict[str, str]]:
+    """Record why a client refuses each of these messages. It refuses all of them."""
+    for case, message in cases.items():
+        try:
+            answer(message)
+        except CoterieError as error:
+            kind, reason = type(error).__name__, str(error)
+            yield {"case": case, "client": name, "message": message.hex(), "error": kind, "reason": reason}
+        else:
+            raise AssertionError(case)
+
+
+def rejections(
+    cases: Mapping[str, bytes], name: str, receive: Callable[[str, bytes], Rejected | None]
+) -> Iterator[dict[str, str]]:
+    """Record why the server rejects each of these messages from a client. It rejects all of them."""
+    for case, message in cases.items():
+        rejected = receive(name, message)
+        assert rejected is not None, case
+        yield {"case": case, "client": name, "message": message.hex(), "reason": rejected.reason}

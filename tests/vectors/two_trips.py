@@ -10,10 +10,9 @@ from typing import Any
 import msgspec
 from tests.support.cast import entropy_for, flip, make_terms, names
 from tests.support.prekey_cast import ISSUED, POPULATION, PrekeyCast
-from tests.vectors.recording import RecordedEntropy, write_terms
+from tests.vectors.recording import RecordedEntropy, refusals, rejections, write_terms
 
 from coterie.crypto.context import FINGERPRINT_BYTES, PROTOCOL
-from coterie.errors import CoterieError
 from coterie.secagg import Step, Terms, messages
 from coterie.secagg.prekeys import PrekeyBook, accept, client
 from coterie.secagg.prekeys.messages import MaskedContribution, OpenedShares, SurvivorList, SurvivorProof
@@ -59,12 +58,8 @@ def transcript(terms: Terms, dropouts: Mapping[Step, Sequence[str]]) -> dict[str
     }
 
 
-def answer_invitation(cast: PrekeyCast, name: str, message: bytes) -> None:
-    """Read an invitation and check its book, as a client does before it contributes."""
-    accept(PrekeyBook.read(message), name, cast.secrets[name], POPULATION)
-
-
 def _refused_books(cast: PrekeyCast) -> Iterator[dict[str, str]]:
+    """Invitations whose book one client refuses, and why."""
     name, good, terms = cast.terms.clients[0], cast.book.invitation(), cast.terms
     replace, prekeys = msgspec.structs.replace, cast.book.prekeys
     cases = {
@@ -79,13 +74,8 @@ def _refused_books(cast: PrekeyCast) -> Iterator[dict[str, str]]:
         cases["fewer shares than a quorum"] = PrekeyBook(low, prekeys).invitation()
         redated = replace(prekeys[-1], issued=ISSUED + 1)
         cases["a prekey that its owner did not sign"] = PrekeyBook(terms, (*prekeys[:-1], redated)).invitation()
-    for case, message in cases.items():
-        try:
-            answer_invitation(cast, name, message)
-        except CoterieError as error:
-            yield _refusal(case, name, message, error)
-        else:
-            raise AssertionError(case)
+    secret = cast.secrets[name]
+    return refusals(cases, name, lambda message: accept(PrekeyBook.read(message), name, secret, POPULATION))
 
 
 def _steps(cast: PrekeyCast, dropouts: Mapping[Step, Sequence[str]]) -> Iterator[dict[str, Any]]:
@@ -143,13 +133,8 @@ def _refused(
             lies["one signature twice"] = replace(good, signatures=(good.signatures[0], *good.signatures))
     cases = {"cut short": data[: len(data) // 2], "damaged": flip(data, 8 * (len(data) - 1))}
     cases |= {case: messages.encode(message) for case, message in lies.items()}
-    for case, message in cases.items():
-        try:
-            client.answer(cast.states[name], message, cast.identities.get(name))
-        except CoterieError as error:
-            yield _refusal(case, name, message, error)
-        else:
-            raise AssertionError(case)
+    state, identity = cast.states[name], cast.identities.get(name)
+    return refusals(cases, name, lambda message: client.answer(state, message, identity))
 
 
 def _rejected(cast: PrekeyCast, name: str, reply: bytes) -> Iterator[dict[str, str]]:
@@ -178,17 +163,4 @@ def _rejected(cast: PrekeyCast, name: str, reply: bytes) -> Iterator[dict[str, s
             bad["badly signed"] = replace(good, signature=bytes(64))
     cases = {"cut short": reply[: len(reply) // 2], "damaged": flip(reply, 8 * (len(reply) - 1))}
     cases |= {case: messages.encode(message) for case, message in bad.items()}
-    for case, message in cases.items():
-        rejected = cast.server.receive(name, message)
-        assert rejected is not None, case
-        yield {"case": case, "client": name, "message": message.hex(), "reason": rejected.reason}
-
-
-def _refusal(case: str, name: str, message: bytes, error: CoterieError) -> dict[str, str]:
-    return {
-        "case": case,
-        "client": name,
-        "message": message.hex(),
-        "error": type(error).__name__,
-        "reason": str(error),
-    }
+    return rejections(cases, name, cast.server.receive)

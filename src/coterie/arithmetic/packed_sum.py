@@ -1,8 +1,8 @@
 """Sums of packed vectors, without unpacking each of them.
 
-A number is the sum of its digits, each times its place value. So is a sum of numbers, with sums of digits. The planes
-of packed vectors (:meth:`Ring.pack`) are such digits: bytes and bits. They are added up as they are, and words are made
-of the sums once. For each vector this takes a fraction of the time that unpacking it takes.
+A number is the sum of its digits, each times its place value. A sum of numbers is made of the sums of their digits in
+the same way. The planes of packed vectors (:meth:`Ring.pack`) are such digits: bytes and bits. The planes of up to 255
+vectors are added up, and only the sums become words, which takes a fraction of the time of unpacking every vector.
 """
 
 import numpy as np

@@ -325,6 +325,8 @@ def _listed(arrays: Arrays) -> list[FloatArray]:
     for number, array in enumerate(listed):
         if not isinstance(array, np.ndarray):
             raise InputError(f"arrays[{number}] is a {type(array).__name__}, not a numpy array")
+        if isinstance(array, np.ma.MaskedArray):
+            raise InputError(f"arrays[{number}] is a masked array; give its masked entries values with filled()")
         if _name(array) not in _FLOATS:
             raise InputError(f"arrays[{number}] is {array.dtype}; cast it to one of {', '.join(_FLOATS)}")
     return [np.asarray(array) for array in listed]

@@ -24,7 +24,7 @@ def listed(value: object) -> list[FloatArray]:
 
 
 def names(value: object) -> list[str] | None:
-    """Return the names of the arrays in a dictionary; None if there are none."""
+    """Return the names of the arrays in a dictionary; None for any other structure."""
     return [name for name, _ in _parts(value)] if isinstance(value, Mapping) else None
 
 
@@ -34,7 +34,8 @@ def rebuilt(arrays: Sequence[FloatArray], like: V) -> V:
     if isinstance(like, Mapping):
         return parts  # type: ignore[return-value]  # a dictionary for a dictionary
     if isinstance(like, Sequence):
-        return type(like)(parts.values())  # type: ignore[call-arg]  # a list or a tuple, made of its parts
+        make: Any = getattr(like, "_make", type(like))  # a named tuple takes its parts one by one
+        return make(parts.values())  # type: ignore[no-any-return]  # a list or a tuple, made of its parts
     (single,) = parts.values()
     return single  # type: ignore[no-any-return]  # one array for one array
 

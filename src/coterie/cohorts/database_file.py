@@ -32,6 +32,8 @@ class DatabaseFile:
         self.durable = durable
         self._path = os.fspath(path)
         self._turn = threading.Lock()
+        if not self._path:  # SQLite would use a temporary file
+            raise ConfigError(f"cannot keep {purpose} in a file without a name")
         with database_errors(f"cannot keep {purpose} in {self._path}", ConfigError):
             if self._path != _IN_MEMORY:
                 check_journal(self._path)
@@ -84,12 +86,9 @@ class DatabaseFile:
                 yield self._connection
                 self._connection.execute("COMMIT")
             except BaseException:
-                self._undo()
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
                 raise
-
-    def _undo(self) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

@@ -51,23 +51,26 @@ def open_database(
         raise ConfigError(_not_a_database(str(location))) from None
     except (SQLAlchemyError, ImportError, ValueError) as error:  # ValueError: a port that is not a number
         raise ConfigError(f"this database cannot be used for a ledger: {error}") from error
+    file = url.database if backend == "sqlite" else None
+    if backend == "sqlite" and file in (None, "", ":memory:"):
+        raise ConfigError("a ledger needs a file: in memory, its history would be lost with the process")
     shown = url.render_as_string(hide_password=True)
-    if backend == "sqlite" and url.database and not create and not Path(url.database).is_file():
+    if file and not create and not Path(file).is_file():
         raise ConfigError(f"there is no ledger at {shown}")
     size = 0  # of the inspected file
     with database_errors(f"cannot open the ledger {shown}", SQLAlchemyError), ExitStack() as resources:
         try:
-            if backend == "sqlite" and url.database and inspecting:
+            if file and inspecting:
                 folder = resources.enter_context(TemporaryDirectory(prefix="coterie-ledger-"))
-                copy, size = copy_file(url.database, folder, limit)
+                copy, size = copy_file(file, folder, limit)
                 url = url.set(database=copy.as_uri(), query={"mode": "ro", "uri": "true"})
-            elif backend == "sqlite" and url.database:
-                check_journal(url.database)
+            elif file:
+                check_journal(file)
             engine = _make_engine(url, timeout, inspecting=inspecting)
             resources.callback(engine.dispose)
-            if plain and backend == "sqlite":
+            if plain and file:
                 with engine.connect() as connection:
-                    check_schema(_driver_of(connection), url.database or shown)
+                    check_schema(_driver_of(connection), file)
             found = _is_plain(engine, table, size) if size else _find_table(engine, table, create=create)
         except OSError as error:
             raise ConfigError(f"cannot read the ledger {shown}: {error.strerror}") from error

@@ -14,7 +14,7 @@ continued by a *checkpoint*, and by entries of format 2 after it.
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Self
+from typing import Annotated, NamedTuple, Self
 
 import msgspec
 
@@ -23,6 +23,8 @@ from coterie.errors import ConfigError, InputError
 
 FORMAT = 2
 """The format in which entries are written."""
+RoundNumber = Annotated[int, msgspec.Meta(le=2**63 - 1)]
+"""A larger number fits into no column of integers and into no array."""
 _JSON = b"{"  # the first byte of format 1; no map of MessagePack begins with it
 
 
@@ -82,7 +84,7 @@ class StoredEntry(
     """An entry of format 2. Fields that are empty are not stored."""
 
     sequence: int
-    round: int
+    round: RoundNumber
     kind: EntryKind
     previous: str
     newcomers: tuple[str, ...] = ()
@@ -99,7 +101,7 @@ class NamedEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fi
     """An entry of format 1. ``promised`` is 0 and ``aggregated`` is empty unless the kind is *reveal*."""
 
     sequence: int
-    round: int
+    round: RoundNumber
     kind: EntryKind
     aggregated: tuple[str, ...]
     promised: int
@@ -136,7 +138,10 @@ def decode(body: bytes) -> StoredEntry | NamedEntry:
     try:
         entry = msgspec.msgpack.decode(body, type=StoredEntry)
     except msgspec.ValidationError:
-        version = msgspec.msgpack.decode(body, type=_Version).format
+        try:
+            version = msgspec.msgpack.decode(body, type=_Version).format
+        except RecursionError:
+            raise InputError("it is nested too deeply") from None
         if version > FORMAT:
             raise ConfigError(
                 f"the ledger has entries of format {version}, and this version of Coterie reads formats up to "

@@ -183,7 +183,7 @@ class LedgerState:
             raise LedgerTampered(entry.sequence, "its checkpoint does not follow from the entries before it")
 
     def _add_names(self, head: Head, names: tuple[str, ...]) -> None:
-        """Take notice of a checkpoint whose names, or the clients since the last one, are now recorded."""
+        """Continue after a checkpoint with the head ``head``; ``names`` are those that are not in the table yet."""
         self.clients.add(names)
         if len(self.clients) > self._checkpointed:
             self._checkpoints.append(head)

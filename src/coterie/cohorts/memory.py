@@ -193,10 +193,7 @@ class ClientMemory:
         roster = self._roster
         with self._file.writing() as connection:
             while roster is not None and roster.digest != version:
-                found = connection.execute(
-                    "SELECT body FROM rosters WHERE digest = ?", (roster.predecessor,)
-                ).fetchone()
-                before = None if found is None else _read(found[0])
+                before = _in_file(connection, roster.predecessor)
                 if before is not None and not _is_link(before, roster):
                     return False
                 roster = before
@@ -324,13 +321,8 @@ class ClientMemory:
     def _earliest_roster(self, roster: Roster) -> Roster:
         """Return the earliest version before a roster that is stored together with all versions in between."""
         with self._file.reading() as connection:
-            while roster.version > 1:
-                found = connection.execute(
-                    "SELECT body FROM rosters WHERE digest = ?", (roster.predecessor,)
-                ).fetchone()
-                if found is None:
-                    break
-                roster = _read(found[0])
+            while roster.version > 1 and (before := _in_file(connection, roster.predecessor)):
+                roster = before
         return roster
 
     def prekeys(self) -> list[bytes]:
@@ -449,17 +441,20 @@ _recent: dict[bytes, Roster] = {}  # by digest: the clients of a simulation shar
 
 
 def _stored(connection: sqlite3.Connection, digest: bytes) -> Roster | None:
-    """Return the roster with this digest; None if it is not in the file."""
+    """Return the roster with this digest, which a client trusts; None if it is neither cached nor in the file."""
     if digest in _recent:
         return _recent[digest]
-    found = connection.execute("SELECT body FROM rosters WHERE digest = ?", (digest,)).fetchone()
-    if found is None:
-        return None
-    roster = _read(found[0])
-    if len(_recent) >= _MOST_RECENT:
-        _recent.clear()
-    _recent[roster.digest] = roster
+    if (roster := _in_file(connection, digest)) is not None:
+        if len(_recent) >= _MOST_RECENT:
+            _recent.clear()
+        _recent[roster.digest] = roster
     return roster
+
+
+def _in_file(connection: sqlite3.Connection, digest: bytes) -> Roster | None:
+    """Return the roster with this digest; None if it is not in the file."""
+    found = connection.execute("SELECT body FROM rosters WHERE digest = ?", (digest,)).fetchone()
+    return None if found is None else _read(found[0])
 
 
 def _trusted(connection: sqlite3.Connection, client: str) -> Roster | None:

@@ -69,6 +69,7 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     def __post_init__(self) -> None:
         if self.privacy < 1:
             raise ConfigError(f"a circle needs at least one client, not {self.privacy}")
+        msgspec.structs.force_setattr(self, "privacy", int(self.privacy))  # the encoding has no integers of numpy
         if self.version < 0 or (self.version == 0) != (self.predecessor == b""):
             raise ConfigError("version 0 has no predecessor, every later version has one")
         if (odd := unstorable_name(self.names)) is not None:

@@ -31,7 +31,7 @@ _BAD_KEY = "a public key is malformed or of low order"
 def check_public(public: bytes) -> None:
     """Raise :class:`VerificationError` if a public key is malformed or of low order (the secret would be fixed).
 
-    It refuses exactly the keys that :meth:`PrivateKey.agree` refuses, and takes no key agreement.
+    It refuses exactly the keys that :meth:`PrivateKey.agree` refuses, and performs no key agreement.
     """
     number = int.from_bytes(public, "little")
     if len(public) != KEY_BYTES or number >= _FIELD or number in _LOW_ORDER:

@@ -21,6 +21,8 @@ from cryptography.hazmat.primitives.serialization import (
 
 from coterie.errors import ConfigError, VerificationError
 
+_UNREADABLE = (ValueError, UnsupportedAlgorithm, NotImplementedError)
+"""Errors of the library for bytes that are no key; the last is for a compressed point."""
 _PEM_END = b"-----END PUBLIC KEY-----"
 
 
@@ -30,7 +32,7 @@ def vouch(key_file: Path, context: bytes) -> tuple[bytes, bytes]:
         content = key_file.read_bytes()
         load = load_ssh_private_key if b"OPENSSH PRIVATE KEY" in content else load_pem_private_key
         key = load(content, None)
-    except (OSError, ValueError, TypeError, UnsupportedAlgorithm):
+    except (OSError, TypeError, *_UNREADABLE):
         raise ConfigError(f"cannot read a private key without a password from {key_file}") from None
     if not isinstance(key, EllipticCurvePrivateKey):
         raise ConfigError(f"the key in {key_file} is not an elliptic-curve key")
@@ -41,7 +43,7 @@ def check_voucher(public: bytes, signature: bytes, context: bytes) -> None:
     """Raise :class:`VerificationError` unless the owner of ``public`` (DER or PEM) signed exactly this context."""
     try:
         _load(public).verify(signature, context, ECDSA(SHA384()))
-    except (InvalidSignature, ValueError, UnsupportedAlgorithm):
+    except (InvalidSignature, *_UNREADABLE):
         raise VerificationError("a voucher does not verify") from None
 
 
@@ -54,9 +56,9 @@ def read_public_keys(content: bytes) -> list[bytes]:
         if _PEM_END in content:
             blocks = [block.strip() + b"\n" + _PEM_END for block in content.split(_PEM_END) if block.strip()]
             return [_der(_load(block)) for block in blocks]
-        lines = [line.strip() for line in content.split(b"\n") if line.strip() and not line.startswith(b"#")]
-        return [_der(load_ssh_public_key(line)) for line in lines]
-    except (ValueError, UnsupportedAlgorithm):
+        lines = [line.strip() for line in content.split(b"\n")]
+        return [_der(load_ssh_public_key(line)) for line in lines if line and not line.startswith(b"#")]
+    except _UNREADABLE:
         raise ConfigError("neither PEM nor OpenSSH public keys on an elliptic curve") from None
 
 

@@ -281,7 +281,7 @@ class RegularLaw(Law):
         return at_least(self._leaving, self.regular_degree - most)
 
     def starved(self, threshold: int) -> float:
-        """On the complete graph all clients have the same holders, so that all are starved or nobody is."""
+        """On the complete graph all clients have the same holders, so either all are starved or none is."""
         clients = self.model.clients
         if self.regular_degree < clients - 1:
             return super().starved(threshold)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie.errors import ConfigError
-from coterie.graphs.tails import at_most, log_binomial, log_cuts, log_sum, rounded_up, to_log2
+from coterie.graphs.tails import log_binomial, log_cuts, log_sum, rounded_up, to_log2
 
 _PRODUCT = 2.0**-50
 """The most that rounding changes a product or a power of two probabilities, relative to it."""
@@ -114,6 +114,8 @@ def reliability_bound_log2(clients: int, probability: float, dropout: float, thr
 
     It bounds the probability that the sum cannot be unmasked, and holds only for
     ``(t-1)/(n-1) < p (1-q)^4``; otherwise nothing is promised and the result is 0.0 (probability one).
+    The theorem counts the client's own share too, which a client that drops out does not deliver;
+    :mod:`coterie.graphs.failures` distinguishes the two cases.
     """
     _check(clients, dropout, probability, threshold)
     needed, reached = (threshold - 1) / (clients - 1), probability * (1 - dropout)
@@ -127,17 +129,6 @@ def reliability_bound_log2(clients: int, probability: float, dropout: float, thr
     # The last two parts are what rounding `needed` and `reached` themselves can change.
     rounding = [(clients - 1) * part for part in (stays, leaving, 1 - needed, leaves * reached)]
     return to_log2(rounded_up(math.log(clients) - exponent, *rounding))
-
-
-def reliability_union_log2(clients: int, probability: float, dropout: float, threshold: int) -> float:
-    """Return log2 of ``n P(X < t - 1)``, X ~ Bin(n-1, p (1-q)^4): Theorem 5 without its Chernoff step.
-
-    Like the theorem it counts, beside the surviving neighbours X, the client's own share, which a client that
-    drops out does not deliver; :mod:`coterie.graphs.failures` distinguishes the two cases.
-    """
-    _check(clients, dropout, probability, threshold)
-    neighbours = log_binomial(clients - 1, probability * (1 - dropout), relative_error=_PRODUCT)
-    return to_log2(rounded_up(math.log(clients) + at_most(neighbours, threshold - 2), math.log(clients)))
 
 
 def privacy_bound_log2(clients: int, probability: float, dropout: float) -> float:

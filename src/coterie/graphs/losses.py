@@ -24,9 +24,9 @@ class LossLaw:
     def __init__(self, clients: int, lost: float, smallest: int = 1, largest: int = 1) -> None:
         """Take a session of ``clients``, each lost with probability ``lost``, in circles of these sizes."""
         if not 0 <= lost < 1:
-            raise ConfigError(f"the probability that a client is lost lies in [0, 1), not at {lost}")
+            raise ConfigError(f"the probability that a client is lost lies in [0, 1), not {lost}")
         if not 1 <= smallest <= largest:
-            raise ConfigError(f"circles of {smallest} to {largest} clients are no circles")
+            raise ConfigError(f"circles cannot have {smallest} to {largest} clients")
         if smallest > clients:
             raise ConfigError(f"a circle of {smallest} clients does not fit into a session of {clients}")
         self.clients, self.lost, self.smallest, self.largest = clients, lost, smallest, largest

@@ -106,9 +106,10 @@ def search_erdos_renyi(model: ThreatModel) -> Guarantee:
 
 
 def ccesa_rule(model: ThreatModel) -> tuple[Guarantee, str]:
-    """Return the parameters of Choi et al. (2020) with the bounds of their Theorems 5 and 6, and say that they are.
+    """Return the parameters of Choi et al. (2020) with failure bounds, and a sentence about both.
 
-    The rule is for clients that do not collude, and for an honest-but-curious server.
+    The rule is for clients that do not collude, and for an honest-but-curious server. The bounds are those of
+    Theorems 5 and 6, or those of the complete graph if the rule gives no sparse one.
     """
     rule = paper_parameters(model.clients, model.dropout)
     if rule.complete:

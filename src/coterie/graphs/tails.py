@@ -5,9 +5,9 @@ throughout, so nothing underflows; an impossible event is ``-inf``.
 
 These numbers prove bounds, so rounding must not make them too small. Every function here returns an **upper bound** of
 the logarithm that it names: the computed value plus a slack that is larger than all rounding errors. The slack is small
-because no large numbers cancel. Logarithms of factorials would (log n! is
-1.5e8 at n = 10^7, and one rounding of it is 3e-8), so probabilities come from Loader's form (2000): with Stirling's
-error ``e(n) = log n! - log(sqrt(2 pi n) (n/e)^n)`` and the deviance ``D(x, m) = x log(x/m) + m - x``,
+because no large numbers cancel. Logarithms of factorials are large (log n! is 1.5e8 at n = 10^7, and one rounding of it
+is 3e-8) and would cancel. Probabilities therefore come from Loader's form (2000). With Stirling's error
+``e(n) = log n! - log(sqrt(2 pi n) (n/e)^n)`` and the deviance ``D(x, m) = x log(x/m) + m - x``,
 
     log P(Bin(n, p) = x) = e(n) - e(x) - e(n-x) - D(x, np) - D(n-x, nq) + 1/2 log(n / (2 pi x (n-x))),
 

@@ -59,6 +59,7 @@ class ErdosRenyi(msgspec.Struct, frozen=True, tag="erdos-renyi"):
     def __post_init__(self) -> None:
         if not 0 < self.probability <= 1:
             raise ConfigError(f"a connection probability lies in (0, 1], not {self.probability}")
+        msgspec.structs.force_setattr(self, "probability", float(self.probability))  # messages carry none of numpy's
 
     def graph(self, size: int, seed: bytes) -> "Graph":
         """Return a graph whose edges are drawn independently."""
@@ -80,6 +81,7 @@ class Harary(msgspec.Struct, frozen=True, tag="harary"):
     def __post_init__(self) -> None:
         if self.degree < 2 or self.degree % 2:
             raise ConfigError(f"the degree of a Harary graph is even and at least 2, not {self.degree}")
+        msgspec.structs.force_setattr(self, "degree", int(self.degree))  # messages carry none of numpy's
 
     def graph(self, size: int, seed: bytes) -> "Graph":
         """Return a ring in random order."""
@@ -320,10 +322,6 @@ def edge_probability(probability: float) -> float:
     return math.ceil(probability * 2**32) / 2**32
 
 
-def _from_matrix(adjacency: NDArray[np.bool_]) -> Graph:
-    return Graph(np.count_nonzero(adjacency, axis=1), np.nonzero(adjacency)[1])
-
-
 def _erdos_renyi(size: int, probability: float, seed: bytes) -> Graph:
     # Clients i < j are connected if word j - i - 1 of stream i, uniform in [0, 2^32), is below p * 2^32. That
     # bound is rounded up, so that the graph is never sparser than requested.
@@ -333,7 +331,7 @@ def _erdos_renyi(size: int, probability: float, seed: bytes) -> Graph:
         words = np.frombuffer(_expand("erdos-renyi", size, row, seed, 4 * (size - 1 - row)), dtype="<u4")
         adjacency[row, row + 1 :] = words <= last_hit
     adjacency |= adjacency.T
-    return _from_matrix(adjacency)
+    return Graph(np.count_nonzero(adjacency, axis=1), np.nonzero(adjacency)[1])
 
 
 def _harary(size: int, degree: int, seed: bytes) -> Graph:

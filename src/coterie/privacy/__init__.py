@@ -12,7 +12,7 @@ Start with :mod:`~coterie.privacy.encoding` (clipping, rounding and sensitivity)
 from coterie.privacy.accounting import ASSUMPTIONS, PrivacySpending, Release, sampled_gaussian_epsilon
 from coterie.privacy.distributions import DISTRIBUTIONS, Concentrated, Distribution
 from coterie.privacy.encoding import NoisyQuantizer, clip_norm
-from coterie.privacy.noise import Noise, least_aggregated, left_after_dropouts
+from coterie.privacy.noise import Noise, least_aggregated
 from coterie.privacy.sensitivity import Sensitivity
 
 __all__ = [
@@ -27,6 +27,5 @@ __all__ = [
     "Sensitivity",
     "clip_norm",
     "least_aggregated",
-    "left_after_dropouts",
     "sampled_gaussian_epsilon",
 ]

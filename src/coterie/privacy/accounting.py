@@ -20,15 +20,15 @@ from coterie.privacy.sensitivity import Sensitivity
 ASSUMPTIONS = (
     "The unit of privacy is a client with all its data: epsilon and delta bound how well anybody who sees the sums "
     "can tell its updates from zeros. That it took part, and when, is not hidden.",
-    "Of an update nothing is seen but the sums of secure aggregation, by parties who cannot break its cryptography "
-    "or that of the noise. A sum counts from the moment it could be opened, also if the round failed afterwards.",
+    "Parties who cannot break the cryptography of secure aggregation, or that of the noise, see nothing of an update "
+    "but the sums. A sum counts from the moment it could be opened, also if the round failed afterwards.",
     "Clients add their noise and clip as agreed. In every opened sum at least the stated number of them are honest "
     "and keep their noise to themselves; sessions refuse to open smaller sums.",
     "A client is counted as part of every round spent, without amplification by selection: cohorts are unions of "
-    "fixed batches, not independent samples of the population.",
+    "fixed circles, not independent samples of the population.",
     "Who takes part, and what is chosen before training (model, norm, rounds), does not depend on private data.",
     "Anything else that is published, such as metrics measured on the clients' data, is not covered. Test examples are "
-    "taken to be nobody's: where they are clients' own, scores on them are such metrics.",
+    "assumed to belong to no client; if they are those of clients, scores on them are such metrics.",
 )
 """The assumptions behind every number computed here."""
 
@@ -123,7 +123,7 @@ class PrivacySpending:
         """Parse what :meth:`encode` wrote; :class:`InputError` for anything else."""
         try:
             return msgspec.json.decode(data, type=cls)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"not a record of privacy spending: {error}") from None
 
     def _accountant(self) -> Any:  # noqa: ANN401 - the library has no type annotations

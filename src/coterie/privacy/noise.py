@@ -76,30 +76,14 @@ class Noise:
         return math.ceil(tail_bound(clients * self.variance, math.log(2 * max(size, 1)) + TAIL_BITS * math.log(2)))
 
 
-def least_aggregated(batches: Sequence[int], minimum: int) -> int:
-    """Return the smallest possible number of clients in whole batches of these sizes that is ``minimum`` or more."""
-    sums = 1  # bit n is set if some batches have n clients together
-    for size in _sizes(batches):
+def least_aggregated(circles: Sequence[int], minimum: int) -> int:
+    """Return the smallest possible number of clients in whole circles of these sizes that is ``minimum`` or more."""
+    if not circles or min(circles) < 1:
+        raise ConfigError("there must be circles, each of at least one client")
+    sums = 1  # bit n is set if some circles have n clients together
+    for size in circles:
         sums |= sums << size
     enough = sums >> minimum if minimum >= 0 else 0
     if not enough:
-        raise ConfigError(f"{sum(batches)} clients can never reach a minimum of {minimum}")
+        raise ConfigError(f"{sum(circles)} clients can never reach a minimum of {minimum}")
     return minimum + (enough & -enough).bit_length() - 1
-
-
-def left_after_dropouts(batches: Sequence[int], dropouts: int) -> int:
-    """Return how many clients are left in the worst case: ``dropouts`` in different batches, largest first.
-
-    A batch that lost a member is not aggregated. As the ``minimum`` of a session, this number lets every round
-    succeed in which no more drop out, and sets how many shares the noise can count on.
-    """
-    if dropouts < 0:
-        raise ConfigError(f"the number of dropouts cannot be {dropouts}")
-    return sum(sorted(_sizes(batches), reverse=True)[dropouts:])
-
-
-def _sizes(batches: Sequence[int]) -> list[int]:
-    sizes = [int(size) for size in batches]
-    if not sizes or min(sizes) < 1:
-        raise ConfigError("there must be batches, each of at least one client")
-    return sizes

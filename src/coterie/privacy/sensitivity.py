@@ -24,11 +24,6 @@ class Sensitivity:
             raise ConfigError(f"impossible for vectors of integers: {self!r}")
 
     @property
-    def l2(self) -> float:
-        """The L2 sensitivity."""
-        return math.sqrt(self.l2_squared)
-
-    @property
     def replaced(self) -> "Sensitivity":
         """What one client can change if its vector is replaced by another one, not by zeros: twice the norms."""
         return Sensitivity(4 * self.l2_squared, 2 * self.l1, self.size)

@@ -5,6 +5,7 @@ from numbers import Integral
 from typing import Any
 
 from coterie.arithmetic.quantize import Layout
+from coterie.cohorts.guard import unstorable_name
 from coterie.crypto.signing import Identity
 from coterie.errors import ConfigError, InputError
 from coterie.settings import check_number
@@ -20,6 +21,8 @@ def check_aggregate_arguments(
     for name in names:
         if not (isinstance(name, str) and name):
             raise InputError(f"the name of a client is a text that is not empty, such as 'ann', not {name!r}")
+    if (odd := unstorable_name(list(map(str, names)))) is not None:
+        raise InputError(f"the client's name {odd!r} is not valid Unicode and cannot be sent")
     for label, given in by_client.items():
         if given is None:
             continue
@@ -32,13 +35,17 @@ def check_aggregate_arguments(
                 raise ConfigError(f"identities[{client!r}] must be of type {Identity.__qualname__}, not {value!r:.60}")
             if label == "circles":
                 check_number(f"circles[{client!r}]", value, whole=True)
+                if not -(2**63) <= value < 2**63:
+                    raise ConfigError(f"circles[{client!r}] is a number of more than 64 bits")
             if label == "weights" and (isinstance(value, bool) or not isinstance(value, Integral) or value < 1):
                 raise InputError(f"weights[{client!r}] must be a whole number of at least 1, not {value!r:.60}")
+    most = {"minimum": max(2, len(names)), "threshold": max(2, len(names)), "colluders": max(0, len(names) - 2)}
     for label, value in numbers.items():
         if value is not None:
-            most = max(2, len(names)) if label in ("minimum", "threshold") else None
-            check_number(label, value, whole=True, least=_LEAST[label], most=most)
+            check_number(label, value, whole=True, least=_LEAST[label], most=most.get(label))
     check_number("dropout", dropout, least=0, most=1)
+    if dropout == 1:
+        raise ConfigError("dropout must be below 1: if every client drops out, there is no sum")
 
 
 def layout_of(name: str, arrays: Sequence[Any]) -> Layout:

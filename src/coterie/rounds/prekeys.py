@@ -1,8 +1,10 @@
 """The server's store of prekeys for sessions in two trips. Offers are checked; a book takes one prekey of each client.
 
-store = PrekeyStore(roster, PrekeyStock(folder / "prekeys.sqlite"))
-store.offer(name, message)          # what Member.offer() returned, when a client says hello
-Coordinator(..., prekeys=store)     # contributions bring more from then on
+A server uses it as follows::
+
+    store = PrekeyStore(roster, PrekeyStock(folder / "prekeys.sqlite"))
+    store.offer(name, message)          # what Member.offer() of this client returned
+    Coordinator(..., prekeys=store)     # from then on, contributions bring new prekeys
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,7 +68,7 @@ class PrekeyStore:
                 version on.
             signed: whether clients sign their prekeys, as they must against a malicious server.
             clock: returns the seconds since 1970, to check dates of prekeys. Without it, dates are not checked. Then a
-                client that offers old prekeys makes every round fail that it is invited to, because the others refuse
+                client that offers old prekeys makes every round fail to which it is invited, because the others refuse
                 the book.
             verified: prekeys whose signatures an earlier store has verified. A client sends the prekeys that it has
                 left with each of its contributions.

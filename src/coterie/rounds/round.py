@@ -5,86 +5,18 @@ compute the sum among themselves, by additive sharing. Both record through one :
 """
 
 from collections.abc import Callable, Collection
-from typing import Generic, Protocol
+from typing import Generic, TypeAlias
 
 from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.outcome import Outcome
 from coterie.errors import Blame, CoterieError, LocalProtocolError, PeerProtocolError, RoundAborted, WrongShares
 from coterie.rounds.outcome import Attendance, D, RoundResult
 from coterie.rounds.row import LedgerRow
-from coterie.secagg.server import Aggregate, Rejected, Step
-from coterie.secagg.terms import Terms
+from coterie.secagg.prekeys.server import PrekeyServer
+from coterie.secagg.server import Aggregate, Rejected, Server, Step
 
-
-class SessionServer(Protocol):
-    """The server's side of a session, under either protocol."""
-
-    @property
-    def terms(self) -> Terms:
-        """The terms that the clients agree to."""
-        ...
-
-    @property
-    def step(self) -> Step:
-        """What clients are expected to send."""
-        ...
-
-    @property
-    def recorded_before(self) -> frozenset[Step]:
-        """Steps that begin only after the row is in the ledger."""
-        ...
-
-    @property
-    def rejected(self) -> list[Rejected]:
-        """Messages that were not accepted."""
-        ...
-
-    @property
-    def blame(self) -> Blame:
-        """The clients that dealt or sent wrong shares, if the sum succeeded nevertheless."""
-        ...
-
-    @property
-    def advertisers(self) -> tuple[str, ...]:
-        """Clients whose keys arrived."""
-        ...
-
-    @property
-    def sharers(self) -> tuple[str, ...]:
-        """Clients whose shares arrived."""
-        ...
-
-    @property
-    def survivors(self) -> tuple[str, ...]:
-        """Clients whose masked input arrived."""
-        ...
-
-    @property
-    def aggregated(self) -> tuple[str, ...]:
-        """Clients whose sum is about to be revealed."""
-        ...
-
-    @property
-    def revealers(self) -> tuple[str, ...]:
-        """Clients whose shares of others' secrets arrived."""
-        ...
-
-    @property
-    def aggregate(self) -> Aggregate:
-        """The sum, once the last step is closed."""
-        ...
-
-    def invite(self) -> dict[str, bytes]:
-        """Return the first messages to send."""
-        ...
-
-    def receive(self, sender: str, data: bytes, /) -> Rejected | None:
-        """Take in one message."""
-        ...
-
-    def close(self) -> dict[str, bytes]:
-        """End the step and return the messages to send."""
-        ...
+AnyServer: TypeAlias = Server | PrekeyServer
+"""The server of a session, under either protocol."""
 
 
 class _AnyRound(Generic[D]):
@@ -168,7 +100,7 @@ class Round(_AnyRound[D]):
         row: LedgerRow,
         selected: tuple[str, ...],
         decode: Callable[[Aggregate], D],
-        server: SessionServer | None,
+        server: AnyServer | None,
         after_step: Callable[[], None] = lambda: None,
     ) -> None:
         """Begin a round.
@@ -227,7 +159,7 @@ class Round(_AnyRound[D]):
         """Abort the round. The ledger keeps what may have been revealed, now or before a crash."""
         self._abort(error, self._attendance(), self._remaining())
 
-    def _session(self) -> SessionServer:
+    def _session(self) -> AnyServer:
         if self._server is None:
             raise LocalProtocolError(f"round {self.number} has no session")
         return self._server

@@ -26,7 +26,7 @@ from coterie.errors import ConfigError, LocalProtocolError, PeerProtocolError, V
 from coterie.graphs.table import read_topology
 from coterie.secagg import messages, rules
 from coterie.secagg.envelopes import open_shares, seal_shares, sealing_keys
-from coterie.secagg.masking import Map, adds, mask_vector, pair_seed
+from coterie.secagg.masking import adds, mask_vector, pair_seed
 from coterie.secagg.members import Members
 from coterie.secagg.messages import SERVER
 from coterie.secagg.states import SecretPart, State, own_identity, park, read_state
@@ -41,7 +41,6 @@ __all__ = [
     "Masked",
     "Peer",
     "Shared",
-    "State",
     "answer",
     "join",
     "park",
@@ -161,9 +160,7 @@ class Shared(State, frozen=True, tag=True):
         rules.check_enough(self.terms, len(envelopes) + 1, shares, "shared their keys")
         return envelopes
 
-    def mask(
-        self, message: bytes, vector: RingVector, parallel: Map | None = None, identity: Identity | None = None
-    ) -> tuple["Masked", bytes]:
+    def mask(self, message: bytes, vector: RingVector, identity: Identity | None = None) -> tuple["Masked", bytes]:
         """Store the neighbours' shares, and mask the input with one mask for each of them and a self mask (step 2).
 
         Against an active server, sign the set of these neighbours.
@@ -188,7 +185,7 @@ class Shared(State, frozen=True, tag=True):
             seeds = added if adds(me, dealer.client) else subtracted
             seeds.append(dealer.pair_seed)
         masked = vector.copy()
-        mask_vector(masked, added, subtracted, parallel)
+        mask_vector(masked, added, subtracted)
         ring.reduce(masked)
         sharers = tuple(envelope.peer for envelope in envelopes)
         statement = None
@@ -223,13 +220,13 @@ class Masked(State, frozen=True, tag=True):
             raise LocalProtocolError("survivors are confirmed only against an active server")
         identity = own_identity(terms, self.me, identity)
         announcement = self._read(message)
-        told = self._survivors(announcement)
+        announced = self._survivors(announcement)
         sharers = messages.decode_members(announcement.sharers, len(terms.clients), SERVER)
         messages.check_order([entry.client for entry in announcement.statements], SERVER)
         peers = terms.graph(self.seed).neighbours(self.me)
-        rules.check_statements(terms, self.seed, peers, terms.summed(told), sharers, announcement.statements)
-        signature = identity.sign(rules.survivors_context(terms, self.seed, told))
-        state = Confirmed(terms, self.me, self.seed, self.held, told.bits)
+        rules.check_statements(terms, self.seed, peers, terms.summed(announced), sharers, announcement.statements)
+        signature = identity.sign(rules.survivors_context(terms, self.seed, announced))
+        state = Confirmed(terms, self.me, self.seed, self.held, announced.bits)
         return state, messages.encode(messages.Confirmation(terms.digest, self.me, signature))
 
     def reveal(self, message: bytes) -> tuple["Finished", bytes]:
@@ -242,9 +239,9 @@ class Masked(State, frozen=True, tag=True):
         return messages.decode(message, messages.Announcement, SERVER, self.terms.digest)
 
     def _survivors(self, announcement: messages.Announcement) -> Members:
-        told = messages.decode_members(announcement.survivors, len(self.terms.clients), SERVER)
-        rules.check_survivors(self.terms, self.seed, self.me, self.sharers, told)
-        return told
+        announced = messages.decode_members(announcement.survivors, len(self.terms.clients), SERVER)
+        rules.check_survivors(self.terms, self.seed, self.me, self.sharers, announced)
+        return announced
 
 
 class Confirmed(State, frozen=True, tag=True):

@@ -21,7 +21,7 @@ class SessionProtocol(enum.StrEnum):
     PAPERS = "papers"
     """Keys, shares, masked inputs, confirmations and shares revealed: five trips against a malicious server."""
     TWO_TRIPS = "two-trips"
-    """Keys are there beforehand; contributions and shares revealed: two trips, three where many clients are lost."""
+    """Keys are sent beforehand; contributions and shares revealed: two trips, three where many clients are lost."""
 
 
 AUTO = "auto"

@@ -108,17 +108,17 @@ def check_enough(terms: Terms, present: int, shares: int, what: str) -> None:
         raise ThresholdError(f"only {present} of {shares} share holders {what}; {needed} are needed")
 
 
-def check_survivors(terms: Terms, seed: bytes, client: int, sharers: Collection[int], told: Members) -> None:
+def check_survivors(terms: Terms, seed: bytes, client: int, sharers: Collection[int], announced: Members) -> None:
     """Refuse a survivor set that this client must not answer.
 
     The set must contain the client itself, and no neighbour that never shared a mask with it. The clients to be
     aggregated must be enough, and their graph connected: otherwise a partial sum would be revealed.
     """
-    if client not in told:
+    if client not in announced:
         raise PeerProtocolError(SERVER, "announced survivors without this client")
-    if not told.among(terms.graph(seed).neighbours(client)) <= set(sharers):
+    if not announced.among(terms.graph(seed).neighbours(client)) <= set(sharers):
         raise PeerProtocolError(SERVER, "announced a survivor that never shared its keys")
-    check_aggregate(terms, seed, terms.summed(told))
+    check_aggregate(terms, seed, terms.summed(announced))
 
 
 def check_aggregate(terms: Terms, seed: bytes, aggregated: Set[int]) -> None:

@@ -21,11 +21,7 @@ def generator(seed: int = 0) -> np.random.Generator:
 
 
 def add(ring: Ring, vectors: list[RingVector]) -> RingVector:
-    total = ring.zeros(len(vectors[0]))
-    for vector in vectors:
-        total += vector
-    ring.reduce(total)
-    return total
+    return ring.sum(vectors, len(vectors[0]))
 
 
 @st.composite
@@ -227,7 +223,7 @@ def test_the_vector_does_not_depend_on_how_entries_are_cut_into_arrays(cuts: lis
     assert np.array_equal(quantizer.ring.lift(vector)[1:], expected)
 
 
-def test_the_weighted_mean_of_a_model() -> None:
+def test_the_weighted_mean_of_a_model_is_that_of_numpy() -> None:
     """Arrays longer than one chunk, of several dtypes, against numpy's own weighted mean."""
     quantizer = Quantizer(clip=4.0, precision=24, clients=5, max_weight=100)
     shapes, weights = [(300, 301), (0, 5), (), (70_000,)], [1, 50, 100]
@@ -321,6 +317,7 @@ QUANTIZER = Quantizer(clip=1.0, precision=8, clients=4, max_weight=10)
         (np.zeros(3, np.int64), r"arrays\[0\] is int64; cast"),
         ([np.zeros(3), np.zeros(1, bool)], r"arrays\[1\] is bool; cast"),
         (np.zeros(1, complex), "cast"),
+        (np.ma.masked_array([1.0, 2.0], [True, False]), "masked array"),
         (np.array(["x"], object), "cast"),
         (np.array(np.nan), r"arrays\[0\] is NaN or infinite at index \[\]"),
         ([np.zeros(2), np.array([[0.0, 1.0], [np.inf, 0.0]], np.float16)], r"arrays\[1\] .* index \[1, 0\]"),
@@ -352,7 +349,7 @@ def test_a_weight_of_zero_is_accepted_if_allowed_and_adds_nothing() -> None:
         quantizer.decode(nothing, Layout.of(array), 2)
 
 
-def test_numpy_integers_are_whole_numbers() -> None:
+def test_numpy_integers_are_accepted_as_whole_numbers() -> None:
     """Their products would overflow where Python's do not."""
     quantizer = Quantizer(np.float32(0.1), np.int8(50), np.int8(2), np.int64(2**48))  # type: ignore[arg-type]
     assert quantizer == Quantizer(float(np.float32(0.1)), 50, 2, 2**48)
@@ -380,7 +377,7 @@ def test_numpy_integers_are_whole_numbers() -> None:
         ({"max_weight": 128}, "need at least 9 bits"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Quantizer(**{"clip": 1.0, "precision": 8, "clients": 10, **settings})
 

@@ -99,7 +99,7 @@ def test_rates_must_fit_the_labels_and_clients_must_have_some() -> None:
 
 
 @given(st.integers(0, 500), st.integers(0, 50), seeds)
-def test_days_repeat(round_number: int, days: int, seed: int) -> None:
+def test_the_availability_of_every_day_is_the_same(round_number: int, days: int, seed: int) -> None:
     setting = Diurnal(generator(seed).random(8), low=0.05, high=0.9, period=24)
     today, later = setting.probability(round_number), setting.probability(round_number + 24 * days)
     assert today == pytest.approx(later)

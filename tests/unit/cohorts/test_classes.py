@@ -13,7 +13,7 @@ rows = st.lists(sets, max_size=8)
 
 
 def by_column(history: list[frozenset[int]]) -> set[frozenset[int]]:
-    """Members grouped by their columns; whoever is in no row has none."""
+    """Members grouped by their columns; members that are in no row are left out."""
     columns = {member: tuple(member in row for row in history) for member in frozenset[int]().union(*history)}
     return {frozenset(m for m in columns if columns[m] == column) for column in columns.values()}
 

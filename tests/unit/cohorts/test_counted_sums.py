@@ -63,8 +63,8 @@ def test_large_sessions_are_computed_too() -> None:
 
 
 @pytest.mark.parametrize(("privacy", "over_select"), [(3, False), (5, False), (6, False), (4, True), (6, True)])
-def test_a_plan_against_a_lying_server_is_what_rounds_give(privacy: int, over_select: bool) -> None:
-    """Rounds with fewer than c + 2 = 8 clients in the sum, or fewer survivors than the quorum, aggregate nobody."""
+def test_a_plan_against_a_malicious_server_is_what_rounds_give(privacy: int, over_select: bool) -> None:
+    """Rounds with fewer than c + 2 = 8 clients in the sum, or fewer survivors than the quorum, have no result."""
     rng = np.random.default_rng(7)
     needs, lost = active_needs(2, 6), 0.05
     (row,) = trade_off(120, 12, 0.3, lost=lost, over_select=over_select, levels=[privacy], needs=needs)
@@ -77,8 +77,8 @@ def test_a_plan_against_a_lying_server_is_what_rounds_give(privacy: int, over_se
         least, quorum = needs(int(selected.sum()))
         totals.append(summed if summed >= least and there.sum() >= quorum else 0)
     assert row.aggregated == pytest.approx(np.mean(totals), abs=4 * np.std(totals) / np.sqrt(len(totals)))
-    (careless,) = trade_off(120, 12, 0.3, lost=lost, over_select=over_select, levels=[privacy])
-    assert row.aggregated < careless.aggregated
+    (without_needs,) = trade_off(120, 12, 0.3, lost=lost, over_select=over_select, levels=[privacy])
+    assert row.aggregated < without_needs.aggregated
 
 
 def test_a_t_that_never_reaches_the_floor_is_not_recommended() -> None:

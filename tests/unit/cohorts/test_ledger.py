@@ -16,12 +16,13 @@ from tests.support.homes import folder_in_memory
 from tests.support.ledgers import CIRCLES, race, run_in_threads
 
 from coterie.cohorts.ledger import EntryKind, Head, Ledger, Outcome
-from coterie.cohorts.ledger_entry import START, StoredEntry
+from coterie.cohorts.ledger_entry import START, StoredEntry, encode
 from coterie.cohorts.ledger_store import LedgerStore
 from coterie.cohorts.packed_numbers import pack_numbers, pack_set
 from coterie.errors import ConfigError, InputError, LedgerConflict, LedgerTampered, LocalProtocolError, SeparationRisk
 
 ENTRIES_OF_EXAMPLE = 6
+KINDS = [kind for kind in EntryKind if kind is not EntryKind.CHECKPOINT]
 members = st.sampled_from([name for circle in CIRCLES for name in circle])
 
 
@@ -72,7 +73,7 @@ def edit(path: Path, statement: str, **values: object) -> None:
     connection.close()
 
 
-# The life of rounds ---------------------------------------------------------------------------------------------
+# The life of rounds.
 
 
 def test_the_outcomes_of_rounds_are_distinguished(example: Ledger) -> None:
@@ -108,7 +109,7 @@ def test_every_announced_round_counts_whatever_its_end(example: Ledger) -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.sets(members, min_size=1)), max_size=9), st.integers(0, 10))
 def test_frequencies_count_the_rounds_before_another(reveals: list[tuple[int, set[str]]], before: int) -> None:
-    """Whatever the order of recording, and whoever recorded it; asked after every round, as a server does."""
+    """Rounds are recorded in any order and by two servers, and counted after each of them."""
     with folder_in_memory() as directory:
         path = Path(directory) / "ledger.db"
         recorded: dict[int, set[str]] = {}
@@ -139,13 +140,13 @@ def test_frequencies_read_nothing_twice(ledger: Ledger) -> None:
     assert reads == [(5,), (3, "reveal", 5)]  # from the last entry on, and the rounds from 3 on
 
 
-def test_an_empty_ledger(ledger: Ledger) -> None:
+def test_an_empty_ledger_has_no_rounds(ledger: Ledger) -> None:
     assert ledger.head() == ledger.verify() == START
     assert ledger.participation().matrix.shape == (0, 0)
     assert ledger.outcomes() == {}
 
 
-@pytest.mark.parametrize("kind", [kind for kind in EntryKind if kind is not EntryKind.CHECKPOINT])
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_ended_round_takes_no_further_entry(example: Ledger, kind: EntryKind) -> None:
     head = example.head()
     for number in range(4):
@@ -201,9 +202,9 @@ def record(ledger: Ledger, kind: EntryKind, number: int, aggregated: tuple[str, 
 
 
 steps = st.tuples(
-    st.sampled_from([kind for kind in EntryKind if kind is not EntryKind.CHECKPOINT]),
+    st.sampled_from(KINDS),
     st.integers(0, 4),
-    st.sets(st.sampled_from([name for circle in CIRCLES for name in circle])),
+    st.sets(members),
 )
 
 
@@ -230,7 +231,7 @@ def test_any_use_by_two_servers_leaves_a_valid_ledger_that_keeps_the_promise(
             assert all(size >= 2 for size in columns.values())
 
 
-# The guard --------------------------------------------------------------------------------------------------------
+# The guard.
 
 
 def test_a_row_that_breaks_the_promise_is_not_recorded(example: Ledger) -> None:
@@ -251,7 +252,7 @@ def test_the_guard_knows_what_other_servers_and_earlier_runs_revealed(path: Path
         example.reveal(11, ["eve"], promised=2)
 
 
-# Tampering --------------------------------------------------------------------------------------------------------
+# Tampering.
 
 SEQUENCES = range(1, ENTRIES_OF_EXAMPLE + 1)
 DELETE = "DELETE FROM coterie_ledger WHERE sequence = :target"
@@ -403,15 +404,28 @@ def test_an_emptied_entry_is_named(path: Path, example: Ledger) -> None:
         assert found.value.sequence == 3
 
 
-def test_an_unreadable_entry_is_named(path: Path, example: Ledger) -> None:
-    digest = hashlib.sha256(b"{}").hexdigest()
-    edit(path, "UPDATE coterie_ledger SET body = '{}', digest = :digest WHERE sequence = 3", digest=digest)
+@pytest.mark.parametrize("body", [b"{}", b"\x81\xa4deep" + b"\x91" * 100_000 + b"\xc0"], ids=["empty", "deep"])
+def test_an_unreadable_entry_is_named(path: Path, example: Ledger, body: bytes) -> None:
+    digest = hashlib.sha256(body).hexdigest()
+    edit(path, "UPDATE coterie_ledger SET body = :body, digest = :digest WHERE sequence = 3", body=body, digest=digest)
     with pytest.raises(LedgerTampered, match="cannot be read") as found:
         example.verify()
     assert found.value.sequence == 3
 
 
-# Several servers --------------------------------------------------------------------------------------------------
+def test_a_round_number_that_no_integer_holds_is_named(path: Path, example: Ledger) -> None:
+    """SQLite stores it as a floating-point number, which equals it."""
+    end = example.head()
+    entry = StoredEntry(end.sequence + 1, 2**63, EntryKind.REVEAL, end.digest, ("gus", "hal"), columns={"promised": 2})
+    body = encode(entry)
+    values = {"body": body, "digest": hashlib.sha256(body).hexdigest(), "previous": end.digest, "round": float(2**63)}
+    edit(path, "INSERT INTO coterie_ledger VALUES (7, :round, 'reveal', :previous, :digest, :body)", **values)
+    with pytest.raises(LedgerTampered, match="cannot be read") as found:
+        example.verify()
+    assert found.value.sequence == entry.sequence
+
+
+# Several servers.
 
 
 def test_two_servers_race_for_every_round_and_one_wins_each(path: Path) -> None:
@@ -471,7 +485,7 @@ def test_a_busy_ledger_is_a_conflict(path: Path, example: Ledger) -> None:
     other.close()
 
 
-# Opening ----------------------------------------------------------------------------------------------------------
+# Opening.
 
 
 def test_sqlite_is_set_up_to_survive_power_loss(path: Path, example: Ledger) -> None:
@@ -533,6 +547,13 @@ def test_a_ledger_that_another_server_creates_at_the_same_moment_is_used(path: P
             assert [START, slower.head()] == heads
     finally:
         event.remove(Engine, "before_cursor_execute", overtake)
+
+
+@pytest.mark.parametrize("location", ["", ":memory:", "sqlite://", "sqlite:///:memory:"])
+def test_a_ledger_in_memory_is_refused(location: str) -> None:
+    for open_ledger in (Ledger.open, Ledger.inspect):
+        with pytest.raises(ConfigError, match="a ledger needs a file"):
+            open_ledger(location)
 
 
 @pytest.mark.parametrize("url", ["nonsense://x", "://", "oracle://user:hidden@host/db"])

@@ -181,6 +181,14 @@ def test_a_server_that_runs_on_checks_the_checkpoints_of_others(path: Path) -> N
     assert len(checkpoints(path)) > 8
 
 
+def change_last_checkpoint(path: Path, **changes: object) -> None:
+    """Change the content of the last checkpoint, and let the chain after it fit."""
+    place = checkpoints(path)[-1]
+    content = msgspec.structs.replace(content_at(path, place), **changes)
+    entry = msgspec.structs.replace(entry_at(path, place), state=msgspec.msgpack.encode(content))
+    replace(path, entry, with_tail=True)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -197,21 +205,15 @@ def test_a_server_that_runs_on_checks_the_checkpoints_of_others(path: Path) -> N
     ],
 )
 def test_a_checkpoint_that_contradicts_itself_is_refused(path: Path, change: dict[str, object]) -> None:
-    place = checkpoints(path)[-1]
-    content = msgspec.structs.replace(content_at(path, place), **change)
-    entry = msgspec.structs.replace(entry_at(path, place), state=msgspec.msgpack.encode(content))
-    replace(path, entry, with_tail=True)
+    change_last_checkpoint(path, **change)
     with Ledger.open(path, create=False) as ledger, pytest.raises(LedgerTampered):
         ledger.latest()
 
 
 def test_rounds_of_a_checkpoint_are_different(path: Path) -> None:
-    place = checkpoints(path)[-1]
-    content = content_at(path, place)
-    rounds = unpack_numbers(content.rounds)
+    rounds = unpack_numbers(content_at(path, checkpoints(path)[-1]).rounds)
     rounds[0] = rounds[1]
-    content = msgspec.structs.replace(content, rounds=pack_numbers(rounds))
-    replace(path, msgspec.structs.replace(entry_at(path, place), state=msgspec.msgpack.encode(content)), with_tail=True)
+    change_last_checkpoint(path, rounds=pack_numbers(rounds))
     with Ledger.open(path, create=False) as ledger, pytest.raises(LedgerTampered, match="contradicts itself"):
         ledger.latest()
 
@@ -235,13 +237,21 @@ def test_the_content_of_a_checkpoint_is_fixed() -> None:
     assert msgspec.msgpack.decode(state.checkpoint(), type=Checkpoint).promised == 1
 
 
-def test_an_earlier_checkpoint_must_be_one(path: Path) -> None:
-    place = checkpoints(path)[-1]
-    digest = hashlib.sha256(body_at(path, 1)).hexdigest()
-    content = msgspec.structs.replace(content_at(path, place), earlier=((1, digest),))
-    replace(path, msgspec.structs.replace(entry_at(path, place), state=msgspec.msgpack.encode(content)), with_tail=True)
+def test_a_checkpoint_may_refer_to_checkpoints_only(path: Path) -> None:
+    change_last_checkpoint(path, earlier=((1, hashlib.sha256(body_at(path, 1)).hexdigest()),))
     with Ledger.open(path, create=False) as ledger, pytest.raises(LedgerTampered, match="it is not a checkpoint"):
         ledger.latest()
+
+
+@pytest.mark.parametrize("number", ["x", b"\0", 1.5])
+def test_a_checkpoint_whose_place_is_no_number_is_found(path: Path, number: object) -> None:
+    place = checkpoints(path)[-1]
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE coterie_ledger SET sequence = ? WHERE sequence = ?", (number, place))
+    connection.close()
+    with Ledger.open(path, create=False) as ledger, pytest.raises(LedgerTampered) as found:
+        ledger.latest()
+    assert found.value.sequence == place
 
 
 def test_the_entry_before_a_checkpoint_must_be_there(path: Path) -> None:

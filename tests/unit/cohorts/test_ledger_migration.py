@@ -105,7 +105,7 @@ def test_an_edited_entry_of_format_1_is_found_after_the_migration(path: Path) ->
     assert found.value.sequence == 1
 
 
-def test_an_entry_of_format_1_does_not_come_after_the_migration(path: Path) -> None:
+def test_an_entry_of_format_1_after_the_migration_is_named(path: Path) -> None:
     """An old program that writes on would not know the numbers of clients; the constraints do not stop it."""
     with Ledger.open(path) as ledger:
         head = ledger.skip(8, "nobody")
@@ -119,7 +119,7 @@ def test_an_entry_of_format_1_does_not_come_after_the_migration(path: Path) -> N
     assert found.value.sequence == 12
 
 
-def test_a_format_of_a_later_version_is_not_called_tampered(path: Path) -> None:
+def test_a_format_of_a_later_version_is_not_taken_for_tampering(path: Path) -> None:
     content = msgspec.msgpack.decode(encode(StoredEntry(10, 8, EntryKind.SKIP, HEAD.digest)))
     insert(path, 10, 8, HEAD.digest, msgspec.msgpack.encode(content | {"format": FORMAT + 1}))
     with Ledger.open(path) as ledger, pytest.raises(ConfigError, match=r"format 3.*install a newer one"):

@@ -50,7 +50,7 @@ def again(path: Path) -> ClientMemory:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=1), st.sets(st.sampled_from(CIRCLE + OTHERS))), max_size=8))
-def test_it_agrees_to_whole_circles_once_per_session(requests: list[tuple[bytes, set[str]]]) -> None:
+def test_a_client_agrees_to_whole_circles_once_per_session(requests: list[tuple[bytes, set[str]]]) -> None:
     with folder_in_memory() as directory:
         path = Path(directory) / "ann.db"
         again(path).trust(ROSTER)
@@ -161,7 +161,7 @@ def test_every_version_that_leads_to_the_trusted_one_is_known(memory: ClientMemo
 
 
 def test_a_link_that_only_the_successor_claims_is_not_followed(memory: ClientMemory, path: Path) -> None:
-    """Clients may share a file, a node that was renamed with itself: what one was shown is no proof for another."""
+    """Two clients may share a file, as a renamed node does. What one was shown proves nothing to the other."""
     bob = MemoryFile(path).of(Client("bob", b"bob"))
     forged = msgspec.structs.replace(ROSTER.leave(["dan"]), circles=((0, 1, 3), (2, 4, 5)))
     assert forged.predecessor == ROSTER.digest
@@ -221,7 +221,7 @@ def test_changes_that_a_server_must_not_make_are_refused(
 
 
 def test_retirement_is_remembered(memory: ClientMemory, path: Path) -> None:
-    """Members of the circle remember it too: with the old roster they could be asked to continue without the leaver."""
+    """Other members of the circle remember it too: with the old roster, a server could continue without the leaver."""
     retired = ROSTER.leave(["bob"])
     memory.trust(retired)
     with pytest.raises(PeerProtocolError, match="does not follow"):
@@ -231,7 +231,7 @@ def test_retirement_is_remembered(memory: ClientMemory, path: Path) -> None:
         again(path).trust(unretired)
 
 
-def test_a_client_wants_its_own_identity_key_on_the_roster(path: Path) -> None:
+def test_a_roster_without_the_clients_own_identity_key_is_refused(path: Path) -> None:
     with pytest.raises(PeerProtocolError, match="another identity key"):
         MemoryFile(path).of(Client("ann", b"other")).trust(ROSTER)
     with pytest.raises(PeerProtocolError, match="not on the roster"):
@@ -289,6 +289,8 @@ def test_an_unusable_file_is_a_configuration_error(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("not a database" * 100)
     with pytest.raises(ConfigError, match="cannot keep a client's memory"):
         MemoryFile(tmp_path / "text.db")
+    with pytest.raises(ConfigError, match="cannot keep a client's memory in a file without a name"):
+        MemoryFile("")
 
 
 def test_a_retired_circle_stays_together(memory: ClientMemory) -> None:

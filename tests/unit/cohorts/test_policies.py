@@ -37,7 +37,7 @@ def strong_privacy(participation: Mask) -> int:
 
 @dataclass(frozen=True)
 class Moment:
-    """What a policy is asked with."""
+    """The arguments of a selection."""
 
     available: Mask
     frequencies: Indices
@@ -254,11 +254,6 @@ def test_a_custom_policy_is_added_as_one_entry(monkeypatch: pytest.MonkeyPatch) 
 def test_unknown_policies_are_named_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="balanced-halves"):
         make_policy("lottery", PolicySettings(np.zeros(4), 2), np.random.default_rng(0))
-
-
-def test_mixed_dropout_draws_from_the_levels() -> None:
-    drawn = mixed_dropout(1000, np.random.default_rng(0))
-    assert set(drawn) == {0.1, 0.2, 0.3, 0.4, 0.5}
 
 
 @pytest.mark.parametrize("survival", [1e-300, 5e-324, 0.3])

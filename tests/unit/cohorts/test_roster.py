@@ -32,6 +32,7 @@ def test_clients_are_numbered_by_name_whatever_order_they_come_in() -> None:
     again = Roster.found(reversed(CLIENTS), Circles.of([(2, 0, 1), (4, 3), (7, 6, 5)]), privacy=2)
     assert again == founded()
     assert again.digest == founded().digest
+    assert Roster.found(CLIENTS, founded().usable(), np.int64(2)).digest == founded().digest  # type: ignore[arg-type]
     assert again.names == tuple(NAMES)
 
 
@@ -85,7 +86,7 @@ def test_a_client_that_left_the_queue_may_come_back_as_the_same_client() -> None
         left.join([Client("ida", b"other")])
 
 
-def test_joins_and_leaves_that_make_no_sense_are_refused() -> None:
+def test_impossible_joins_and_leaves_are_refused() -> None:
     roster = founded()
     with pytest.raises(ConfigError, match="cannot be regrouped"):
         roster.join(newcomers("ann"))
@@ -211,7 +212,7 @@ class ChangingPopulation(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 0.3))
     def leave(self, share: float) -> None:
-        """Some leave, also from retired circles."""
+        """Some clients leave, also from retired circles."""
         self.change(self.roster.leave([c.name for c in self.roster.clients if self.rng.random() < share]))
 
     @rule(
@@ -221,7 +222,7 @@ class ChangingPopulation(RuleBasedStateMachine):
         survival=st.sampled_from([1.0, 0.8]),
     )
     def select(self, dropout: float, room: float, mode: Mode, survival: float) -> None:
-        """Run one round with whoever is available."""
+        """Run one round with the available clients."""
         circles = self.roster.usable()
         if not len(circles):
             return

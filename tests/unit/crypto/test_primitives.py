@@ -30,7 +30,7 @@ def test_fingerprints_depend_on_context_and_secret() -> None:
     assert len(digest(b"")) == 32
 
 
-def test_both_sides_agree_and_contexts_separate() -> None:
+def test_both_sides_agree_on_one_key_for_each_context() -> None:
     ours, theirs = PrivateKey.generate(SYSTEM, "a"), PrivateKey.generate(SYSTEM, "b")
     key = ours.agree(theirs.public, bind("x"))
     assert key == theirs.agree(ours.public, bind("x"))
@@ -38,7 +38,7 @@ def test_both_sides_agree_and_contexts_separate() -> None:
     assert len(ours.agree(theirs.public, bind("x"), 64)) == 64
 
 
-def test_x25519_known_answer() -> None:
+def test_agreement_has_the_known_answer_of_x25519() -> None:
     # The first test vector of RFC 7748, section 5.2.
     scalar = bytes.fromhex("a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4")
     point = bytes.fromhex("e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c")

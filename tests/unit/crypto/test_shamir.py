@@ -1,5 +1,6 @@
 import itertools
 import os
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -11,14 +12,20 @@ from coterie.crypto import shamir
 from coterie.crypto.entropy import SystemEntropy
 from coterie.errors import ConfigError, VerificationError
 
+SYSTEM = SystemEntropy()
 SECRETS = st.lists(st.binary(min_size=2, max_size=64).map(lambda b: b[: len(b) // 2 * 2]), min_size=1, max_size=3)
+
+
+def deal(secret: bytes, threshold: int, points: Sequence[int]) -> list[bytes]:
+    """Return the shares of one secret."""
+    return [share for (share,) in shamir.split([secret], threshold, points, SYSTEM, "shares")]
 
 
 @given(SECRETS, st.data())
 def test_any_threshold_of_shares_recovers_every_secret(secrets: list[bytes], data: st.DataObject) -> None:
     points = data.draw(st.lists(st.integers(1, 65536), min_size=1, max_size=12, unique=True))
     threshold = data.draw(st.integers(1, len(points)))
-    shares = shamir.split(secrets, threshold, points, SystemEntropy(), "shares")
+    shares = shamir.split(secrets, threshold, points, SYSTEM, "shares")
     chosen = data.draw(st.permutations(range(len(points))))[:threshold]
     for number, secret in enumerate(secrets):
         assert shamir.combine([points[i] for i in chosen], [shares[i][number] for i in chosen]) == secret
@@ -29,9 +36,7 @@ def test_fewer_shares_are_consistent_with_every_secret() -> None:
     # With threshold 3 and two shares fixed, each candidate secret symbol fits exactly one polynomial: interpolating
     # through (0, candidate) gives a third share for every candidate, so two shares say nothing about it.
     p = shamir.PRIME
-    shares = [
-        shamir._decode([share[0]])[0, 0] for share in shamir.split([b"\x12\x34"], 3, [1, 2, 5], SystemEntropy(), "s")
-    ]
+    shares = shamir._decode(deal(b"\x12\x34", 3, [1, 2, 5]))[:, 0]
     thirds = set()
     for candidate in range(0, 65536, 257):
         known = [(0, candidate), (1, int(shares[0])), (2, int(shares[1]))]
@@ -47,9 +52,7 @@ def test_fewer_shares_are_consistent_with_every_secret() -> None:
 
 
 def test_shares_at_one_point_are_uniform() -> None:
-    values = np.concatenate(
-        [shamir._decode([shamir.split([bytes(64)], 2, [7], SystemEntropy(), "s")[0][0]])[0] for _ in range(500)]
-    )
+    values = np.concatenate([shamir._decode(deal(bytes(64), 2, [7]))[0] for _ in range(500)])
     counts = np.histogram(values, bins=16, range=(0, shamir.PRIME))[0]
     expected = len(values) / 16
     assert ((counts - expected) ** 2 / expected).sum() < 60  # chi-square with 15 degrees of freedom, p ~ 2e-7
@@ -57,8 +60,7 @@ def test_shares_at_one_point_are_uniform() -> None:
 
 def test_a_wrong_share_gives_a_wrong_secret() -> None:
     secret = os.urandom(32)
-    shares = [share[0] for share in shamir.split([secret], 3, [1, 2, 3], SystemEntropy(), "s")]
-    other = [share[0] for share in shamir.split([secret], 3, [1, 2, 3], SystemEntropy(), "s")]
+    shares, other = deal(secret, 3, [1, 2, 3]), deal(secret, 3, [1, 2, 3])
     assert shamir.combine([1, 2, 3], [*shares[:2], other[2]]) != secret
 
 
@@ -82,7 +84,7 @@ def test_elements_outside_the_field_are_refused(share: bytes) -> None:
 
 
 def test_padding_bits_must_be_zero() -> None:
-    share = shamir.split([b"ab"], 1, [1], SystemEntropy(), "s")[0][0]
+    (share,) = deal(b"ab", 1, [1])
     assert shamir.combine([1], [share]) == b"ab"
     with pytest.raises(VerificationError, match="field elements"):
         shamir.combine([1], [share[:-1] + bytes([share[-1] | 1])])
@@ -99,7 +101,7 @@ def test_shares_of_different_sizes_do_not_combine() -> None:
 )
 def test_bad_parameters_are_refused(threshold: int, points: list[int], secret: bytes) -> None:
     with pytest.raises(ConfigError):
-        shamir.split([secret], threshold, points, SystemEntropy(), "s")
+        shamir.split([secret], threshold, points, SYSTEM, "s")
 
 
 def test_a_rejected_word_is_drawn_again() -> None:
@@ -126,10 +128,7 @@ def test_many_secrets_are_recovered_at_once_as_one_by_one(count: int, threshold:
     secrets = [os.urandom(16) for _ in range(count)]
     distinct = st.lists(st.integers(1, 65536), min_size=threshold, max_size=threshold, unique=True)
     points = [data.draw(distinct) for _ in secrets]
-    shares = [
-        [share for (share,) in shamir.split([secret], threshold, at, SystemEntropy(), "shares")]
-        for secret, at in zip(secrets, points, strict=True)
-    ]
+    shares = [deal(secret, threshold, at) for secret, at in zip(secrets, points, strict=True)]
     assert shamir.combine_many(points, shares) == secrets
     assert [shamir.combine(at, some) for at, some in zip(points, shares, strict=True)] == secrets
 
@@ -137,14 +136,14 @@ def test_many_secrets_are_recovered_at_once_as_one_by_one(count: int, threshold:
 def test_many_secrets_are_recovered_in_arrays_of_limited_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shamir, "_MOST_WORDS", 20)
     secrets = [os.urandom(32) for _ in range(7)]
-    shares = [[share for (share,) in shamir.split([secret], 3, [1, 2, 3], SystemEntropy(), "s")] for secret in secrets]
+    shares = [deal(secret, 3, [1, 2, 3]) for secret in secrets]
     assert shamir.combine_many([[1, 2, 3]] * 7, shares) == secrets
     assert shamir.combine_many([], []) == []
 
 
 @pytest.mark.parametrize("broken", [b"\xff" * 17, b"short"])
 def test_one_broken_share_among_many_secrets_is_found(broken: bytes) -> None:
-    shares = [[share for (share,) in shamir.split([os.urandom(16)], 2, [1, 2], SystemEntropy(), "s")] for _ in range(3)]
+    shares = [deal(os.urandom(16), 2, [1, 2]) for _ in range(3)]
     shares[1][0] = broken
     with pytest.raises(VerificationError):
         shamir.combine_many([[1, 2]] * 3, shares)
@@ -155,7 +154,7 @@ def test_wrong_shares_are_found_while_they_are_at_most_half_of_those_beyond_the_
     points = data.draw(st.lists(st.integers(1, 65536), min_size=1, max_size=14, unique=True))
     threshold = data.draw(st.integers(1, len(points)))
     secret = data.draw(st.binary(min_size=16, max_size=16))
-    right = [share[0] for share in shamir.split([secret], threshold, points, SystemEntropy(), "shares")]
+    right = deal(secret, threshold, points)
     liars = data.draw(st.sets(st.sampled_from(points), max_size=(len(points) - threshold) // 2))
     entries = {point: data.draw(st.sets(st.integers(0, 7), min_size=1)) for point in liars}  # as few as one symbol
     rows = shamir._decode(right)
@@ -176,7 +175,7 @@ def test_wrong_shares_are_proven_only_if_no_other_polynomial_of_the_secret_fits_
     """Each share is of one of two sharings of a secret that agree wherever two can."""
     points = data.draw(st.lists(st.integers(1, 65536), min_size=4, max_size=12, unique=True))
     threshold = data.draw(st.integers(2, len(points) - 1))
-    one = [share[0] for share in shamir.split([bytes(16)], threshold, points, SystemEntropy(), "shares")]
+    one = deal(bytes(16), threshold, points)
     difference = np.array(points) * data.draw(st.integers(1, 65536)) % shamir.PRIME
     for zero in points[: threshold - 2]:
         difference = difference * (np.array(points) - zero) % shamir.PRIME
@@ -203,8 +202,7 @@ def test_the_rank_is_that_of_the_factors(rows: int, columns: int, inner: int) ->
 
 def test_too_many_wrong_shares_are_not_located() -> None:
     points = list(range(1, 8))
-    shares = [share[0] for share in shamir.split([bytes(16)], 4, points, SystemEntropy(), "s")]
-    made_up = [share[0] for share in shamir.split([bytes(16)], 4, points, SystemEntropy(), "s")]
+    shares, made_up = deal(bytes(16), 4, points), deal(bytes(16), 4, points)
     with pytest.raises(VerificationError, match="too many"):
         shamir.find_wrong_points(points, made_up[:3] + shares[3:], 4)
     assert shamir.is_share(shares[0])

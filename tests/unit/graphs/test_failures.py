@@ -149,7 +149,7 @@ def split_chance(size: int, topology: Topology, left: int) -> float:
 @pytest.mark.parametrize("circle", [1, 2, 3])
 @pytest.mark.parametrize("colluding", [0, 1, 2])
 def test_bounds_hold_for_every_sum_that_clients_accept(topology: Topology, circle: int, colluding: int) -> None:
-    """All dropouts of up to four clients, by brute force: whoever drops out takes a circle out of the sum."""
+    """All dropouts of up to four clients, by brute force: each dropout excludes its circle from the sum."""
     size = 12
     colluders = set(range(0, 5 * colluding, 5))
     exact = {left: split_chance(size, topology, left) for left in range(1, size + 1)}
@@ -256,7 +256,7 @@ def test_a_quorum_must_be_left_to_sign() -> None:
         assert (law.reliability(41) == 0) is not reliable
 
 
-def test_real_graphs_do_fail() -> None:
+def test_some_real_graphs_fail_in_each_way_and_others_do_not() -> None:
     # A guard on the test above: its parameters must produce every kind of failure, and not always.
     model = ThreatModel(30, dropout=0.2, collusion=0.2)
     trials = [Trial(build(Harary(6), 30, bytes([seed])), model, 4) for seed in range(200)]

@@ -117,7 +117,7 @@ def bell_degree(model: ThreatModel) -> int:
 
 @pytest.mark.parametrize("clients", [300, 1000, 3000])
 @pytest.mark.parametrize(("dropout", "collusion"), [(0.05, 0.05), (0.1, 0.1), (0.2, 0.05), (0.05, 0.33)])
-def test_agrees_with_the_published_conditions(clients: int, dropout: float, collusion: float) -> None:
+def test_the_degree_agrees_with_the_published_conditions(clients: int, dropout: float, collusion: float) -> None:
     # We share one budget between the events and count a client's own share: never more neighbours, a few less.
     model = ThreatModel(clients, dropout, collusion)
     assert bell_degree(model) - 6 <= search_harary(model).degree <= bell_degree(model)

@@ -59,6 +59,6 @@ def test_a_custom_topology_can_be_used_in_a_session(monkeypatch: pytest.MonkeyPa
     assert (result.total == ring_sum(cast.terms, cast.inputs, names(6))).all()
 
 
-def test_what_is_no_topology_is_refused_with_the_names_of_those_there_are() -> None:
+def test_the_error_for_a_value_that_is_no_topology_names_all_topologies() -> None:
     with pytest.raises(ConfigError, match=r"one of Complete, ErdosRenyi, Harary of coterie\.graphs.*not 'ring'"):
         topology_name("ring")  # type: ignore[arg-type]

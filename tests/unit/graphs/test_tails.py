@@ -15,7 +15,7 @@ fractions = st.sampled_from([0.0, 1.0]) | st.floats(1e-6, 1 - 1e-6)
 
 
 @given(trials, fractions)
-def test_binomial_law(count: int, probability: float) -> None:
+def test_the_binomial_law_is_that_of_scipy(count: int, probability: float) -> None:
     law = tails.log_binomial(count, probability)
     assert tails.log_sum(law) == pytest.approx(0, abs=1e-9)
     expected = scipy.stats.binom.pmf(np.arange(count + 1), count, probability)
@@ -23,7 +23,7 @@ def test_binomial_law(count: int, probability: float) -> None:
 
 
 @given(st.data(), st.integers(1, 300))
-def test_hypergeometric_law(data: st.DataObject, population: int) -> None:
+def test_the_hypergeometric_law_is_that_of_scipy(data: st.DataObject, population: int) -> None:
     marked = data.draw(st.integers(0, population))
     draws = data.draw(st.integers(0, population))
     law = tails.log_hypergeometric(population, marked, draws)
@@ -41,7 +41,7 @@ def test_tails_cover_everything_once(count: int, probability: float, value: int)
     assert math.exp(below) == pytest.approx(scipy.stats.binom.cdf(value, count, probability), abs=1e-9)
 
 
-def test_tails_far_below_the_smallest_float() -> None:
+def test_tails_far_below_the_smallest_float_are_computed() -> None:
     # P(X = 5000) = 2^-5000 for 5000 fair coins.
     assert tails.at_least(tails.log_binomial(5000, 0.5), 5000) == pytest.approx(-5000 * math.log(2))
 
@@ -151,7 +151,7 @@ def test_binomial_tails_are_bounds(trials: int, probability: float, sigmas: floa
 @pytest.mark.parametrize("share", [0.05, 0.34])
 @pytest.mark.parametrize("draws", [34, 102, 400])
 def test_hypergeometric_tails_are_bounds(population: int, share: float, draws: int) -> None:
-    """The worst that was: 5e-8 off at a population of a million, in either direction."""
+    """An earlier version was off by up to 5e-8, at a population of a million, in either direction."""
     marked = int(share * population)
     value = round(draws * share + 6 * math.sqrt(draws * share * (1 - share)))
     law = tails.log_hypergeometric(population, marked, draws)

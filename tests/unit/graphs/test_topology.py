@@ -48,12 +48,15 @@ def test_rows_are_sorted_symmetric_and_free_of_loops(topology: Topology, size: i
 @given(topologies, sizes, seeds, st.data())
 def test_connectivity_agrees_with_networkx(topology: Topology, size: int, seed: bytes, data: st.DataObject) -> None:
     graph = build(topology, size, seed)
-    members = data.draw(st.sets(st.integers(0, size - 1), max_size=size))
+    members = data.draw(st.sets(st.integers(0, size - 1)))
+    if data.draw(st.booleans()):  # large sets are drawn too rarely
+        members = set(range(size)) - members
     induced = as_networkx(graph).subgraph(members)
     assert graph.connected(members) == (len(members) < 2 or nx.is_connected(induced))
+    assert graph.connected(np.array(sorted(members), np.int64)) == graph.connected(members)
 
 
-def test_connectivity_of_sparse_graphs_goes_both_ways() -> None:
+def test_some_sparse_graphs_are_connected_and_others_are_not() -> None:
     # A guard on the property above: both answers must really occur among random graphs.
     answers = {build(ErdosRenyi(0.15), 20, bytes([i])).connected(range(20)) for i in range(50)}
     assert answers == {True, False}
@@ -68,11 +71,6 @@ def test_the_complete_graph_has_all_edges(size: int, seed: bytes) -> None:
 def test_a_larger_probability_only_adds_edges(size: int, seed: bytes, first: float, second: float) -> None:
     sparse, dense = (edges(build(ErdosRenyi(p), size, seed)) for p in (min(first, second), max(first, second)))
     assert sparse <= dense
-
-
-@given(sizes, seeds)
-def test_probability_one_is_the_complete_graph(size: int, seed: bytes) -> None:
-    assert edges(build(ErdosRenyi(1.0), size, seed)) == edges(build(Complete(), size, b""))
 
 
 @given(st.integers(4, 40), degrees, seeds)
@@ -91,7 +89,7 @@ def test_harary_graph_survives_any_loss_below_its_degree(size: int, degree: int,
 
 
 @given(topologies, sizes, seeds)
-def test_the_seed_decides_everything(topology: Topology, size: int, seed: bytes) -> None:
+def test_a_graph_follows_from_its_arguments_alone(topology: Topology, size: int, seed: bytes) -> None:
     first = edges(build(topology, size, seed))
     for other in range(8):  # push the graph out of the cache
         build(Harary(2), 10, bytes([other]))
@@ -104,7 +102,7 @@ def test_different_seeds_give_different_graphs() -> None:
         assert len(distinct) == 100
 
 
-def test_known_answers() -> None:
+def test_graphs_are_those_of_the_known_answers() -> None:
     # Part of the protocol: another value here means that old and new clients disagree on the graph.
     random = build(ErdosRenyi(0.3), 12, b"known answer")
     assert [random.neighbours(node) for node in (0, 5, 11)] == [(1, 2, 5, 9, 11), (0, 1, 2, 7, 9), (0, 3, 4)]
@@ -207,16 +205,6 @@ def test_degrees_agree_with_the_rows(topology: Topology, size: int, seed: bytes,
     assert graph.degrees_within(members).tolist() == within
 
 
-@given(st.integers(4, 60), st.integers(1, 6), st.binary(max_size=8), st.data())
-def test_a_harary_graph_is_connected_as_its_edges_say(size: int, half: int, seed: bytes, data: st.DataObject) -> None:
-    graph = build(Harary(2 * half), size, seed)
-    lost = data.draw(st.sets(st.integers(0, size - 1)))
-    members = set(range(size)) - lost
-    induced = as_networkx(graph).subgraph(members)
-    assert graph.connected(members) == (len(members) < 2 or nx.is_connected(induced))
-    assert graph.connected(np.array(sorted(members), np.int64)) == graph.connected(members)
-
-
 def test_a_harary_graph_stores_no_edges() -> None:
     """Its memory does not depend on the degree, and the neighbours of one client need no row of another."""
     graph = build(Harary(64), 20_000, b"large")
@@ -227,7 +215,7 @@ def test_a_harary_graph_stores_no_edges() -> None:
 
 
 @given(st.integers(1, 30), st.data())
-def test_the_complete_graph_takes_no_memory_and_is_the_same(size: int, data: st.DataObject) -> None:
+def test_the_complete_graph_is_the_random_one_of_probability_one(size: int, data: st.DataObject) -> None:
     lazy, listed = build(Complete(), size, b""), build(ErdosRenyi(1.0), size, b"")
     members = data.draw(st.sets(st.integers(0, size - 1)))
     assert lazy.size == listed.size

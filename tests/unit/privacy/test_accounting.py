@@ -168,6 +168,7 @@ def test_a_resumed_account_continues_where_it_stopped() -> None:
         b"{",
         b"\xff",
         b'{"releases": 3}',
+        b'{"deep": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         PrivacySpending().spend(release(SKELLAM, 1.0)).encode().replace(b"skellam", b"laplace"),
         PrivacySpending().spend(release(SKELLAM, 1.0)).encode().replace(b'"least":8', b'"least":0'),
         PrivacySpending().spend(release(SKELLAM, 1.0)).encode().replace(b",1]]", b",0]]"),

@@ -1,4 +1,4 @@
-"""The Bayesian accountant: at the worst distance it is the moments accountant, at none it is its floor."""
+"""The Bayesian accountant: at the largest distance it is the moments accountant, and at distance 0 its floor."""
 
 import math
 
@@ -57,7 +57,7 @@ def test_delta_is_a_probability() -> None:
         bayesian_epsilon(np.zeros(len(ORDERS)), 0.0)
 
 
-def test_sampled_gaussian_noise_by_dp_accounting() -> None:
+def test_sampled_gaussian_noise_is_accounted_by_dp_accounting() -> None:
     assert sampled_gaussian_epsilon(0.01, 1.1, 0, 1e-5) == 0
     # Abadi et al. 2016, section 3: q = .01, sigma = 4, T = 10,000 gives (1.26, 1e-5); newer conversions are tighter.
     assert 1.0 < sampled_gaussian_epsilon(0.01, 4.0, 10_000, 1e-5) < 1.26

@@ -5,18 +5,18 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.crypto.entropy import DeterministicEntropy
 from coterie.errors import ConfigError
-from coterie.privacy import DISTRIBUTIONS, Noise, least_aggregated, left_after_dropouts
+from coterie.privacy import DISTRIBUTIONS, Noise, least_aggregated
 
-batches = st.lists(st.integers(1, 4), min_size=1, max_size=5)
+circles = st.lists(st.integers(1, 4), min_size=1, max_size=5)
 
 
-@given(batches, st.integers(0, 20))
-def test_least_aggregated_is_the_smallest_union_of_batches(sizes: list[int], minimum: int) -> None:
+@given(circles, st.integers(0, 20))
+def test_least_aggregated_is_the_smallest_union_of_circles(sizes: list[int], minimum: int) -> None:
     sums = {sum(chosen) for count in range(len(sizes) + 1) for chosen in combinations(sizes, count)}
     enough = [total for total in sums if total >= minimum]
     if enough:
@@ -26,27 +26,14 @@ def test_least_aggregated_is_the_smallest_union_of_batches(sizes: list[int], min
             least_aggregated(sizes, minimum)
 
 
-@settings(max_examples=50)
-@given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.integers(0, 4))
-def test_left_after_dropouts_counts_the_worst_case(sizes: list[int], dropouts: int) -> None:
-    members = [batch for batch, size in enumerate(sizes) for _ in range(size)]
-    left = [
-        sum(size for batch, size in enumerate(sizes) if batch not in {members[client] for client in gone})
-        for gone in combinations(range(len(members)), min(dropouts, len(members)))
-    ]
-    assert left_after_dropouts(sizes, dropouts) == min(left)
-
-
 @pytest.mark.parametrize("kind", DISTRIBUTIONS)
 def test_the_smallest_sum_has_the_target_variance_and_larger_ones_more_in_proportion(kind: str) -> None:
-    cohort, dropouts, target = [4, 4, 4, 4], 2, 30.0
-    least = least_aggregated(cohort, left_after_dropouts(cohort, dropouts))
-    assert least == 8
+    clients, least, target = 16, 8, 30.0
     noise = Noise.for_sum(kind, target, least)
     assert noise.least * noise.variance == pytest.approx(target**2)
     size = 40_000
-    shares = [noise.sample(size, DeterministicEntropy(b"client %d" % client)) for client in range(sum(cohort))]
-    for count in (least, 12, 16):
+    shares = [noise.sample(size, DeterministicEntropy(b"client %d" % client)) for client in range(clients)]
+    for count in (least, 12, clients):
         variance = np.square(sum(shares[:count], np.zeros(size, np.int64))).mean()
         expected = target**2 * count / least
         assert variance == pytest.approx(expected, rel=5 * math.sqrt(2 / size))  # five standard errors
@@ -78,12 +65,10 @@ def test_impossible_noise_is_refused(kind: str, variance: float, least: int, mes
         Noise(kind, variance, least)
 
 
-def test_impossible_batches_are_refused() -> None:
+def test_impossible_circles_are_refused() -> None:
     for sizes in ([], [0], [3, -1]):
         with pytest.raises(ConfigError, match="at least one client"):
             least_aggregated(sizes, 1)
-    with pytest.raises(ConfigError, match="dropouts"):
-        left_after_dropouts([2, 2], -1)
     with pytest.raises(ConfigError, match="minimum of -1"):
         least_aggregated([2, 2], -1)
     with pytest.raises(ConfigError, match="least number"):

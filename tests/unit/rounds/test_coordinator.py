@@ -1,10 +1,11 @@
 """The coordinator: a sum is in the ledger before it is revealed, and all records of a round agree."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.rounds import Population, make_roster
+from tests.support.rounds import Population, Stage, make_roster
 
 from coterie.cohorts.ledger import Ledger, Outcome
 from coterie.errors import LocalProtocolError, RoundAborted, ThresholdError
@@ -16,6 +17,11 @@ EVERYBODY = np.ones(6, bool)
 
 def opened(population: Population, number: int = 1) -> Round[Aggregate]:
     return population.coordinator.open(number, EVERYBODY, np.random.default_rng(0))
+
+
+def full(*_: object, **__: object) -> None:
+    """Fail as a write to a full disk does."""
+    raise OSError("no space left")
 
 
 @pytest.mark.parametrize("mode", list(ThreatMode))
@@ -33,25 +39,15 @@ def test_the_row_is_in_the_ledger_before_any_client_is_asked_to_reveal(ledger: L
     assert played.result.revealed == population.roster.names
 
 
-def test_nothing_is_revealed_if_the_ledger_cannot_be_written(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    population = Population(make_roster(6), ledger, cohort=6)
-    played = opened(population)
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError("no space left")
-
-    inbox = played.invite()
-    while played.step is not Step.MASK:
-        for name, message in inbox.items():
-            played.receive(name, population.members[name].answer(message))
-        inbox = played.close()
-    for name, message in inbox.items():
-        played.receive(name, population.members[name].answer(message))
-    monkeypatch.setattr(ledger, "reveal", full)
+def test_nothing_is_revealed_if_the_ledger_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(tmp_path, ThreatMode.HONEST_BUT_CURIOUS, two_trips=False).until(Step.MASK)
+    for name, message in stage.inbox.items():
+        stage.round.receive(name, stage.members[name].answer(message))
+    monkeypatch.setattr(stage.ledger, "reveal", full)
     with pytest.raises(OSError, match="no space"):
-        played.close()
+        stage.round.close()
     with pytest.raises(LocalProtocolError, match="not over"):
-        _ = played.result
+        _ = stage.round.result
 
 
 def test_a_sum_that_cannot_be_decoded_is_aborted_everywhere(ledger: Ledger) -> None:
@@ -118,8 +114,8 @@ def test_rounds_are_counted_from_one(ledger: Ledger) -> None:
         opened(population, 0)
 
 
-def test_a_round_that_fails_when_it_is_repeated_was_revealed_all_the_same(ledger: Ledger) -> None:
-    """A server crashed after it had asked clients to reveal; this time nobody answers. The row stands."""
+def test_a_round_that_fails_when_it_is_repeated_counts_as_revealed(ledger: Ledger) -> None:
+    """A server crashed after it had asked clients to reveal. No client answers the second time, and the row stays."""
     population = Population(make_roster(6), ledger, cohort=6)
     ledger.reveal(1, population.roster.names, promised=3, roster=population.roster.digest)
     again = population.coordinator.open(1, EVERYBODY, np.random.default_rng(0), resuming=True)
@@ -155,9 +151,6 @@ def test_the_row_is_in_the_ledger_before_peers_add(ledger: Ledger) -> None:
 def test_peers_do_not_add_where_the_row_cannot_be_written(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = peers(Population(make_roster(6), ledger, cohort=6))
 
-    def full(*_: object, **__: object) -> None:
-        raise OSError("no space left")
-
     def add() -> np.ndarray:
         pytest.fail("the clients added without a row")
 
@@ -166,7 +159,7 @@ def test_peers_do_not_add_where_the_row_cannot_be_written(ledger: Ledger, monkey
         opened.add(add)
 
 
-def test_a_sum_of_peers_that_fails_was_revealed_all_the_same(ledger: Ledger) -> None:
+def test_a_sum_of_peers_that_fails_counts_as_revealed(ledger: Ledger) -> None:
     opened = peers(Population(make_roster(6), ledger, cohort=6))
 
     def add() -> np.ndarray:

@@ -176,7 +176,7 @@ def test_against_an_honest_but_curious_server_the_floor_counts_colluders_itself(
 
 
 def test_a_sum_of_one_client_and_all_colluders_is_refused_in_either_mode() -> None:
-    """The server would subtract their inputs, and what is left is this client's."""
+    """The server would subtract their inputs, which leaves the input of this client."""
     with pytest.raises(PeerProtocolError, match="all but one may collude"):
         Floor(colluders=4).check(make_terms(5, threshold=5, minimum=5), "client-00")
     Floor(colluders=4).check(make_terms(6, threshold=5, minimum=6), "client-00")
@@ -185,7 +185,7 @@ def test_a_sum_of_one_client_and_all_colluders_is_refused_in_either_mode() -> No
 
 
 @pytest.mark.parametrize("topology", [Harary(4), ErdosRenyi(0.5)])
-def test_a_sparse_graph_is_for_clients_that_ask_for_it(topology: Topology) -> None:
+def test_a_sparse_graph_is_refused_unless_the_floor_allows_it(topology: Topology) -> None:
     terms = make_terms(12, topology=topology, threshold=3, minimum=6)
     with pytest.raises(PeerProtocolError, match="only the complete graph"):
         Floor().check(terms, "client-00")
@@ -226,7 +226,7 @@ def test_a_sparse_graph_is_accepted_if_the_clients_own_bound_is_met() -> None:
 def test_planner_and_clients_agree_on_the_bound(
     clients: int, lost: float, collusion: float, circle: int, topology: str
 ) -> None:
-    """What is planned is accepted, whoever drops out; half the clients in the sum are not, unless they are no worse."""
+    """Planned terms are accepted. Half their minimum is refused, unless it meets the bound as well."""
     plan = recommend(clients, lost, collusion=collusion, privacy=circle, topology=topology, privacy_bits=40)
     found = plan.guarantee
     names = tuple(f"client-{number:03}" for number in range(clients))
@@ -242,7 +242,7 @@ def test_planner_and_clients_agree_on_the_bound(
     if assess(model, found.topology, found.threshold).privacy_failure_log2 > -40:
         with pytest.raises(PeerProtocolError, match=f"in sums of as few as {fewer}"):
             floor.check(terms, names[0])
-    # An operator who vouches for a probability accepts a lower minimum, as far as the circles allow.
+    # With a dropout probability in the floor, a lower minimum is accepted.
     replace(floor, dropout=0.0).check(terms, names[0])
 
 

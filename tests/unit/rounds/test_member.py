@@ -7,50 +7,20 @@ import numpy as np
 import pytest
 from tests.support.cast import flip
 from tests.support.interpreter import printed_by
-from tests.support.rounds import Population, make_roster
+from tests.support.rounds import ME, Stage
 
-from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.memory import MemoryFile
 from coterie.cohorts.roster import Client
 from coterie.errors import LocalProtocolError, PeerProtocolError, ThresholdError
-from coterie.rounds import Member, Round
-from coterie.secagg import Aggregate, Step, ThreatMode, messages
+from coterie.rounds import Member
+from coterie.secagg import Step, ThreatMode, messages
 
-ANYBODY = Client("client-02", b"")
 MODES = pytest.mark.parametrize("mode", list(ThreatMode))
 
 
-class Stage:
-    """A round that a test moves step by step, with everybody's messages at hand."""
-
-    def __init__(self, folder: Path, mode: ThreatMode = ThreatMode.HONEST_BUT_CURIOUS) -> None:
-        self.population = Population(
-            make_roster(6), Ledger.open(folder / "ledger.db"), cohort=6, memories=folder / "clients.db", mode=mode
-        )
-        self.members = self.population.members
-        self.round: Round[Aggregate] = self.open(1)
-        self.inbox = self.round.invite()
-
-    def open(self, number: int) -> Round[Aggregate]:
-        return self.population.coordinator.open(number, np.ones(6, bool), np.random.default_rng(0))
-
-    def until(self, step: Step) -> "Stage":
-        while self.round.step is not step:
-            for name, message in self.inbox.items():
-                assert self.round.receive(name, self.members[name].answer(message)) is None
-            self.inbox = self.round.close()
-        return self
-
-    def restarted(self, name: str) -> Member:
-        """The same client in a process that starts anew: it has its memory and nothing else."""
-        population = Population(
-            self.population.roster,
-            self.population.ledger,
-            cohort=6,
-            memories=Path(self.population.file._path),
-            mode=self.population.coordinator.settings.mode,
-        )
-        return population.members[name]
+def stage_of(folder: Path, mode: ThreatMode = ThreatMode.HONEST_BUT_CURIOUS) -> Stage:
+    """A round of the papers' protocol."""
+    return Stage(folder, mode, two_trips=False)
 
 
 STEPS = {
@@ -61,22 +31,22 @@ STEPS = {
 
 @MODES
 def test_a_round_of_members_gives_the_sum(tmp_path: Path, mode: ThreatMode) -> None:
-    stage = Stage(tmp_path, mode)
+    stage = stage_of(tmp_path, mode)
     assert stage.population.play(1).value is not None
     assert not any(member.waiting for member in stage.members.values())
 
 
 @MODES
 def test_a_replayed_invitation_is_refused_also_after_a_restart(tmp_path: Path, mode: ThreatMode) -> None:
-    stage = Stage(tmp_path, mode)
-    invitation = stage.inbox["client-02"]
+    stage = stage_of(tmp_path, mode)
+    invitation = stage.inbox[ME]
     stage.until(Step.SHARE)
     with pytest.raises(PeerProtocolError, match="entered before"):
-        stage.members["client-02"].answer(invitation)
+        stage.members[ME].answer(invitation)
     with pytest.raises(PeerProtocolError, match="entered before"):
-        stage.restarted("client-02").answer(invitation)
+        stage.processes().members[ME].answer(invitation)
     stage.until(Step.DONE)  # and its own session goes on
-    assert "client-02" in stage.round.result.revealed
+    assert ME in stage.round.result.revealed
 
 
 @MODES
@@ -84,131 +54,127 @@ def test_a_state_restored_from_a_backup_answers_nothing(tmp_path: Path, mode: Th
     for number, step in enumerate(STEPS[mode]):
         folder = tmp_path / str(number)
         folder.mkdir()
-        stage = Stage(folder, mode).until(step)
-        backup, message = stage.members["client-02"].park(), stage.inbox["client-02"]
-        stage.members["client-02"].answer(message)
-        for member in (stage.members["client-02"], stage.restarted("client-02")):
+        stage = stage_of(folder, mode).until(step)
+        backup, message = stage.members[ME].park(), stage.inbox[ME]
+        stage.members[ME].answer(message)
+        for member in (stage.members[ME], stage.processes().members[ME]):
             member.resume(backup)
             with pytest.raises(PeerProtocolError, match="answered before"):
                 member.answer(message)
 
 
 def test_without_memory_a_restored_state_would_answer_twice(tmp_path: Path) -> None:
-    """What the memory prevents is real: two masked inputs from one state, and their difference in the clear."""
-    stage = Stage(tmp_path).until(Step.MASK)
-    member = stage.members["client-02"]
+    """Two inputs that are masked from one state reveal their difference, which the memory prevents."""
+    stage = stage_of(tmp_path).until(Step.MASK)
+    member = stage.members[ME]
     member._memory = None
-    backup, message = member.park(), stage.inbox["client-02"]
+    backup, message = member.park(), stage.inbox[ME]
     terms = stage.round._server.terms if stage.round._server else None
     assert terms is not None
 
     def masked(vector: np.ndarray) -> np.ndarray:
-        stage.population.vectors = {**stage.population.vectors, "client-02": vector}
+        stage.population.vectors = {**stage.population.vectors, ME: vector}
         member.resume(backup)
-        view = _payload(member.answer(message), terms.digest)
-        return terms.ring.unpack(view, terms.length)
+        sent = messages.decode(member.answer(message), messages.MaskedInput, "test", terms.digest)
+        return terms.ring.unpack(sent.payload, terms.length)
 
     first, second = np.arange(4, dtype=np.uint16), np.array([9, 9, 9, 9], np.uint16)
     assert (masked(first) - masked(second)).tolist() == (first - second).tolist()
 
 
-def _payload(message: bytes, digest: bytes) -> memoryview:
-    return messages.decode(message, messages.MaskedInput, "test", digest).payload
-
-
 @MODES
 @pytest.mark.parametrize("damage", [lambda message: flip(message, 100), lambda _: b"", lambda message: message[:-3]])
 def test_a_damaged_message_leaves_no_trace(tmp_path: Path, mode: ThreatMode, damage: Callable[[bytes], bytes]) -> None:
-    stage = Stage(tmp_path, mode)
+    stage = stage_of(tmp_path, mode)
     for step in (Step.ADVERTISE, *STEPS[mode]):
         stage.until(step)
         with pytest.raises(PeerProtocolError):
-            stage.members["client-02"].answer(damage(stage.inbox["client-02"]))
+            stage.members[ME].answer(damage(stage.inbox[ME]))
     stage.until(Step.DONE)
-    assert "client-02" in stage.round.result.attendance.revealers
+    assert ME in stage.round.result.attendance.revealers
 
 
 def test_members_can_be_parked_between_messages(tmp_path: Path) -> None:
-    stage = Stage(tmp_path).until(Step.SHARE)
+    stage = stage_of(tmp_path).until(Step.SHARE)
     for name in list(stage.members):
         parked = stage.members[name].park()
-        stage.members[name] = stage.restarted(name)
+        stage.members[name] = stage.processes().members[name]
         stage.members[name].resume(parked)
     stage.until(Step.DONE)
     assert len(stage.round.result.revealed) == 6
 
 
 def test_a_state_belongs_to_one_client(tmp_path: Path) -> None:
-    stage = Stage(tmp_path).until(Step.SHARE)
+    stage = stage_of(tmp_path).until(Step.SHARE)
     with pytest.raises(LocalProtocolError, match="not a state of client-03"):
-        stage.members["client-03"].resume(stage.members["client-02"].park())
-    stage.members["client-02"].leave()
+        stage.members["client-03"].resume(stage.members[ME].park())
+    stage.members[ME].leave()
     with pytest.raises(LocalProtocolError, match="in no session"):
-        stage.members["client-02"].park()
+        stage.members[ME].park()
 
 
 def test_a_new_invitation_ends_an_unfinished_session(tmp_path: Path) -> None:
-    stage = Stage(tmp_path).until(Step.MASK)
+    stage = stage_of(tmp_path).until(Step.MASK)
     second = stage.open(2)
-    stage.members["client-02"].answer(second.invite()["client-02"])
+    stage.members[ME].answer(second.invite()[ME])
     with pytest.raises(PeerProtocolError):
-        stage.members["client-02"].answer(stage.inbox["client-02"])
+        stage.members[ME].answer(stage.inbox[ME])
 
 
 @MODES
 def test_a_message_after_the_end_is_blamed_on_the_server(tmp_path: Path, mode: ThreatMode) -> None:
     """It is an ordinary refusal, which transports expect: a server cannot end a client's program in this way."""
-    stage = Stage(tmp_path, mode).until(Step.REVEAL)
-    message = stage.inbox["client-02"]
+    stage = stage_of(tmp_path, mode).until(Step.REVEAL)
+    message = stage.inbox[ME]
     stage.until(Step.DONE)
     for more in (message, b"", b"garbage"):
         with pytest.raises(PeerProtocolError):
-            stage.members["client-02"].answer(more)
-    stage.members["client-02"].answer(stage.open(2).invite()["client-02"])
+            stage.members[ME].answer(more)
+    stage.members[ME].answer(stage.open(2).invite()[ME])
 
 
 def test_the_repr_of_a_member_shows_no_secret(tmp_path: Path) -> None:
-    stage = Stage(tmp_path).until(Step.MASK)
-    assert repr(stage.members["client-02"]) == "<Member 'client-02', Shared>"
+    stage = stage_of(tmp_path).until(Step.MASK)
+    assert repr(stage.members[ME]) == "<Member 'client-02', Shared>"
     assert repr(stage.population.file.of(stage.population.roster.clients[2])) == "<ClientMemory of 'client-02'>"
 
 
 def test_a_client_that_was_never_shown_a_roster_refuses_the_session(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    newcomer = Member("client-02", lambda _: np.zeros(4, np.uint16), memory=MemoryFile(":memory:").of(ANYBODY))
+    stage = stage_of(tmp_path)
+    newcomer = Member(ME, lambda _: np.zeros(4, np.uint16), memory=MemoryFile(":memory:").of(Client(ME)))
     with pytest.raises(PeerProtocolError, match="without ever showing it a roster"):
-        newcomer.answer(stage.inbox["client-02"])
+        newcomer.answer(stage.inbox[ME])
 
 
-def test_refused_messages_cause_no_training(tmp_path: Path) -> None:
-    stage = Stage(tmp_path).until(Step.MASK)
+def test_no_input_is_made_for_a_refused_message(tmp_path: Path) -> None:
+    stage = stage_of(tmp_path).until(Step.MASK)
     made: list[object] = []
-    member = stage.members["client-02"]
+    member = stage.members[ME]
     member._contribute = lambda terms: made.append(terms) or np.zeros(4, np.uint16)  # type: ignore[func-returns-value]
     terms = b"" if stage.round._server is None else stage.round._server.terms.digest
     nothing = messages.encode(messages.Deliveries(terms, ()))
-    for garbage in (b"", b"garbage", flip(stage.inbox["client-02"], 77), stage.inbox["client-03"][:-1], nothing):
+    for garbage in (b"", b"garbage", flip(stage.inbox[ME], 77), stage.inbox["client-03"][:-1], nothing):
         with pytest.raises((PeerProtocolError, ThresholdError)):
             member.answer(garbage)
     assert made == []
-    member.answer(stage.inbox["client-02"])
+    member.answer(stage.inbox[ME])
     assert len(made) == 1
 
 
 def test_a_client_refuses_a_session_about_other_content(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    stage.members["client-02"].content = b"the digest of another model"
+    stage = stage_of(tmp_path)
+    stage.members[ME].content = b"the digest of another model"
     with pytest.raises(PeerProtocolError, match="other work than the session"):
-        stage.members["client-02"].answer(stage.inbox["client-02"])
-    stage.members["client-02"].content = b""
-    stage.members["client-02"].answer(stage.inbox["client-02"])
+        stage.members[ME].answer(stage.inbox[ME])
+    stage.members[ME].content = b""
+    stage.members[ME].answer(stage.inbox[ME])
 
 
 def test_the_content_is_compared_again_when_a_client_makes_its_input(tmp_path: Path) -> None:
-    """A server that names one model in the terms and hands out another with the deliveries, to a new process."""
-    stage = Stage(tmp_path).until(Step.MASK)
-    parked, message = stage.members["client-02"].park(), stage.inbox["client-02"]
-    member = stage.restarted("client-02")
+    """The server names one model in the terms, and gives another one to a new process with the deliveries."""
+    stage = stage_of(tmp_path).until(Step.MASK)
+    parked, message = stage.members[ME].park(), stage.inbox[ME]
+    member = stage.processes().members[ME]
     member.resume(parked)
     member.content = b"the digest of another model"
     with pytest.raises(PeerProtocolError, match="other work than the session"):
@@ -227,7 +193,7 @@ def test_a_client_imports_nothing_heavy() -> None:
 
 
 def test_an_invitation_under_another_identity_key_is_refused(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, ThreatMode.ACTIVE_SERVER)
-    stage.members["client-02"]._identity = None
+    stage = stage_of(tmp_path, ThreatMode.ACTIVE_SERVER)
+    stage.members[ME]._identity = None
     with pytest.raises(PeerProtocolError, match="another identity key"):
-        stage.members["client-02"].answer(stage.inbox["client-02"])
+        stage.members[ME].answer(stage.inbox[ME])

@@ -1,5 +1,6 @@
 """Prekeys of rounds in two trips: how old they may be, what the server stores, and for whom they are."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -97,12 +98,23 @@ def make_store(ledger: Ledger, size: int = 6, cohort: int = 6) -> tuple[PrekeySt
     return PrekeyStore(population.roster, stock), stock, population
 
 
+def offer_all(store: PrekeyStore, population: Population) -> None:
+    """Let every client offer its prekeys."""
+    for name in population.roster.names:
+        store.offer(name, population.members[name].offer())
+
+
+def with_prekeys(reply: bytes, prekeys: Sequence[Prekey]) -> bytes:
+    """Return a contribution with other prekeys."""
+    contribution = messages.decode(reply, MaskedContribution, ME, None)
+    return messages.encode(msgspec.structs.replace(contribution, prekeys=tuple(prekeys)))
+
+
 def make_full_store(ledger: Ledger) -> tuple[PrekeyStock, Population]:
     """Make a store that the coordinator uses, to which everybody has offered prekeys."""
     store, stock, population = make_store(ledger)
     population.coordinator.prekeys = store
-    for name in population.roster.names:
-        store.offer(name, population.members[name].offer())
+    offer_all(store, population)
     return stock, population
 
 
@@ -238,8 +250,7 @@ def test_a_prekey_that_another_run_used_meanwhile_is_no_sign_of_a_restored_disk(
     """Two runs at once: the contribution to the first was made before the second used a prekey that it offers."""
     store, stock, population = make_store(ledger)
     other = PrekeyStore(population.roster, stock)
-    for name in population.roster.names:
-        store.offer(name, population.members[name].offer())
+    offer_all(store, population)
     population.coordinator.prekeys = store
     first = population.coordinator.open(1, np.ones(6, bool), np.random.default_rng(0))
     replies = {name: population.members[name].answer(message) for name, message in first.invite().items()}
@@ -260,15 +271,14 @@ def test_a_prekey_that_another_run_used_meanwhile_is_no_sign_of_a_restored_disk(
     for name, message in third.invite().items():
         reply = population.members[name].answer(message)
         if name == ME:
-            contribution = messages.decode(reply, MaskedContribution, name, None)
-            reply = messages.encode(msgspec.structs.replace(contribution, prekeys=old))
+            reply = with_prekeys(reply, old)
         assert third.receive(name, reply) is None
     third.close()
     (rejected,) = third._session().rejected
     assert "restored from a backup or cloned" in rejected.reason
 
 
-def test_a_key_belongs_to_one_client(ledger: Ledger) -> None:
+def test_a_key_that_another_client_offered_is_refused(ledger: Ledger) -> None:
     """Two clients that offered one key stopped every round they were invited to together."""
     _, stock, population = make_store(ledger)
     store = PrekeyStore(population.roster, stock, signed=False)
@@ -297,9 +307,8 @@ def test_bad_prekeys_beside_a_good_contribution_are_rejected_alone(ledger: Ledge
     for name, message in opened.invite().items():
         reply = population.members[name].answer(message)
         if name == ME:
-            contribution = messages.decode(reply, MaskedContribution, name, None)
-            spoiled = tuple(msgspec.structs.replace(prekey, issued=7) for prekey in contribution.prekeys)
-            reply = messages.encode(msgspec.structs.replace(contribution, prekeys=spoiled))
+            sent = messages.decode(reply, MaskedContribution, name, None).prekeys
+            reply = with_prekeys(reply, [msgspec.structs.replace(prekey, issued=7) for prekey in sent])
         assert opened.receive(name, reply) is None
     opened.close()
     (rejected,) = opened._session().rejected
@@ -341,8 +350,7 @@ def test_a_server_whose_stock_was_restored_is_refused_until_clients_offer_again(
         population = Population(make_roster(6), ledger, cohort=6, mode=ACTIVE, two_trips=True)
         store = PrekeyStore(population.roster, stock)
         population.coordinator.prekeys = store
-        for name in population.roster.names:
-            store.offer(name, population.members[name].offer())
+        offer_all(store, population)
         backup = (tmp_path / "prekeys.sqlite").read_bytes()
         assert population.play(1).outcome is Outcome.COMPLETED
     (tmp_path / "prekeys.sqlite").write_bytes(backup)
@@ -351,8 +359,7 @@ def test_a_server_whose_stock_was_restored_is_refused_until_clients_offer_again(
         population.coordinator.ledger, population.coordinator.prekeys = ledger, store
         assert population.play(2).outcome is Outcome.ABORTED_BEFORE_REVEAL
         assert all("used or discarded before" in refusal.reason for refusal in population.carrier.report.refusals)
-        for name in population.roster.names:
-            store.offer(name, population.members[name].offer())
+        offer_all(store, population)
         assert population.play(3).outcome is Outcome.COMPLETED
 
 

@@ -225,7 +225,7 @@ def test_one_survivor_list_is_answered_for_a_book_ever(tmp_path: Path) -> None:
     assert stage.processes().members[ME].answer(stage.inbox[ME]) == stage.members[ME].answer(stage.inbox[ME])
 
 
-def test_a_list_that_was_signed_is_the_only_one(tmp_path: Path) -> None:
+def test_only_the_survivor_list_that_was_signed_is_answered(tmp_path: Path) -> None:
     stage = confirming(tmp_path)
     parked = stage.members[ME].park()
     stage.members[ME].answer(stage.inbox[ME])
@@ -273,7 +273,7 @@ def test_states_are_erased_when_they_are_no_longer_needed(tmp_path: Path) -> Non
 
 
 def test_a_restored_session_is_not_answered_again_once_prekeys_are_renewed(tmp_path: Path) -> None:
-    """A backup made between the two trips holds a state, which answered a second survivor list: it gave inputs away."""
+    """A backup made between the two trips holds a state. If it answered a second survivor list, inputs would leak."""
     stage, other = with_another_list(tmp_path)
     backup = stage.path.read_bytes()
     stage.members[ME].answer(stage.inbox[ME])
@@ -358,7 +358,7 @@ def test_the_floor_the_content_and_the_roster_are_checked_before_a_prekey_is_use
 
 
 def test_the_floor_bounds_what_a_client_deals_and_by_which_protocol(tmp_path: Path) -> None:
-    """A server that invites a crowd would make each client deal and send n * n / T shares."""
+    """A server that invites many clients makes each of them deal and send n * n / T shares."""
     stage = Stage(tmp_path)
     book, member = PrekeyBook.read(stage.inbox[ME]), stage.members[ME]
     shares = len(book.terms.clients) * len(book.circles)

@@ -14,6 +14,7 @@ from coterie.graphs.table import is_complete
 from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
 from coterie.secagg import Server, Step, Terms, ThreatMode, client, messages
 from coterie.secagg.invitation import read_invitation
+from coterie.secagg.members import Members
 
 
 @pytest.mark.parametrize(
@@ -74,16 +75,17 @@ def test_terms_travel_as_bytes() -> None:
 
 
 @settings(max_examples=100)
-@given(st.lists(st.integers(0, 3), min_size=6, max_size=6), st.sets(st.integers(0, 5)))
+@given(st.lists(st.sampled_from([0, 1, 2, -1, 2**63]), min_size=6, max_size=6), st.sets(st.integers(0, 5)))
 def test_only_complete_circles_are_aggregated(circles: list[int], survivors: set[int]) -> None:
-    aggregated = make_terms(circles=tuple(circles)).aggregated(survivors)
-    for member in range(6):
-        whole = all(mate in survivors for mate in range(6) if circles[mate] == circles[member])
-        assert (member in aggregated) == whole
+    terms = make_terms(circles=tuple(circles))
+    whole = {
+        client for client in range(6) if all(mate in survivors for mate in range(6) if circles[mate] == circles[client])
+    }
+    assert terms.aggregated(survivors) == whole == set(terms.summed(Members.of(survivors, 6)))
     assert make_terms().aggregated(survivors) == survivors
 
 
-def test_default_threshold_leaves_no_room_for_two_answers() -> None:
+def test_the_default_threshold_is_a_majority_of_the_shares() -> None:
     terms = make_terms()
     assert all(2 * terms.threshold_for(shares) > shares for shares in range(1, 50))
     assert make_terms(threshold=2).threshold_for(9) == 2
@@ -122,7 +124,7 @@ def test_terms_with_an_unknown_topology_are_refused() -> None:
         Terms.from_bytes(body)
 
 
-# --- Misuse by the caller is told apart from misbehaviour of the other side.
+# Misuse by the caller and misbehaviour of the other side are different errors.
 
 
 def test_joining_needs_a_name_and_an_identity() -> None:
@@ -144,16 +146,17 @@ def test_a_wrong_vector_is_refused_before_anything_is_sent() -> None:
             state.mask(cast.inbox["client-01"], vector)
 
 
-def test_confirming_belongs_to_the_active_mode() -> None:
-    calm, wary = Cast(make_terms()).play_until(Step.REVEAL), Cast(make_terms(active=True)).play_until(Step.CONFIRM)
-    state = calm.states["client-01"]
+def test_survivors_are_confirmed_against_an_active_server_only() -> None:
+    curious = Cast(make_terms()).play_until(Step.REVEAL)
+    active = Cast(make_terms(active=True)).play_until(Step.CONFIRM)
+    state = curious.states["client-01"]
     assert isinstance(state, client.Masked)
     with pytest.raises(LocalProtocolError, match="active server"):
-        state.confirm(calm.inbox["client-01"], identity_for("client-01"))
-    state = wary.states["client-01"]
+        state.confirm(curious.inbox["client-01"], identity_for("client-01"))
+    state = active.states["client-01"]
     assert isinstance(state, client.Masked)
     with pytest.raises(LocalProtocolError, match="confirmed before"):
-        state.reveal(wary.inbox["client-01"])
+        state.reveal(active.inbox["client-01"])
 
 
 def test_answering_without_the_vector_or_the_identity_is_refused() -> None:

@@ -31,7 +31,7 @@ circles with at least M - c honest members, but not exactly which.
 Coordinator and members of :mod:`coterie.rounds` play both protocols; :mod:`coterie.secagg.protocols` chooses.
 
 Read :mod:`~coterie.secagg.prekeys.book` first, then :mod:`~coterie.secagg.prekeys.client` and
-:mod:`~coterie.secagg.prekeys.server`; :mod:`~coterie.secagg.prekeys.rules` lists what clients insist on.
+:mod:`~coterie.secagg.prekeys.server`; :mod:`~coterie.secagg.prekeys.rules` lists the checks of a client.
 """
 
 from coterie.secagg.prekeys.book import PrekeyBook

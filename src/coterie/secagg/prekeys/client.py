@@ -24,7 +24,7 @@ from coterie.crypto.signing import Identity
 from coterie.errors import LocalProtocolError, PeerProtocolError, VerificationError
 from coterie.graphs.table import read_topology
 from coterie.secagg import messages as wire
-from coterie.secagg.masking import Map, adds, mask_vector
+from coterie.secagg.masking import adds, mask_vector
 from coterie.secagg.messages import SERVER
 from coterie.secagg.prekeys import rules
 from coterie.secagg.prekeys.book import PrekeyBook
@@ -96,7 +96,6 @@ class Invited:
         identity: Identity | None = None,
         *,
         prekeys: Sequence[Prekey] = (),
-        parallel: Map | None = None,
     ) -> tuple["Contributed", bytes]:
         """Mask the input with a mask for every other client in the book and a self mask, and deal shares (trip 1).
 
@@ -125,7 +124,7 @@ class Invited:
         subtracted = [pair.seed for peer, pair in self.pairs.items() if not adds(me, peer)]
         masked = vector.copy()
         del vector  # here and below: a vector may be as large as all else that a client has in memory
-        mask_vector(masked, added, subtracted, parallel)
+        mask_vector(masked, added, subtracted)
         ring.reduce(masked)
         payload = cast("bytes", ring.pack(masked))
         del masked

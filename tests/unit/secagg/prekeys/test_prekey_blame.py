@@ -23,7 +23,7 @@ from coterie.secagg.prekeys.unmasking import PrekeyView, remove_masks
 
 PAIRS = tuple(number // 2 for number in range(12))
 Lies = dict[int, set[int]]
-"""Who lies about the shares of, or to, whom."""
+"""For each liar, the holders that it deals wrong shares to, or the dealers whose shares it replaces."""
 Lie = Callable[[int, bytes], bytes | None]
 """What a holder's share of a secret is replaced with; None leaves it out."""
 
@@ -60,7 +60,7 @@ LIES: tuple[Callable[[int], bytes | None], ...] = (made_up, left_out, malformed)
 
 
 def dealing(cast: PrekeyCast, dealer: int, holders: Collection[int]) -> bytes:
-    """Let a client contribute that deals shares of something else to these holders."""
+    """Return the contribution of a client that deals wrong shares to these holders."""
     honest = shamir.split
 
     def split(*arguments: object) -> list[tuple[bytes, ...]]:
@@ -129,7 +129,7 @@ def test_only_clients_that_every_explanation_names_are_blamed(
     proven = prove(disputes, dealers, most)
     assert all(proven <= explanation for explanation in possible)
     if not possible and len(dealers) <= most:
-        assert len(proven) <= most  # more broke the protocol than it allows for: nothing can be told
+        assert len(proven) <= most  # more clients broke the protocol than it tolerates: nothing can be proven
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_liars_that_choose_their_errors_cannot_frame_honest_clients(data: st.Dat
 
 
 def without_proof(points: Sequence[int], shares: Sequence[bytes], trusted: Sequence[int], _most: int) -> frozenset[int]:
-    """Take whatever shares open a secret for right, as if no others could be."""
+    """Take any shares that open a secret for the right ones."""
     return PROVE_WRONG_POINTS(points, shares, trusted, -len(points))
 
 
@@ -299,9 +299,7 @@ def test_two_liars_whose_errors_cancel_do_not_frame_a_dealer(
         assert cast.server.blame.proven == named(victim)
 
 
-@pytest.mark.parametrize(
-    "lie", [made_up, lambda _size: None, lambda size: b"\xff" * size], ids=["wrong", "none", "malformed"]
-)
+@pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("liars", [(4,), (0, 11), (2, 3, 7)])
 def test_holders_that_lie_about_everybody_are_named_and_the_sum_is_right(
     lie: Callable[[int], bytes | None], liars: Sequence[int]
@@ -312,7 +310,7 @@ def test_holders_that_lie_about_everybody_are_named_and_the_sum_is_right(
     assert blame == Blame(named(*liars))
 
 
-def test_a_large_session_finds_its_liars_though_no_random_set_of_holders_is_free_of_them() -> None:
+def test_a_large_session_finds_its_liars_although_every_random_set_of_holders_has_some() -> None:
     """Of 40 answers 27 open a secret; a random set has none of six liars with a chance of 1 in 2,200."""
     cast, outgoing = contributed(make_terms(40, active=True, colluders=13))
     liars = (1, 4, 9, 16, 25, 36)
@@ -357,7 +355,7 @@ def test_a_dealer_of_unreadable_envelopes_is_named() -> None:
 
 
 def test_a_wrong_share_among_the_fewest_answers_ends_the_session_without_blame() -> None:
-    """Each dealer may have dealt it, or the holder made it up: with as many answers as the threshold nothing tells."""
+    """With as many answers as the threshold, the dealer or the holder may be at fault, and no share shows which."""
     cast, outgoing = contributed(make_terms(4, active=True, colluders=0))
     with pytest.raises(WrongShares, match="too few shares are left to prove") as caught:
         finish(cast, outgoing, {1: {0, 1, 2, 3}}, silent={3})

@@ -64,7 +64,7 @@ def test_two_trips_are_enough_while_few_circles_are_lost(lost: tuple[int, ...], 
 @settings(max_examples=100)
 @given(size=st.integers(3, 60), colluders=st.integers(0, 20))
 def test_without_circles_nothing_is_ever_confirmed(size: int, colluders: int) -> None:
-    """Whoever leaves a quorum to open secrets leaves enough to open them at once."""
+    """If enough clients are left to open secrets, enough are left to open them without confirmation."""
     c = min(colluders, size - 2)
     terms = make_terms(size, active=True, colluders=c)
     book = PrekeyCast(terms).book

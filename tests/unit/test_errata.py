@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.stats import binom
 from tests.support.outputs import PROJECT, functions_of
 from tests.support.rationals import Matrix, least_weight
 
@@ -20,7 +21,6 @@ from coterie.graphs.guarantees import (
     paper_threshold,
     privacy_bound_log2,
     reliability_bound_log2,
-    reliability_union_log2,
 )
 from coterie.graphs.topology import ErdosRenyi
 from coterie.reproduce.declarations import declared
@@ -136,9 +136,8 @@ def test_the_failure_bound_exceeds_one_percent_at_100_clients() -> None:
 def test_rounds_fail_more_often_than_by_the_rate_of_appendix_d(clients: int) -> None:
     found = paper_parameters(clients, 0.0)
     root = math.sqrt(clients * math.log(clients))
-    union = reliability_union_log2(clients, found.connection_probability, 0.0, found.threshold) * math.log(2)
     # Nobody drops out, so the round fails if one given client has too few neighbours: this is a lower bound.
-    one_client = union - math.log(clients)
+    one_client = binom.logcdf(found.threshold - 2, clients - 1, found.connection_probability)
     printed = math.log(clients) - root
     # The gap grows with the number of clients, so no constant factor makes the printed rate right.
     assert one_client > printed + 0.6 * root

@@ -24,21 +24,15 @@ from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.roster import Roster
 from coterie.deployment.aggregator import Aggregator
 from coterie.deployment.checkpoint import CheckpointFile
-from coterie.deployment.confinement import Confinement, check_confinable
+from coterie.deployment.confinement import Confinement
 from coterie.deployment.descent import Descent
 from coterie.deployment.enrolment import Enrolment, enrol
 from coterie.deployment.events import Observer
 from coterie.deployment.home import server_home
 from coterie.deployment.logs import LOGGER, join_log
 from coterie.deployment.reasons import Asked
-from coterie.deployment.recipe import STATISTICS, ConfinedRecipe
-from coterie.deployment.settings import (
-    PrivateSettings,
-    read_clips,
-    read_metrics,
-    read_varying,
-    threat_mode,
-)
+from coterie.deployment.recipe import ConfinedRecipe, check_confinable
+from coterie.deployment.settings import PrivateSettings, read_clips, read_metrics, read_varying, threat_mode
 from coterie.errors import ConfigError
 from coterie.transports.flower.carrier import FlowerCarrier
 from coterie.transports.flower.checkpoint import StrategyCheckpoint
@@ -61,11 +55,6 @@ _REASONS: dict[type[flower.Strategy], str] = {
     flower.FedXgbBagging: "it collects the trees of single clients",
     flower.FedXgbCyclic: "it sends the model from one client to the next",
 }
-
-_FURTHER = (
-    "the interrupted run has done %s rounds, which is more than num_rounds = %s: its model is returned unchanged, "
-    "and its checkpoint stays"
-)
 
 
 class PrivateStrategy(flower.Strategy):
@@ -164,7 +153,12 @@ class PrivateStrategy(flower.Strategy):
             progress = (checkpoint.load(strategy, initial_arrays) if self._resume else None) or begin
             offset = progress.round
             if offset > num_rounds:
-                LOGGER.warning(_FURTHER, offset, num_rounds)
+                LOGGER.warning(
+                    "the interrupted run has done %s rounds, which is more than num_rounds = %s: its model is "
+                    "returned unchanged, and its checkpoint stays",
+                    offset,
+                    num_rounds,
+                )
                 progress.result.arrays = progress.arrays
                 return progress.result
             if offset:
@@ -210,7 +204,7 @@ class PrivateStrategy(flower.Strategy):
         """Continue the confined descent of an interrupted run, or begin one; None if models are not confined."""
         if self._settings.confined is None:
             return None
-        check_confinable(RecordArrays(arrays), tuple(pattern for pattern, _ in STATISTICS))
+        check_confinable(RecordArrays(arrays))
         folder = file.path.with_suffix(".descent" if file.ours else f".{secrets.token_hex(8)}.descent")
         return Descent(folder, resume=resume)
 

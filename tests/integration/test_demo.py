@@ -75,7 +75,9 @@ def test_in_a_terminal_the_table_is_redrawn_with_bars(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("topology", "graph"), [("harary", Harary), ("complete", Complete), ("erdos-renyi", ErdosRenyi)]
 )
-def test_every_topology_and_threat_mode(topology: str, graph: type[Topology], active: bool) -> None:
+def test_the_demonstration_supports_every_topology_and_threat_mode(
+    topology: str, graph: type[Topology], active: bool
+) -> None:
     report, _ = Demo(DemoSettings(clients=12, length=400, dropout=0.1, topology=topology, active=active)).run()
     assert isinstance(report.plan.topology, graph)
     assert report.plan.shortcoming is None
@@ -116,7 +118,7 @@ def test_a_sparse_graph_against_a_malicious_server_is_marked_as_weaker(tmp_path:
         assert ("T does not hold for them" in told) is ("--circles" in options)
 
 
-def test_against_a_lying_server_the_demonstration_takes_two_trips(tmp_path: Path) -> None:
+def test_against_a_malicious_server_the_demonstration_takes_two_trips(tmp_path: Path) -> None:
     code, output, _ = invoke(tmp_path, "--active")
     assert code == 0
     assert "Two trips: every client has left a one-time key at the server" in " ".join(output.split())
@@ -132,7 +134,7 @@ def test_with_many_losses_the_demonstration_confirms_survivors() -> None:
     assert report.exact
 
 
-def test_without_matplotlib_everything_but_the_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_only_the_picture_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, output, errors = invoke(tmp_path)
     assert code == 0
@@ -188,7 +190,7 @@ def test_bad_options_are_one_clear_line(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made(
+def test_a_folder_that_cannot_be_made_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "taken").write_text("a file")
@@ -227,7 +229,7 @@ def test_the_seed_repeats_inputs_and_dropouts_but_never_secrets() -> None:
     assert np.count_nonzero(before.received == after.received) < 20
 
 
-def test_what_the_server_received_is_the_input_under_masks() -> None:
+def test_the_server_of_the_demonstration_receives_masked_inputs() -> None:
     report, vectors = Demo(DemoSettings(clients=5, length=5000, dropout=0)).run()
     assert abs(report.view.correlation) < 6 * report.view.chance
     counts = np.bincount(vectors.received >> np.uint32(report.ring_bits - 3), minlength=8)

@@ -96,7 +96,7 @@ def test_a_resumed_forecasting_run_is_bit_exact(tmp_path: Path) -> None:
     assert stored[0] == stored[1]
 
 
-def test_the_example_as_it_is() -> None:
+def test_the_example_promises_t_5() -> None:
     config = load_config(EXAMPLE)
     assert build_run(config, find_federation(config)).promise.privacy == 5
     assert config.model.name == "lstm"

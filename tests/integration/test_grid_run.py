@@ -124,7 +124,7 @@ def test_the_report_states_what_colluders_learn(tmp_path: Path) -> None:
     assert "If 2 collude, each sum gives them the sum of the parts of 2 honest members." in page
 
 
-def test_noise_with_blocks(tmp_path: Path) -> None:
+def test_the_norm_of_noise_must_allow_for_all_blocks(tmp_path: Path) -> None:
     """Whoever adds noise knows the norm of its own block only, so the norm of the whole must allow for all blocks."""
     noise = ("noise.kind=skellam", "rounds=2", "noise.multiplier=2.0")
     with pytest.raises(ConfigError, match=r"noise.clip_norm: must be 2.2361 or more.*root of 5 blocks"):
@@ -160,7 +160,7 @@ def test_models_that_cannot_be_split_are_refused_in_one_line(
         (("confined.grid.bound=0.0",), "confined.grid.bound"),
     ],
 )
-def test_settings_that_contradict_each_other(overrides: tuple[str, ...], said: str) -> None:
+def test_contradictory_settings_of_a_grid_are_refused(overrides: tuple[str, ...], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(None, [*GRID, *overrides])
     assert said in str(caught.value)
@@ -277,7 +277,7 @@ def test_another_order_of_members_is_other_data(tmp_path: Path) -> None:
     assert len(coterie.train(small_model, clients=data, rounds=3, **common).records) == 3
 
 
-def test_files_with_different_columns(tmp_path: Path) -> None:
+def test_columns_of_members_are_read_from_files(tmp_path: Path) -> None:
     for name, (columns, labels) in regions(20).items():
         folder = tmp_path / "data" / ("test" if name == "west" else name)
         folder.mkdir(parents=True)
@@ -294,7 +294,7 @@ def test_files_with_different_columns(tmp_path: Path) -> None:
     assert "2 rounds on column-files: 3 clients" in shown.output
 
 
-def test_the_example_of_three_companies(tmp_path: Path) -> None:
+def test_three_companies_learn_more_than_one(tmp_path: Path) -> None:
     example = Path(__file__).parents[2] / "examples" / "confined_columns.py"
     done = subprocess.run(
         [sys.executable, str(example)], capture_output=True, text=True, check=True, timeout=600, cwd=tmp_path

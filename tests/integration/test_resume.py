@@ -346,7 +346,7 @@ def test_two_processes_do_not_work_on_one_run(stopped: RunFolder) -> None:
         TrainingRun.open(stopped).play()
 
 
-def test_a_folder_that_holds_no_run(tmp_path: Path) -> None:
+def test_a_folder_without_a_run_and_one_that_has_a_run_already_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not the folder of a run"):
         RunFolder.open(tmp_path)
     begun(tmp_path / "run")

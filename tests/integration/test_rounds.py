@@ -37,7 +37,7 @@ def history(ledger: Ledger, roster: Roster) -> np.ndarray:
     return ledger.participation(roster.names).matrix
 
 
-def test_three_hundred_rounds_with_losses_inside_rounds(ledger: Ledger) -> None:
+def test_three_hundred_rounds_with_dropouts_keep_their_promise(ledger: Ledger) -> None:
     roster = make_roster()
     population = Population(roster, ledger)
     rng = np.random.default_rng(0)
@@ -58,7 +58,7 @@ def test_three_hundred_rounds_with_losses_inside_rounds(ledger: Ledger) -> None:
     ledger.verify()
 
 
-def test_without_alignment_the_guard_steps_in(ledger: Ledger) -> None:
+def test_without_alignment_the_guard_ends_rounds(ledger: Ledger) -> None:
     roster = make_roster()
     population = Population(roster, ledger, aligned=False)
     forget(population)

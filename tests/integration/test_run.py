@@ -205,7 +205,7 @@ def test_rounds_in_which_every_client_drops_leave_the_model_as_it_was(
     assert (tmp_path / "run" / "report.html").exists()
 
 
-def test_a_run_against_a_lying_server_on_a_sparse_graph(tmp_path: Path) -> None:
+def test_a_run_against_a_malicious_server_may_use_a_sparse_graph(tmp_path: Path) -> None:
     result = play(
         tmp_path / "run",
         "rounds=2",
@@ -294,7 +294,7 @@ def test_training_that_diverges_is_stopped_and_explained(tmp_path: Path, kind: s
         play(tmp_path / "run", "training.learning_rate=1e38", f"aggregation.kind={kind}", *EVERYBODY)
 
 
-def test_baselines_without_aggregation_share_nothing_and_say_so(tmp_path: Path) -> None:
+def test_baselines_without_aggregation_share_nothing_and_promise_nothing(tmp_path: Path) -> None:
     alone = play(tmp_path / "alone", "training.algorithm=local-only", "rounds=2")
     together = play(tmp_path / "together", "training.algorithm=centralised", "rounds=2")
     assert len(alone.models) == 12
@@ -471,7 +471,7 @@ def test_a_tracker_that_is_not_installed_is_named(
         play(tmp_path / "run", f"tracking.{tracker}=true")
 
 
-def test_curves_in_tensorboard(tmp_path: Path) -> None:
+def test_curves_are_written_to_tensorboard(tmp_path: Path) -> None:
     reader = "tensorboard.backend.event_processing.event_accumulator"
     tensorboard = pytest.importorskip(reader, reason="needs coterie[tracking]")
     result = play(tmp_path / "run", "tracking.tensorboard=true")
@@ -480,7 +480,7 @@ def test_curves_in_tensorboard(tmp_path: Path) -> None:
     assert drawn == [(record.round, pytest.approx(record.accuracy)) for record in result.records]
 
 
-def test_curves_in_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_curves_are_written_to_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mlflow", reason="needs coterie[tracking]")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "tracked").as_uri())
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
@@ -596,7 +596,7 @@ def test_the_example_of_an_own_model_learns(
         (["rounds=2", "training.schedule.kind=cosine", "training.schedule.floor=0.5"], [1, 0.75, 0.75, 0.75]),
     ],
 )
-def test_schedules(overrides: list[str], rates: list[float]) -> None:
+def test_schedules_give_their_learning_rates(overrides: list[str], rates: list[float]) -> None:
     schedule = make_schedule(load_config(None, overrides))
     assert [schedule(number) for number in range(1, 5)] == pytest.approx(rates)
 

@@ -274,7 +274,7 @@ class FirstToken(nn.Module):
 
 
 @pytest.mark.parametrize("executor", ["processes", "vectorised"])
-def test_tokens(tmp_path: Path, executor: str) -> None:
+def test_a_model_of_tokens_learns(tmp_path: Path, executor: str) -> None:
     rng = np.random.default_rng(0)
     tokens = rng.integers(0, 10, (400, 5))
     data = tokens, (tokens >= 5).sum(1) // 3

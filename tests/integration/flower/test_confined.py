@@ -41,7 +41,7 @@ def check_descent(federation: HookedFederation, judged: int) -> None:
     federation.check_history()
 
 
-def test_node_killed_catches_up(federation: HookedFederation, tmp_path: Path) -> None:
+def test_a_killed_node_catches_up(federation: HookedFederation, tmp_path: Path) -> None:
     """Killed with its contribution on disk and not sent, away for a round, and back again for the last one."""
     first = federation.hold("server", "round", "1")
     run = federation.run(hooked_app(tmp_path), rounds=4, deadline=DEADLINE, confined=True)

@@ -66,7 +66,7 @@ def test_both_apps_run_in_simulation(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_confined_nodes_in_simulation(tmp_path: Path) -> None:
+def test_the_confined_app_runs_in_simulation(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="needs coterie[simulation]")
     with HookedFederation(tmp_path / "federation", simulation=True) as federation:
         app = shutil.copytree(EXAMPLES / "confined", tmp_path / "confined")
@@ -82,7 +82,7 @@ def test_confined_nodes_in_simulation(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_fifty_nodes_in_simulation(tmp_path: Path) -> None:
+def test_fifty_nodes_are_summed_in_simulation(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="needs coterie[simulation]")
     with HookedFederation(tmp_path / "federation", simulation=True) as federation:
         run = federation.run(

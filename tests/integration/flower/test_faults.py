@@ -51,7 +51,7 @@ KILLED = [
 
 
 @pytest.mark.parametrize(("protocol", "steps"), KILLED, ids=["-".join(steps) for _, steps in KILLED])
-def test_node_killed_after_it_made_its_answer(
+def test_a_node_killed_with_its_answer_on_disk_takes_part_again(
     federation: HookedFederation, tmp_path: Path, protocol: str, steps: tuple[str, ...]
 ) -> None:
     """The worst moment: the answer is on its disk and has not left. Started again, the node takes part again."""
@@ -70,7 +70,7 @@ def test_node_killed_after_it_made_its_answer(
     federation.check_history()
 
 
-def test_slow_node(federation: HookedFederation, tmp_path: Path) -> None:
+def test_a_slow_node_is_left_out_of_one_round(federation: HookedFederation, tmp_path: Path) -> None:
     hold = federation.hold("node-1", "contribute", "before")
     run = federation.run(hooked_app(tmp_path), rounds=2, deadline=DEADLINE)
     hold.reached(LONGEST)
@@ -87,7 +87,7 @@ def test_slow_node(federation: HookedFederation, tmp_path: Path) -> None:
     [("two-trips", ("contribute", "survivors")), ("papers", ("share", "mask")), ("papers", ("confirm", "reveal"))],
     ids=["contribute-survivors", "share-mask", "confirm-reveal"],
 )
-def test_server_killed_and_run_again(
+def test_a_killed_server_resumes_after_its_last_finished_round(
     federation: HookedFederation, tmp_path: Path, protocol: str, steps: tuple[str, ...]
 ) -> None:
     """The next run goes on after the last round that was finished; what may have been revealed stays in the ledger."""
@@ -113,7 +113,7 @@ def test_server_killed_and_run_again(
     assert len(federation.check_history()) == (3 if {"reveal", "survivors"} & set(steps) else 2)
 
 
-def test_superlink_restarted(federation: HookedFederation, tmp_path: Path) -> None:
+def test_a_run_resumes_after_a_restart_of_the_superlink(federation: HookedFederation, tmp_path: Path) -> None:
     """Flower gives the run up; the next one goes on from the checkpoint, with nodes that connect again."""
     app = hooked_app(tmp_path)
     noted = federation.hold("server", "round", "1")
@@ -146,7 +146,7 @@ def wait_for_error(run: LocalProcess) -> None:
     until(lambda: "HTTPStatusError: Server error '500" in run.log, LONGEST, "the server's log has the error")
 
 
-def test_superlink_fails_in_a_round(federation: HookedFederation, tmp_path: Path) -> None:
+def test_a_round_survives_failures_of_the_superlink(federation: HookedFederation, tmp_path: Path) -> None:
     """It answers with HTTP 500 after it took the replies, which are lost; then where it should take requests."""
     hold, run = hold_answered(federation, hooked_app(tmp_path), retries=True)
     following = federation.hold("server", "survivors", "before")
@@ -165,7 +165,7 @@ def test_superlink_fails_in_a_round(federation: HookedFederation, tmp_path: Path
     assert len(federation.check_history()) == 1
 
 
-def test_superlink_fails_and_retries_are_off(federation: HookedFederation, tmp_path: Path) -> None:
+def test_without_retries_a_failure_of_the_superlink_ends_the_run(federation: HookedFederation, tmp_path: Path) -> None:
     hold, run = hold_answered(federation, hooked_app(tmp_path), retries=False)
     with federation.failing("DELETE ON message_ins"):
         hold.release()
@@ -176,7 +176,7 @@ def test_superlink_fails_and_retries_are_off(federation: HookedFederation, tmp_p
 
 
 @pytest.mark.parametrize("retries", [True, False])
-def test_superlink_unreachable_in_a_round(tmp_path: Path, retries: bool) -> None:
+def test_a_round_survives_an_unreachable_superlink_only_with_retries(tmp_path: Path, retries: bool) -> None:
     """The connection is cut after the SuperLink sent the replies and before they arrive, so they are lost.
 
     Flower connects again by itself and is told that its messages are unknown. Coterie asks the nodes again.
@@ -234,7 +234,7 @@ def test_nodes_that_misbehave_do_not_stop_the_others(federation: HookedFederatio
     federation.check_history()
 
 
-def test_node_killed_comes_back_within_the_round(tmp_path: Path) -> None:
+def test_a_killed_node_comes_back_within_the_round(tmp_path: Path) -> None:
     """Authenticated, a node keeps its number. What it had made before it was killed is what it then sends."""
     with HookedFederation(tmp_path / "federation", authenticated=True) as federation:
         for number in range(NODES):

@@ -26,7 +26,7 @@ def commands(document: str) -> str:
     return f"port() {{ case $1 in {cases}esac; }}\n{text.replace('8000', free['8000'])}"
 
 
-def test_links_lead_somewhere() -> None:
+def test_the_targets_of_all_links_exist() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         assert (ROOT / "examples" / "flower" / target).exists(), target
 

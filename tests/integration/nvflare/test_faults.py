@@ -72,7 +72,7 @@ def mean_of(sites: set[str]) -> float:
     return sum(2.0 ** -int(site.removeprefix("site-")) for site in sites) / len(sites)
 
 
-def test_a_client_that_dies_takes_its_circle_along_and_is_back_in_the_next_job(tmp_path: Path) -> None:
+def test_a_client_that_dies_is_left_out_with_its_circle_and_is_back_in_the_next_job(tmp_path: Path) -> None:
     job = Job(tmp_path)
     printed = job.run(2, {"site-2": {"1": "die"}})
     others = job.without_circle_of("site-2")

@@ -42,10 +42,11 @@ def test_the_operator_may_allow_evaluations_and_queries_but_no_training(
 ) -> None:
     allowing = {**NODE, "coterie-allow": "evaluate, query"}
     answer = Reception().receive(allowing, PlainDelivery(function))
-    assert answer == TripReply(0, b"the app's own reply") if passes else answer.reason
+    assert (answer == TripReply(0, b"the app's own reply")) == passes
+    assert bool(answer.reason) != passes
 
 
-def test_an_unknown_kind_and_settings_that_cannot_be_used_have_words_of_their_own(home: Path) -> None:
+def test_an_unknown_kind_and_unusable_settings_have_their_own_reasons(home: Path) -> None:
     assert "same version" in Reception().receive(NODE, PlainDelivery("train", "dance")).reason
     unusable = {**NODE, "coterie-privacy": "two"}
     assert "cannot use its settings" in Reception().receive(unusable, PlainDelivery("train", "step")).reason

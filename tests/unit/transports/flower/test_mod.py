@@ -15,6 +15,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.task_identity import TaskIdentity
 from tests.support.flower import Answer, FakeGrid, FakeNode, initial_arrays, make_app, make_grid, reply_of
+from tests.support.flower_strategies import QUIET, results_of, sums_of
 from tests.support.interpreter import printed_by
 
 from coterie.crypto import signing
@@ -39,7 +40,7 @@ PROTOCOLS = pytest.mark.parametrize("protocol", ["papers", "two-trips"])
 
 
 def play(grid: FakeGrid, rounds: int = 1, protocol: str = "auto") -> PrivateStrategy:
-    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=2, empty_rounds=0, protocol=protocol)
+    kept = PrivateStrategy(FedAvg(**QUIET), deadline=2, empty_rounds=0, protocol=protocol)
     kept.start(grid, initial_arrays(), rounds, timeout=2)
     return kept
 
@@ -72,15 +73,13 @@ def test_a_process_that_plays_many_nodes_computes_each_signature_once(
             answering = False
 
     monkeypatch.setattr(signing, "Ed25519PublicKey", SimpleNamespace(from_public_bytes=read))
-    kept = play(make_grid(make_app([private_mod]), 4, listen), protocol=protocol)
-    assert kept.grid is not None
-    assert len(kept.grid.results[0].revealed) == 4
-    # By the papers' protocol everybody's keys and masks, and the survivors that a quorum of three signed; in two trips
-    # everybody's prekeys. Each is computed once, though three or four nodes check it.
+    assert sums_of(play(make_grid(make_app([private_mod]), 4, listen), protocol=protocol)) == [4]
+    # In the papers' protocol, the keys and masks of all nodes, and the survivors that a quorum of three signed; in two
+    # trips, the prekeys of all nodes. Each is computed once, although three or four nodes check it.
     assert sorted(Counter(checked).values()) == signed
 
 
-def test_what_travels_over_flower_is_byte_for_byte_what_travels_in_memory(home: Path) -> None:
+def test_messages_over_flower_are_byte_for_byte_those_in_memory(home: Path) -> None:
     said: dict[str, list[tuple[bytes, bytes]]] = {}
     template: list[Message] = []
 
@@ -143,9 +142,7 @@ def test_the_same_request_gets_the_same_bytes_and_no_other_a_second_answer(
             repeated.append(first.content.object_id == second.content.object_id)
         return second
 
-    kept = play(make_grid(make_app([private_mod]), 4, twice), protocol=protocol)
-    assert kept.grid is not None
-    assert kept.grid.results[-1].value is not None
+    assert sums_of(play(make_grid(make_app([private_mod]), 4, twice), protocol=protocol)) == [4]
     assert repeated == [True] * 4 * trips
 
 
@@ -165,7 +162,7 @@ def test_training_runs_once_a_round_and_only_when_it_is_to_be_masked(protocol: s
     assert sorted(calls) == sorted([100, 101, 102, 103] * 2)
 
 
-def test_a_message_around_the_protocol_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_plain_message_is_refused() -> None:
     grid = make_grid(make_app([private_mod]), 1)
     for kind in "train", "evaluate":
         plain = Message(RecordDict({"arrays": initial_arrays()}), 100, kind)
@@ -200,9 +197,7 @@ def test_errors_of_training_stay_on_the_node(failure: Exception) -> None:
         raise failure
 
     replies: list[Message] = []
-    kept = play(make_grid(app, 4, keeping(replies)))
-    assert kept.grid is not None
-    assert kept.grid.results[-1].value is None
+    assert sums_of(play(make_grid(app, 4, keeping(replies)))) == [0]
     errors = [reply.error for reply in replies if reply.has_error()]
     assert errors
     assert {(error.code, error.reason) for error in errors} == {(6, "app")}
@@ -240,7 +235,7 @@ def test_damaged_messages_of_a_server_get_one_of_the_known_reasons(home: Path) -
 
 
 def states(number: int) -> list[bytes | None]:
-    """Return the states that a node keeps of its sessions, by whichever protocol."""
+    """Return the states that a node keeps of its sessions, in either protocol."""
     node = Node(NodeSettings.read({"partition-id": number}))
     with node.session(7) as place:
         parked = place.read()
@@ -256,7 +251,7 @@ def test_secrets_of_a_session_are_gone_when_it_is_over(home: Path, protocol: str
 
 
 @PROTOCOLS
-def test_secrets_of_a_run_that_ended_in_the_middle_go_with_the_next_one(
+def test_the_next_run_deletes_secrets_of_a_run_that_ended_in_the_middle(
     home: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     def lose_masked(message: Message, answer: Answer) -> Message | None:
@@ -268,9 +263,7 @@ def test_secrets_of_a_run_that_ended_in_the_middle_go_with_the_next_one(
     assert all(states(number)[0] for number in range(4))
     later = time.time() + LEEWAY + 60
     monkeypatch.setattr(time, "time", lambda: later)
-    again = play(FakeGrid(make_grid(app, 4).nodes, run_id=8), protocol=protocol).grid
-    assert again is not None
-    assert again.results[0].value is not None
+    assert sums_of(play(FakeGrid(make_grid(app, 4).nodes, run_id=8), protocol=protocol)) == [4]
     assert not any(any(states(number)) for number in range(4))
 
 
@@ -281,16 +274,15 @@ def test_concurrent_runs_do_not_touch_each_others_sessions() -> None:
 
     def meanwhile(message: Message, answer: Answer) -> Message:
         if not inner and is_book_message(payload_of(message.content, "server")):
-            inner.append(PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=2, resume=False))
+            inner.append(PrivateStrategy(FedAvg(**QUIET), deadline=2, resume=False))
             inner[0].start(FakeGrid(make_grid(app, 4).nodes, run_id=8), initial_arrays(), 1, timeout=2)
             TaskIdentity.run_id = 7
         return answer(message)
 
     outer = play(make_grid(app, 4, meanwhile))
     for run in (outer, inner[0]):
-        assert run.grid is not None
-        assert run.grid.results[0].value is not None
-        assert len(run.grid.results[0].attendance.revealers) == 4
+        assert sums_of(run) == [4]
+        assert len(results_of(run)[0].attendance.revealers) == 4
 
 
 @pytest.mark.parametrize(

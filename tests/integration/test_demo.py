@@ -238,7 +238,7 @@ def test_the_server_of_the_demonstration_receives_masked_inputs() -> None:
 
 
 class Tampered(dict[str, Pixels]):
-    """Inputs that are not the same any more from some reading on."""
+    """Inputs that change their sign from this reading on."""
 
     def __init__(self, pixels: dict[str, Pixels], reading: int) -> None:
         super().__init__(pixels)
@@ -262,7 +262,7 @@ def test_a_wrong_result_is_an_error(reading: int, complaint: str) -> None:
 
 
 class Watched(dict[str, Pixels]):
-    """Inputs that tell when they are read."""
+    """Inputs that call a function when they are read."""
 
     def __init__(self, pixels: dict[str, Pixels], on_read: Callable[[], None]) -> None:
         super().__init__(pixels)
@@ -279,7 +279,7 @@ def test_rows_show_the_progress() -> None:
     seen: list[tuple[StepView, ...]] = []
     demo.pixels = Watched(demo.pixels, lambda: seen.append(demo.rows()))
     demo.run()
-    advertise, share, mask, reveal, unmask = seen[0]  # when the first input is asked for, before masking
+    advertise, share, mask, reveal, unmask = seen[0]  # when the first input is read, before masking
     assert advertise.done
     assert (advertise.asked, advertise.left, len(advertise.dropped)) == (12, 11, 1)
     assert share.done

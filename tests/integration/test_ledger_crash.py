@@ -1,4 +1,4 @@
-"""A server killed at every point of a round: every sum that was revealed is recorded."""
+"""A server that is killed at every point of a round: every revealed sum is recorded."""
 
 import json
 import sqlite3
@@ -20,7 +20,7 @@ MOST_POINTS = 300
 
 
 class Server:
-    """The program above, and a conversation with it."""
+    """The program :data:`PROGRAM`, with its input and output."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
@@ -54,7 +54,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def check_after_crash(url: str, revealed: Path, kept: Head | None) -> tuple[Head, set[int], set[int]]:
-    """The head, the rounds recorded and the rounds revealed, after checking the one against the other."""
+    """Return the head, the recorded rounds and the revealed rounds; all revealed sums must be recorded."""
     lines = revealed.read_text().splitlines() if revealed.exists() else []
     seen = {number: tuple(sorted(aggregated)) for number, aggregated in map(json.loads, lines)}
     with Ledger.open(url) as ledger:
@@ -77,7 +77,7 @@ def test_killed_at_every_point_the_ledger_has_every_row_that_was_seen(url: str, 
             for position in range(MOST_POINTS):
                 victim.tell(f"{command} {position}")
                 answer = victim.hear()
-                if answer == "survived":  # it has fewer points: all were tried, and rounds still go on
+                if answer == "survived":  # it has fewer points: all were tried, and rounds can still be played
                     break
                 points.add(answer)
                 assert victim.hear() == "killed"
@@ -85,7 +85,7 @@ def test_killed_at_every_point_the_ledger_has_every_row_that_was_seen(url: str, 
             assert answer == "survived"
             assert steps | {"before insert", "after insert", "before commit", "connection given back"} <= points
     head, recorded, seen = check_after_crash(url, revealed, head)
-    assert seen < recorded, "some crash must have come between the record and the reveal"
+    assert seen < recorded, "no crash came between the record and the reveal"
     with Ledger.open(url) as ledger:
         outcomes = ledger.outcomes()
     assert set(outcomes) == recorded
@@ -116,7 +116,7 @@ def old_rows() -> list[tuple[object, ...]]:
 
 
 def restore(url: str, rows: list[tuple[object, ...]]) -> Head:
-    """Let a database have these entries and no others; return the head."""
+    """Replace the entries of a database by these; return the head."""
     Ledger.open(url).close()
     names = ("sequence", "round", "kind", "previous", "digest", "body")
     insert = text("INSERT INTO coterie_ledger VALUES (:sequence, :round, :kind, :previous, :digest, :body)")
@@ -132,7 +132,7 @@ def restore(url: str, rows: list[tuple[object, ...]]) -> Head:
 def test_killed_at_every_point_of_its_migration_a_ledger_is_old_or_new(
     url: str, tmp_path: Path, old_rows: list[tuple[object, ...]]
 ) -> None:
-    """The checkpoint and the first entry of the new format are there together or not at all."""
+    """Either both the checkpoint and the first entry of the new format are recorded, or neither is."""
     lengths = set()
     with server(url, tmp_path / "nothing") as victim:
         for position in range(MOST_POINTS):
@@ -141,7 +141,7 @@ def test_killed_at_every_point_of_its_migration_a_ledger_is_old_or_new(
             answer = victim.hear()
             with Ledger.open(url) as ledger:
                 lengths.add(ledger.verify(old).sequence - old.sequence)
-                if SKIPPED not in ledger.outcomes():  # it goes on where the other was killed
+                if SKIPPED not in ledger.outcomes():  # continues where the other was killed
                     ledger.skip(SKIPPED, "after the crash")
                 assert ledger.verify(old).sequence == old.sequence + 2
                 assert [entry.kind for entry in ledger.entries()][-2:] == [EntryKind.CHECKPOINT, EntryKind.SKIP]

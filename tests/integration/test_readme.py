@@ -1,4 +1,4 @@
-"""What README.md links to is there; :mod:`tests.integration.test_pages` runs what it shows."""
+"""The links of README.md; :mod:`tests.integration.test_pages` runs its blocks."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Data, models and arguments of the user that cannot work are refused with what to give, and nothing is written."""
+"""Data, models and arguments of the user that cannot work are refused with advice, and nothing is written."""
 
 from pathlib import Path
 from typing import Any

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
-from tests.support.interruptions import Interrupt, crash_before_checkpoint
+from tests.support.interruptions import Interrupt, crash_before_checkpoint, stored_model
 
 from coterie.cohorts.ledger import Entry, Ledger
 from coterie.cohorts.memory import MemoryFile
@@ -67,7 +67,7 @@ VARIANTS = {
 
 
 def content(folder: Path) -> dict[str, Any]:
-    """All that a run leaves behind, without times."""
+    """Return all that a run stores, without times."""
     records = [{**msgspec.to_builtins(record), **dict.fromkeys(CLOCKS)} for record in RunFolder.open(folder).records()]
     ledger: list[Entry] = []
     if (folder / "ledger.sqlite").exists():
@@ -77,7 +77,7 @@ def content(folder: Path) -> dict[str, Any]:
     return {
         "records": records,
         "ledger": ledger,
-        "model": (folder / "model.safetensors").read_bytes(),
+        "model": stored_model(folder),
         "checkpoint": (folder / "checkpoint.safetensors").read_bytes(),
         "table": len((folder / "metrics.csv").read_text().splitlines()),
         "drafts": [path.name for path in folder.iterdir() if path.suffix == ".draft"],
@@ -85,13 +85,13 @@ def content(folder: Path) -> dict[str, Any]:
 
 
 class Crashes:
-    """The program above, and a conversation with it."""
+    """The program :data:`PROGRAM`, which is told what to do line by line."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
     def play(self, folder: Path, position: int = -1) -> list[str]:
-        """Go on with a run until it dies, or to the end; return its moments in that case."""
+        """Continue a run until it is killed or ends; return all its moments if it ended."""
         assert self._process.stdin
         self._process.stdin.write(f"{folder} {position}\n")
         self._process.stdin.flush()
@@ -121,9 +121,9 @@ def begun(folder: Path, *overrides: str) -> Path:
 
 
 def kill_and_compare(tmp_path: Path, overrides: tuple[str, ...], labels: tuple[str, ...], *, every: bool) -> None:
-    """Kill a run at moments of these kinds, each time in a new copy of it, and let it go on to its end.
+    """Kill a run at moments of these kinds, each time in a new copy of it, and let it continue to its end.
 
-    Of moments of one kind all are tried, or the one in the middle of the run.
+    With ``every``, all moments of each kind are tried, otherwise the one in the middle of the run.
     """
     original, expected = begun(tmp_path / "original", *overrides), tmp_path / "expected"
     with crashes(original) as program:
@@ -411,14 +411,13 @@ def test_a_run_of_an_earlier_version_keeps_its_colluders(tmp_path: Path) -> None
     assert read_promise(folder.path).colluders == 1
     with pytest.raises(ConfigError, match="collusion_of was 'session' and is 'roster'"):
         TrainingRun.open(folder, changes=["aggregation.collusion_of=roster"])
-    # The same file is a new run's as it stands today.
+    # The same file, with the setting of today, is that of a new run.
     assert load_config(folder.config_file, ["aggregation.collusion_of=roster"]).aggregation == new.aggregation
 
 
 def test_a_run_of_an_earlier_version_keeps_the_papers_protocol(tmp_path: Path) -> None:
     """Its settings do not name a protocol; new runs take two trips, and give the same model."""
-    everybody = ("availability.kind=equal", "availability.dropout=0.0", "faults.dropout=0.0")
-    settings = [*SMALL, *everybody, "training.schedule.kind=constant"]
+    settings = [*SMALL, *EVERYBODY, "training.schedule.kind=constant"]
     new = load_config(None, [*settings, "rounds=2"])
     old = load_config(None, [*settings, "rounds=1", "aggregation.protocol=papers"])
     folder = RunFolder.create(tmp_path / "old", old)
@@ -433,7 +432,6 @@ def test_a_run_of_an_earlier_version_keeps_the_papers_protocol(tmp_path: Path) -
         TrainingRun.open(folder, changes=["aggregation.protocol=two-trips"])
     assert new.aggregation.protocol == "auto"
     TrainingRun.begin(tmp_path / "new", new).play()
-    models = [(path / "model.safetensors").read_bytes() for path in (tmp_path / "new", tmp_path / "old")]
-    assert models[0] == models[1]
+    assert stored_model(tmp_path / "new") == stored_model(tmp_path / "old")
     uploads = [[record.upload_bytes for record in RunFolder.open(tmp_path / name).records()] for name in ("new", "old")]
     assert uploads[0] != uploads[1]

@@ -1,4 +1,4 @@
-"""Strategies of Flower that a private one is put around, and a grid of nodes for it."""
+"""Strategies of Flower that tests wrap in a private one, grids for them, and results of their rounds."""
 
 from collections.abc import Iterable
 from typing import Any

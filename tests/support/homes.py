@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-MEMORY = Path("/dev/shm")  # noqa: S108 - where it exists, writing to it is durable at once, as far as a test can tell
+MEMORY = Path("/dev/shm")  # noqa: S108 - a file system in memory, where syncing a file takes no time
 
 
 def folder_in_memory() -> "tempfile.TemporaryDirectory[str]":

@@ -1,4 +1,4 @@
-"""What jobs of experiments are measured with: folders, and when to stop."""
+"""Contexts for jobs of experiments: a folder, and when to stop."""
 
 from pathlib import Path
 
@@ -8,6 +8,6 @@ CONTEXT = JobContext(Path("unused"), None, lambda: False)
 
 
 def context(folder: Path, most: int = 10**6) -> JobContext:
-    """A job that is stopped when it has asked ``most`` times."""
+    """Return a context that stops a job when it has asked ``most`` times."""
     asked = iter(range(most))
     return JobContext(folder, None, lambda: next(asked, None) is None)

@@ -1,4 +1,4 @@
-"""The same Flower app before and after: a few lines apart, and both run."""
+"""The Flower app of the examples, plain, private and confined: they differ by a few lines, and all run."""
 
 import difflib
 import re
@@ -39,13 +39,13 @@ def test_few_changed_lines_make_an_app_private() -> None:
 
 
 def test_few_changed_lines_make_an_app_confined() -> None:
-    """But for the task itself, which takes one step on all examples, and numbers of the configuration."""
+    """The task, which takes one step on all examples, and the numbers of the configuration are not counted."""
     apart = ("digits/task.py", "pyproject.toml")
     assert 0 < len(changed_lines("plain", "confined", *apart)) <= MOST_CHANGED_LINES
 
 
 def accuracies(log: str) -> list[float]:
-    """The accuracies that Flower's strategies log at the end, by round."""
+    """Return the accuracies of all rounds, which Flower's strategies log at the end."""
     return [float(value) for value in re.findall(r"\d+: \{'accuracy': '([^']+)'\}", log)]
 
 

@@ -1,6 +1,6 @@
-"""Faults of NVFlare's clients in its simulator: a sum over whole circles or none, and training goes on.
+"""Faults of NVFlare's clients in its simulator: a sum is over whole circles or none, and training continues.
 
-Six sites are three circles of two. A site that leaves takes its circle along, for that round.
+Six sites are three circles of two. If a site leaves a round, its circle is left out of that round.
 """
 
 import json
@@ -57,7 +57,7 @@ class Job:
             return [set(ledger.revealed(number)) for number in range(1, ledger.latest() + 1)]
 
     def model(self) -> float:
-        """Return the number that the last job has come to."""
+        """Return the model of the last job, which is one number."""
         (saved,) = self.folder.rglob("server.npy")
         return float(np.load(saved)[0])
 

@@ -1,6 +1,5 @@
 """Logs and events that operators of a server and of nodes get about a round."""
 
-import logging
 import re
 import runpy
 from collections.abc import Callable
@@ -20,12 +19,6 @@ from coterie.transports.flower import PrivateStrategy, private_mod
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "flower"
 STEPS = ["contribute", "reveal"]
-
-
-@pytest.fixture(autouse=True)
-def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, "flwr")
-    return caplog
 
 
 def test_a_node_logs_one_line_for_each_step_with_its_name_and_flowers_round(log: pytest.LogCaptureFixture) -> None:

@@ -57,9 +57,7 @@ def rounds_of(result: Result) -> tuple[list[int], ...]:
 
 
 @pytest.fixture
-def warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Warnings:
-    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
-
+def warnings(caplog: pytest.LogCaptureFixture) -> Warnings:
     def warnings() -> list[str]:
         lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
         return [line for line in lines if line.startswith("Coterie")]

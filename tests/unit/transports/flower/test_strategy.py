@@ -1,4 +1,3 @@
-import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -60,10 +59,9 @@ def test_a_strategy_that_needs_more_is_refused_by_name_before_anything_is_sent(
         PrivateStrategy(kind)
 
 
-def test_metrics_functions_of_the_user_cause_a_note_that_they_see_one_record(caplog: pytest.LogCaptureFixture) -> None:
-    logging.getLogger("flwr").propagate = True
+def test_metrics_functions_of_the_user_cause_a_note_that_they_see_one_record(log: pytest.LogCaptureFixture) -> None:
     PrivateStrategy(FedAvg(train_metrics_aggr_fn=lambda _records, _key: MetricRecord()))
-    assert "sees one record" in caplog.text
+    assert "sees one record" in log.text
 
 
 def test_a_strategy_that_wants_more_nodes_than_there_are_does_not_wait_for_ever() -> None:

@@ -1,8 +1,10 @@
 import math
 import os
+import pwd
 import re
 import stat
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -131,6 +133,31 @@ def test_a_folder_that_everybody_may_write_to_is_refused(home: Path) -> None:
         NodeSettings.read({"coterie-folder": str(shared)})
     inside = NodeSettings.read({"coterie-folder": str(shared / "mine")}).folder
     assert stat.S_IMODE(inside.stat().st_mode) == 0o700
+
+
+def test_a_folder_that_the_process_cannot_use_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service of a node may run as another user than the one that made the folder."""
+    folder = NodeSettings.read({}).folder
+    monkeypatch.setattr(os, "access", lambda _path, _mode: False)
+    for config in {}, {"coterie-folder": str(folder)}:
+        with pytest.raises(ConfigError, match=f"cannot read and write in {folder}: check its owner"):
+            NodeSettings.read(config)
+
+
+def test_a_folder_of_an_unknown_user_is_refused() -> None:
+    with pytest.raises(ConfigError, match="coterie-folder: there is no such user as in '~nobody-of-this-name/node'"):
+        NodeSettings.read({"coterie-folder": "~nobody-of-this-name/node"})
+
+
+def test_a_user_without_a_home_directory_has_to_name_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_number: int) -> NoReturn:
+        raise KeyError
+
+    for name in "COTERIE_HOME", "HOME":
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with pytest.raises(ConfigError, match="set COTERIE_HOME to a folder"):
+        NodeSettings.read({})
 
 
 def test_the_guide_lists_every_setting() -> None:

@@ -96,6 +96,19 @@ def test_a_configuration_that_changes_with_the_rounds_continues_to_change() -> N
     assert list(result.train_metrics_clientapp) == [1, 2, 3, 4]
 
 
+def test_a_method_that_was_set_on_the_strategy_itself_is_called_in_every_run() -> None:
+    inner, called = FedAvg(**QUIET), list[int]()
+
+    def configure(number: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
+        called.append(number)
+        return FedAvg.configure_train(inner, number, arrays, config, grid)
+
+    vars(inner)["configure_train"] = configure
+    for _ in range(2):
+        PrivateStrategy(inner).start(private_grid(), initial_arrays(), 2)
+    assert called == [1, 2, 1, 2]
+
+
 def test_a_checkpoint_of_another_model_is_refused(home: Path) -> None:
     interrupt(1)
     other = ArrayRecord({"w": Array(np.zeros(9))})

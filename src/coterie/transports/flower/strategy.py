@@ -1,4 +1,4 @@
-"""A private strategy: an ordinary strategy whose grid shows it only means.
+"""A private strategy: an ordinary strategy that gets only weighted means from its grid.
 
     strategy = PrivateStrategy(FedAvg(...), privacy=2)
     result = strategy.start(grid=grid, initial_arrays=arrays, num_rounds=10)

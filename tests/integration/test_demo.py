@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from tests.support.commands import run_in
 from typer.testing import CliRunner
 
-from coterie.cli import app, main
+from coterie.cli import app
 from coterie.demo.fingerprint import Pixels, fingerprint, shape_of
 from coterie.demo.report import StepView
 from coterie.demo.session import Demo
@@ -176,37 +177,19 @@ def test_an_aborted_round_is_explained(tmp_path: Path, options: tuple[str, ...],
         (("--topology", "star"), "the topology is one of complete, erdos-renyi, harary, not 'star'"),
     ],
 )
-def test_bad_options_are_one_clear_line(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    options: tuple[str, ...],
-    complaint: str,
-) -> None:
-    code, errors = run_main(monkeypatch, capsys, *SMALL, "--out", str(tmp_path), *options)
-    assert code != 0
-    assert complaint in errors
-    assert "Traceback" not in errors
+def test_bad_options_are_one_clear_line(tmp_path: Path, options: tuple[str, ...], complaint: str) -> None:
+    ended = run_in(tmp_path, "demo", *SMALL, "--out", tmp_path, *options)
+    assert ended.status != 0
+    assert complaint in " ".join(ended.said.split())
+    assert "Traceback" not in ended.said
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
-    code, errors = run_main(monkeypatch, capsys, *SMALL, "--out", str(tmp_path / "taken"))
-    assert code == 2
-    assert "cannot write to" in errors
-
-
-def run_main(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
-) -> tuple[int | str | None, str]:
-    """Run the program as the shell would."""
-    monkeypatch.setattr(sys, "argv", ["coterie", "demo", *arguments])
-    with pytest.raises(SystemExit) as left:
-        main()
-    return left.value.code, " ".join(capsys.readouterr().err.split())
+    ended = run_in(tmp_path, "demo", *SMALL, "--out", tmp_path / "taken")
+    assert ended.status == 2
+    assert "cannot write to" in " ".join(ended.said.split())
 
 
 def test_sizes_that_are_impossible_are_refused_by_the_library_too() -> None:

@@ -2,14 +2,11 @@
 
 import json
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
+from tests.support.programs import started
 
 from coterie.cohorts.ledger import EntryKind, Head, Ledger, Outcome
 
@@ -17,33 +14,6 @@ PROGRAM = Path(__file__).with_name("ledger_rounds.py")
 OLD_LEDGER = Path(__file__).parents[1] / "unit" / "cohorts" / "ledger_format_1.sqlite"
 SKIPPED = 99
 MOST_POINTS = 300
-
-
-class Server:
-    """The program :data:`PROGRAM`, with its input and output."""
-
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self._process = process
-
-    def tell(self, command: str) -> None:
-        """Send one command."""
-        assert self._process.stdin
-        self._process.stdin.write(command + "\n")
-        self._process.stdin.flush()
-
-    def hear(self) -> str:
-        """Wait for one line of its answer."""
-        assert self._process.stdout
-        return self._process.stdout.readline().strip()
-
-
-@contextmanager
-def server(url: str, revealed: Path) -> Iterator[Server]:
-    command = [sys.executable, str(PROGRAM), url, str(revealed)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        started = Server(process)
-        assert started.hear() == "ready"
-        yield started
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -71,7 +41,7 @@ def test_killed_at_every_point_the_ledger_has_every_row_that_was_seen(url: str, 
         "round": {"round begins", "recorded", "revealed", "completed"},
         "restart": {"open round found", "open rounds ended"},
     }
-    with server(url, revealed) as victim:
+    with started(PROGRAM, url, revealed) as victim:
         for command, steps in own_steps.items():
             points = set()
             for position in range(MOST_POINTS):
@@ -95,7 +65,7 @@ def test_killed_at_every_point_the_ledger_has_every_row_that_was_seen(url: str, 
 
 def test_two_processes_race_for_the_same_rounds(url: str, tmp_path: Path) -> None:
     rounds = 30
-    with server(url, tmp_path / "one") as one, server(url, tmp_path / "two") as two:
+    with started(PROGRAM, url, tmp_path / "one") as one, started(PROGRAM, url, tmp_path / "two") as two:
         one.tell(f"claim 0 {rounds}")
         two.tell(f"claim 1 {rounds}")
         won = [set(json.loads(one.hear())), set(json.loads(two.hear()))]
@@ -134,7 +104,7 @@ def test_killed_at_every_point_of_its_migration_a_ledger_is_old_or_new(
 ) -> None:
     """Either both the checkpoint and the first entry of the new format are recorded, or neither is."""
     lengths = set()
-    with server(url, tmp_path / "nothing") as victim:
+    with started(PROGRAM, url, tmp_path / "nothing") as victim:
         for position in range(MOST_POINTS):
             old = restore(url, old_rows)
             victim.tell(f"migrate {position}")

@@ -8,8 +8,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 from tests.support.interruptions import Interrupt, crash_before_checkpoint, stored_model
+from tests.support.programs import Program, started
 
 from coterie.cohorts.ledger import Entry, Ledger
 from coterie.cohorts.memory import MemoryFile
@@ -84,35 +83,11 @@ def content(folder: Path) -> dict[str, Any]:
     }
 
 
-class Crashes:
-    """The program :data:`PROGRAM`, which is told what to do line by line."""
-
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self._process = process
-
-    def play(self, folder: Path, position: int = -1) -> list[str]:
-        """Continue a run until it is killed or ends; return all its moments if it ended."""
-        assert self._process.stdin
-        self._process.stdin.write(f"{folder} {position}\n")
-        self._process.stdin.flush()
-        said = self.hear()
-        if said == "killed":
-            return []
-        moments: list[str] = json.loads(said)
-        return moments
-
-    def hear(self) -> str:
-        assert self._process.stdout
-        return self._process.stdout.readline().strip()
-
-
-@contextmanager
-def crashes(folder: Path) -> Iterator[Crashes]:
-    command = [sys.executable, str(PROGRAM), str(folder)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        started = Crashes(process)
-        assert started.hear() == "ready"
-        yield started
+def play_on(program: Program, folder: Path, position: int = -1) -> list[str]:
+    """Continue a run until it is killed at this position or ends; return all its moments if it ended."""
+    program.tell(f"{folder} {position}")
+    said = program.hear()
+    return [] if said == "killed" else list(json.loads(said))
 
 
 def begun(folder: Path, *overrides: str) -> Path:
@@ -126,19 +101,19 @@ def kill_and_compare(tmp_path: Path, overrides: tuple[str, ...], labels: tuple[s
     With ``every``, all moments of each kind are tried, otherwise the one in the middle of the run.
     """
     original, expected = begun(tmp_path / "original", *overrides), tmp_path / "expected"
-    with crashes(original) as program:
+    with started(PROGRAM, original) as program:
         shutil.copytree(original, expected)
-        moments = program.play(expected)
+        moments = play_on(program, expected)
         wanted = content(expected)
         kinds = [[at for at, other in enumerate(moments) if other == label] for label in labels or sorted({*moments})]
         chosen = [at for kind in kinds for at in (kind if every else [kind[len(kind) // 2]])]
         for number, position in enumerate(chosen):
             folder = tmp_path / f"killed-{position}"
             shutil.copytree(original, folder)
-            assert program.play(folder, position) == []
+            assert play_on(program, folder, position) == []
             if number % 3 == 0:
-                program.play(folder, 7)  # and again, while it is being resumed
-            program.play(folder)
+                play_on(program, folder, 7)  # and again, while it is being resumed
+            play_on(program, folder)
             assert content(folder) == wanted, f"killed at {moments[position]}, number {position}"
             shutil.rmtree(folder)
 

@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.homes import latest_roster
 from tests.support.loopback import NODES, Hold, HookedFederation, hooked_app
 
 from coterie.bench.loopback import LocalProcess, until
-from coterie.deployment.roster_folder import RosterFolder
 
 pytestmark = pytest.mark.slow
 
@@ -27,8 +27,7 @@ ALL = {f"node-{number}" for number in range(NODES)}
 
 
 def without_circle_of(federation: HookedFederation, name: str) -> set[str]:
-    roster = RosterFolder(federation.server / "rosters").latest
-    assert roster is not None
+    roster = latest_roster(federation.server)
     circles = [{roster.names[number] for number in circle} for circle in roster.circles]
     return ALL - next(circle for circle in circles if name in circle)
 

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from tests.support.confined import ANCHOR, CENTRES, LOOSE, World, change, folders, loss, own, places, start
 from tests.support.flower import FakeGrid, initial_arrays
 from tests.support.flower_strategies import last_mean, private_grid, sums_of
+from tests.support.homes import latest_roster
 
 from coterie.cohorts.ledger import Ledger
 from coterie.deployment.confined import own_state
 from coterie.deployment.confinement import Confinement
 from coterie.deployment.displacement import Displacement
 from coterie.deployment.engine import SHOW, Arrays, Trip, TripReply
-from coterie.deployment.roster_folder import RosterFolder
 from coterie.errors import CarrierError, ConfigError, InputError, NothingTrained
 from coterie.transports.flower import PrivateStrategy
 from coterie.transports.flower.carrier import FlowerCarrier
@@ -151,10 +151,8 @@ def test_circles_that_take_turns_judge_all_models(home: Path) -> None:
 
 def mates(home: Path, node: int) -> set[int]:
     """Return the nodes in the circle of this node."""
-    roster = RosterFolder(home / "server" / "rosters").latest
-    assert roster is not None
-    (circle,) = [circle for circle in roster.circles if roster.names.index(f"partition-{node}") in circle]
-    return {int(roster.names[number].removeprefix("partition-")) for number in circle}
+    circle = latest_roster(home / "server").circle_of(f"partition-{node}") or ()
+    return {int(client.name.removeprefix("partition-")) for client in circle}
 
 
 def interrupt(world: World, rounds: int, **attributes: object) -> None:

@@ -7,6 +7,7 @@ from flwr.app import Message
 from flwr.serverapp.strategy import FedAvg
 from tests.support.flower import Answer, FakeGrid, FakeNode, initial_arrays, make_app, make_grid
 from tests.support.flower_strategies import QUIET, results_of, sums_of
+from tests.support.homes import latest_roster
 
 from coterie.cohorts import Ledger
 from coterie.deployment.credentials import Voucher
@@ -22,14 +23,9 @@ def play(grid: FakeGrid, rounds: int = 1, privacy: int = 2, deadline: float = 2)
     return kept
 
 
-def rosters(home: Path) -> RosterFolder:
-    return RosterFolder(home / "server" / "rosters")
-
-
 def test_the_connected_nodes_found_the_roster(home: Path) -> None:
     play(make_grid(make_app([private_mod]), 5))
-    roster = rosters(home).latest
-    assert roster is not None
+    roster = latest_roster(home / "server")
     assert roster.names == tuple(f"partition-{number}" for number in range(5))
     assert sorted(map(len, roster.circles)) == [2, 3]
 
@@ -38,13 +34,10 @@ def test_newcomers_wait_until_they_are_a_circle(home: Path) -> None:
     app = make_app([private_mod])
     play(make_grid(app, 4))
     assert sums_of(play(make_grid(app, 5))) == [4]
-    latest = rosters(home).latest
-    assert latest is not None
-    assert [latest.names[number] for number in latest.queue] == ["partition-4"]
+    waiting = latest_roster(home / "server")
+    assert [waiting.names[number] for number in waiting.queue] == ["partition-4"]
     assert sums_of(play(make_grid(app, 6))) == [6]
-    latest = rosters(home).latest
-    assert latest is not None
-    assert latest.circles[-1] == (4, 5)
+    assert latest_roster(home / "server").circles[-1] == (4, 5)
 
 
 def test_a_newcomer_is_enrolled_in_the_middle_of_a_run(home: Path) -> None:
@@ -74,8 +67,7 @@ def test_a_circle_that_is_not_complete_is_left_out(home: Path) -> None:
     grid = make_grid(app, 6)
     del grid.nodes[100]
     kept = play(grid)
-    roster = rosters(home).latest
-    assert roster is not None
+    roster = latest_roster(home / "server")
     alone = {client.name for client in roster.circle_of("partition-0") or ()}
     assert set(results_of(kept)[-1].revealed) == set(roster.names) - alone
 
@@ -128,9 +120,7 @@ def test_a_circle_retired_during_a_run_is_out_of_it_from_the_next_round(home: Pa
 
     def retires(number: int, _arrays: object) -> None:
         if number == 1:
-            folder = rosters(home)
-            assert folder.latest is not None
-            folder.add(folder.latest.leave(["partition-0"]))
+            RosterFolder(home / "server" / "rosters").add(latest_roster(home / "server").leave(["partition-0"]))
             for newcomer in (8, 9):  # a second new version in the same gap
                 grid.nodes[900 + newcomer] = FakeNode(grid.nodes[100].app, {"partition-id": newcomer})
 

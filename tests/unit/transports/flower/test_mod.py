@@ -16,6 +16,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.task_identity import TaskIdentity
 from tests.support.flower import Answer, FakeGrid, FakeNode, initial_arrays, make_app, make_grid, reply_of
 from tests.support.flower_strategies import QUIET, results_of, sums_of
+from tests.support.homes import latest_roster
 from tests.support.interpreter import printed_by
 
 from coterie.crypto import signing
@@ -24,7 +25,6 @@ from coterie.deployment.engine import HELLO, STEP
 from coterie.deployment.form import form_under
 from coterie.deployment.node import Node, NodeSettings
 from coterie.deployment.reasons import Reason
-from coterie.deployment.roster_folder import RosterFolder
 from coterie.deployment.sessions import LEEWAY, Parked
 from coterie.errors import ConfigError
 from coterie.rounds import Member
@@ -94,9 +94,7 @@ def test_messages_over_flower_are_byte_for_byte_those_in_memory(home: Path) -> N
     play(make_grid(make_app([PrivateMod(entropy, rounding)]), 4, listen), protocol="papers")
 
     received = without_ours(template[0].content)
-    roster = RosterFolder(home / "server" / "rosters").latest
-    assert roster is not None
-    form = form_under(roster, "train")
+    form = form_under(latest_roster(home / "server"), "train")
     terms: Terms = read_invitation(next(sent for sent, _ in said["partition-0"] if is_invitation(sent)))
     app = make_app()
 

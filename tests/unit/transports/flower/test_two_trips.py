@@ -16,6 +16,7 @@ from flwr.app import Message
 from flwr.serverapp.strategy import FedAvg
 from tests.support.flower import Answer, FakeGrid, initial_arrays, make_app, make_grid
 from tests.support.flower_strategies import QUIET
+from tests.support.homes import latest_roster
 
 from coterie.cohorts.database_file import DatabaseFile
 from coterie.cohorts.ledger import Ledger
@@ -73,15 +74,12 @@ def losing(tag: int, *nodes: int) -> Callable[[Message, Answer], Message | None]
 
 
 def mates(home: Path, name: str) -> set[str]:
-    roster = RosterFolder(home / "server" / "rosters").latest
-    assert roster is not None
-    return {client.name for client in roster.circle_of(name) or ()}
+    return {client.name for client in latest_roster(home / "server").circle_of(name) or ()}
 
 
 def one_of_each_circle(home: Path, circles: int) -> list[int]:
     """Return the first node of each of some circles, without the circle of the last node."""
-    roster = RosterFolder(home / "server" / "rosters").latest
-    assert roster is not None
+    roster = latest_roster(home / "server")
     others = [circle for circle in roster.circles if len(roster.names) - 1 not in circle]
     return [NODE + int(roster.names[circle[0]].removeprefix("partition-")) for circle in others[:circles]]
 

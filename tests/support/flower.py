@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -168,7 +167,3 @@ def identity() -> None:
 
 def initial_arrays() -> ArrayRecord:
     return ArrayRecord({"w": Array(TRUTH.copy()), "b": Array(np.ones(()))})
-
-
-def places(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())

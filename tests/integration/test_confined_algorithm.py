@@ -73,7 +73,7 @@ def test_sigma_of_each_client_is_another_way_to_write_the_multiplier_of_the_sum(
         built("noise.sigma=-0.1")
 
 
-def test_a_participants_own_lambda_scales_its_start_and_no_other(tmp_path: Path) -> None:
+def test_a_participants_own_lambda_scales_its_start_and_no_other() -> None:
     def starts(*settings: str) -> dict[str, np.ndarray]:
         config = load_config(None, ["training.algorithm=confined", "clients.count=12", *settings])
         strategy = build_run(config, find_federation(config)).strategy

@@ -135,7 +135,7 @@ def test_a_folder_that_everybody_may_write_to_is_refused(home: Path) -> None:
     assert stat.S_IMODE(inside.stat().st_mode) == 0o700
 
 
-def test_a_folder_that_the_process_cannot_use_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_the_process_cannot_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The service of a node may run as another user than the one that made the folder."""
     folder = NodeSettings.read({}).folder
     monkeypatch.setattr(os, "access", lambda _path, _mode: False)

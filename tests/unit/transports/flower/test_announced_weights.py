@@ -164,7 +164,7 @@ def test_a_node_announces_a_power_of_two_and_only_before_it_trusts_a_roster(home
     assert read_introduction(sent, run=1, node=2, authenticated=b"").weight_bits is None
 
 
-def test_a_weight_below_zero_is_refused(home: Path) -> None:
+def test_a_weight_below_zero_is_refused() -> None:
     settings = NodeSettings.read({"partition-id": 0, "coterie-weight": 9, "coterie-announce-weight": True})
     node = Node(settings)
     with node.memory() as file:

@@ -166,7 +166,7 @@ def interrupt(world: World, rounds: int, **attributes: object) -> None:
         world.run(rounds, observer=stop)
 
 
-def test_a_killed_server_continues_its_chain(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_killed_server_continues_its_chain(home: Path) -> None:
     world = World()
     interrupt(world, 5, step="contribute", round=3)
     assert list((home / "server").glob("*.descent"))
@@ -281,13 +281,13 @@ def test_a_model_with_more_than_parameters_is_refused_before_anything_is_sent(na
     assert not grid.sent
 
 
-def test_the_reason_says_that_an_app_reports_no_loss(home: Path) -> None:
+def test_the_reason_says_that_an_app_reports_no_loss() -> None:
     world = World()
     with pytest.raises(NothingTrained, match="lacks the loss by which confined descent"):
         world.run(3, Confinement(loss="error"), empty_rounds=1)
 
 
-def test_settings_of_confined_descent_are_fixed_by_the_roster(home: Path) -> None:
+def test_settings_of_confined_descent_are_fixed_by_the_roster() -> None:
     world = World()
     world.run(1)
     for other in (Confinement(spread=0.2), Confinement(threshold=None)):
@@ -356,7 +356,7 @@ def test_a_model_that_is_only_shown_needs_the_usual_configuration(home: Path) ->
     assert own_state(home / "nodes" / "partition-0") == place
 
 
-def test_nodes_of_an_unconfined_roster_refuse_shown_models(home: Path) -> None:
+def test_nodes_of_an_unconfined_roster_refuse_shown_models() -> None:
     grid = private_grid()
     PrivateStrategy(FedAvg(fraction_evaluate=0.0)).start(grid, initial_arrays(), 1)
     reply = show(grid, RecordDict({"arrays": initial_arrays(), "config": ConfigRecord({"server-round": 1})}))
@@ -403,6 +403,6 @@ def test_a_displacement_that_cannot_be_read_is_refused(home: Path, broken: str) 
     assert np.array_equal(own(home, 0), before)
 
 
-def test_a_server_shows_no_model_that_nodes_would_refuse_for_good(home: Path) -> None:
+def test_a_server_shows_no_model_that_nodes_would_refuse_for_good() -> None:
     with pytest.raises(InputError, match="beside which their private starts would be lost"):
         World().run(1, anchor=ANCHOR + np.float32(1e6))

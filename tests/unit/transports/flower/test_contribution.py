@@ -243,7 +243,7 @@ def test_each_function_of_an_app_has_its_own_configuration() -> None:
 
 
 def test_a_roster_of_an_older_version_is_refused_by_server_and_nodes(
-    home: Path, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grid = make_grid(reporting([3, 4]), 2)
     found = Roster.found

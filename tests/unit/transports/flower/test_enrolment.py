@@ -40,7 +40,7 @@ def test_newcomers_wait_until_they_are_a_circle(home: Path) -> None:
     assert latest_roster(home / "server").circles[-1] == (4, 5)
 
 
-def test_a_newcomer_is_enrolled_in_the_middle_of_a_run(home: Path) -> None:
+def test_a_newcomer_is_enrolled_in_the_middle_of_a_run() -> None:
     grid = make_grid(make_app([private_mod]), 4)
     kept = PrivateStrategy(FedAvg(**QUIET), deadline=2)
 

@@ -50,7 +50,7 @@ def test_against_a_colluder_four_nodes_need_all_and_the_error_says_what_to_chang
     assert "colluders=0 lets 1 leave" in warned[first + 1]
 
 
-def test_the_error_says_that_a_single_circle_needs_all_its_nodes(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_error_says_that_a_single_circle_needs_all_its_nodes() -> None:
     kept = PrivateStrategy(FedAvg(**QUIET), deadline=1)
     with pytest.raises(NothingTrained, match="a second circle needs 3 more nodes"):
         kept.start(losing(101, 3), initial_arrays(), 1, timeout=1)

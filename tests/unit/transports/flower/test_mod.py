@@ -219,7 +219,7 @@ def test_a_full_disk_is_reported_as_a_problem_of_the_nodes_folder(
     assert "No space left on device" in caplog.text
 
 
-def test_damaged_messages_of_a_server_get_one_of_the_known_reasons(home: Path) -> None:
+def test_damaged_messages_of_a_server_get_one_of_the_known_reasons() -> None:
     grid = make_grid(make_app([private_mod]), 4)
     play(grid)
     for message in [sent for sent in grid.sent if payload_of(sent.content, "server")]:
@@ -243,14 +243,14 @@ def states(number: int) -> list[bytes | None]:
 
 
 @PROTOCOLS
-def test_secrets_of_a_session_are_gone_when_it_is_over(home: Path, protocol: str) -> None:
+def test_secrets_of_a_session_are_gone_when_it_is_over(protocol: str) -> None:
     play(make_grid(make_app([private_mod]), 4), protocol=protocol)
     assert [states(number) for number in range(4)] == [[None]] * 4
 
 
 @PROTOCOLS
 def test_the_next_run_deletes_secrets_of_a_run_that_ended_in_the_middle(
-    home: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
+    monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     def lose_masked(message: Message, answer: Answer) -> Message | None:
         reply = answer(message)
@@ -294,7 +294,7 @@ def test_concurrent_runs_do_not_touch_each_others_sessions() -> None:
     ],
     ids=["hello", "step", "unknown", "refused", "allowed"],
 )
-def test_any_message_deletes_expired_sessions(home: Path, content: RecordDict, kind: str) -> None:
+def test_any_message_deletes_expired_sessions(content: RecordDict, kind: str) -> None:
     settings = NodeSettings.read({"partition-id": 0})
     with Node(settings).session(7) as place:
         place.write(Parked(b"request", b"reply", b"secret"), time.time() - 1)

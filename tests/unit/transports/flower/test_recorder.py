@@ -109,7 +109,7 @@ def test_a_method_that_was_set_on_the_strategy_itself_is_called_in_every_run() -
     assert called == [1, 2, 1, 2]
 
 
-def test_a_checkpoint_of_another_model_is_refused(home: Path) -> None:
+def test_a_checkpoint_of_another_model_is_refused() -> None:
     interrupt(1)
     other = ArrayRecord({"w": Array(np.zeros(9))})
     with pytest.raises(ConfigError, match="another model"):

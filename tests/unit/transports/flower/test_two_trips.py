@@ -209,7 +209,7 @@ def test_the_papers_protocol_needs_no_prekeys(home: Path) -> None:
         assert memory.execute("SELECT count(*) FROM prekeys").fetchone() == (0,)
 
 
-def test_a_node_whose_prekeys_ran_out_is_asked_for_more(home: Path) -> None:
+def test_a_node_whose_prekeys_ran_out_is_asked_for_more() -> None:
     """Each answer that is lost costs a prekey that the server does not know to be used."""
     lost = Counter[int]()
 

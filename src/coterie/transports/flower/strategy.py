@@ -12,6 +12,7 @@ import logging
 import re
 import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,8 @@ class PrivateStrategy(flower.Strategy):
         if num_rounds < 1:
             return _report_roster(self._enrol(self._carrier(grid), home).roster, initial_arrays)
         begin = new_progress(initial_arrays, train_config, evaluate_config)
-        with CheckpointFile.hold(home / f"{_slug(grid)}.checkpoint", resume=self._resume) as file:
+        held = CheckpointFile.hold(home / f"{_slug(grid)}.checkpoint", resume=self._resume)
+        with held as file, ExitStack() as closing:
             checkpoint = StrategyCheckpoint(file)
             progress = (checkpoint.load(strategy, initial_arrays) if self._resume else None) or begin
             offset = progress.round
@@ -166,6 +168,8 @@ class PrivateStrategy(flower.Strategy):
                 reconfigure(progress, begin)
             recorder = Recorder(strategy, progress, checkpoint)
             descent = self._descend(file, initial_arrays, resume=bool(offset))
+            if descent and not file.ours:
+                closing.callback(descent.remove)  # even if this run fails, because no run can resume it
             with Ledger.open(home / "ledger.sqlite") as ledger, recorder:
                 carrier = self._carrier(grid)
                 enrolment = self._enrol(carrier, home)

@@ -1,5 +1,6 @@
 """Confined descent on Flower: own models stay on their nodes, and public ones follow from sums over whole circles."""
 
+import hashlib
 import stat
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,10 +19,12 @@ from tests.support.flower_strategies import last_mean, private_grid, sums_of
 from tests.support.homes import latest_roster
 
 from coterie.cohorts.ledger import Ledger
+from coterie.deployment.checkpoint import CheckpointFile
 from coterie.deployment.confined import own_state
 from coterie.deployment.confinement import Confinement
 from coterie.deployment.displacement import Displacement
 from coterie.deployment.engine import SHOW, Arrays, Trip, TripReply
+from coterie.deployment.home import server_home
 from coterie.errors import CarrierError, ConfigError, InputError, NothingTrained
 from coterie.transports.flower import PrivateStrategy
 from coterie.transports.flower.carrier import FlowerCarrier
@@ -175,6 +178,19 @@ def test_a_killed_server_continues_its_chain(home: Path) -> None:
     check_descent(home, world, Confinement())
     assert all(not np.array_equal(then, own(home, node)) for node, then in enumerate(before))
     assert not list((home / "server").glob("*.descent")), "a finished run leaves no chain"
+
+
+def test_a_failed_run_beside_another_leaves_no_chain(home: Path) -> None:
+    """It has no checkpoint, so no later run can resume its descent."""
+
+    def stop(event: object) -> None:
+        assert list((home / "server").glob("*.descent"))
+        raise KeyboardInterrupt
+
+    name = f"app-{hashlib.sha256().hexdigest()[:16]}.checkpoint"
+    with CheckpointFile.hold(server_home() / name, resume=False), pytest.raises(KeyboardInterrupt):
+        World().run(2, resume=False, observer=stop)
+    assert not list((home / "server").glob("*.descent"))
 
 
 def test_evaluation_uses_the_nodes_own_models_and_moves_none(home: Path) -> None:

@@ -1,7 +1,7 @@
-"""Three companies know different things about the same customers, and learn together with those of other regions.
+"""Three companies have different data about the same customers, and train with the companies of other regions.
 
-Each of four regions has a bank, a shop and a phone company of its own, which have the same customers. They form a
-group: its rows are the region's customers, and each company has columns of its own. Whether a customer will leave
+Each of four regions has its own bank, shop and phone company, which have the same customers. They form a group: its
+rows are the region's customers, and each company has its own columns. Whether a customer will leave
 depends on columns of all three. In every iteration the companies of a region add their parts of the first layer by
 additive sharing, and the regions add their gradients by secure aggregation. The companies of a region trust each other
 with their data, and no other region learns it: see docs/confined.md.
@@ -24,7 +24,7 @@ COLUMNS = {"bank": 5, "shop": 4, "phone": 3}
 
 
 def customers(count: int, seed: int) -> Region:
-    """Make up customers: what each company knows of them, and who will leave."""
+    """Return made-up customers: the columns of each company, and which customers will leave."""
     rng = np.random.default_rng(seed)
     known = {company: rng.normal(size=(count, columns)) for company, columns in COLUMNS.items()}
     unhappy = known["bank"][:, 0] + known["shop"][:, 1] * known["phone"][:, 0] - known["phone"][:, 2]
@@ -32,8 +32,8 @@ def customers(count: int, seed: int) -> Region:
 
 
 def learn(regions: Mapping[str, Any], test: tuple[Any, Labels], columns: int) -> float:
-    """Return the accuracy of the regions' models, on average."""
-    # Any torch model will do whose first layer is linear in its input.
+    """Train, and return the average accuracy of the regions' models."""
+    # Any torch model can be used if its first layer is linear in its input.
     model = torch.nn.Sequential(torch.nn.Linear(columns, 32), torch.nn.ReLU(), torch.nn.Linear(32, 2))
     settings = {"training.learning_rate": 1.0, "training.evaluate_every": 60}
     result = coterie.train(
@@ -43,7 +43,7 @@ def learn(regions: Mapping[str, Any], test: tuple[Any, Labels], columns: int) ->
 
 
 def only(region: Region, company: str) -> tuple[Array, Labels]:
-    """Return what one company can learn from: an array in place of a dictionary of them, and who will leave."""
+    """Return the data of one company: its array in place of the dictionary, and which customers will leave."""
     known, leaves = region
     return known[company], leaves
 

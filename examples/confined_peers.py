@@ -1,19 +1,19 @@
-"""Confined descent without a server: processes that add among themselves over TCP, one of them killed and back again.
+"""Confined descent without a server: processes add their gradients over TCP, and one of them is killed and restarted.
 
-Every peer is a process with data, a private start and a model of its own, in a folder of its own. In each iteration all
-of them add their gradients by additive sharing, as in the paper: each splits its vector into random shares, one for
-every peer, and publishes the sum of the shares it holds. The sum over everybody is all that anybody learns. Each peer
-then takes the step that follows from it, or refuses it because its own loss would increase.
+Every peer is a process with its own data, private start and model, in its own folder. In each iteration all peers add
+their gradients by additive sharing, as in the paper: each peer splits its vector into random shares, one for every
+peer, and publishes the sum of the shares that it holds. The peers learn only the sum over all of them. Each peer then
+takes the step that follows from the sum, or refuses it because its own loss would increase.
 
-Additive sharing tolerates no dropout: while a peer is away, the others wait. To go on without it would be wrong, not
-only slow: the difference of a sum with it and one without it is its gradient. A peer that comes back asks the others
-for the sums that it missed, and judges them one by one.
+Additive sharing tolerates no dropout: while a peer is away, the others wait. They must not continue without it, because
+the difference of a sum with it and a sum without it is its gradient (exactly so if the others do not move). A peer that
+comes back asks the others for the sums that it missed, and judges them one by one.
 
-Connections are encrypted and authenticated by keys that the peers know of each other from the beginning. There is no
-forward secrecy: who gets a peer's key later can read what was recorded. Peers are trusted to follow the protocol and
-to stay: any of them can stop everybody, add garbage, which the others' loss checks refuse, or show others sums that
-were never made. Whoever is not a peer can read nothing and is in no sum; a connection is used once both ends have shown
-that they have their keys.
+Connections are encrypted, and authenticated by keys that the peers have of each other from the beginning. There is no
+forward secrecy: an attacker who gets a peer's key later can read recorded messages. Peers are trusted to follow the
+protocol and to stay: any of them can stop all others, add garbage (which the loss checks of the others refuse), or show
+others sums that were never computed. A process that is not a peer can read nothing and is in no sum. A connection is
+used only after both ends have proved that they have their keys.
 
     python examples/confined_peers.py
 """
@@ -49,7 +49,7 @@ ITERATIONS = 30
 KILLED = PEERS[1]
 FEATURES = 8
 PATIENCE = 120.0  # seconds after which a peer gives up
-LARGEST = 1 << 20  # bytes of a message; who announces more is cut off before it can fill the memory
+LARGEST = 1 << 20  # bytes of a message; a sender that announces more is refused before it can fill the memory
 ENTROPY = SystemEntropy()
 QUANTIZER, LAYOUT = Quantizer(clip=1.0, precision=20, clients=len(PEERS)), Layout(((FEATURES,),), ("float64",))
 
@@ -58,7 +58,7 @@ Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class RestartError(Exception):
-    """An attempt is over; the next has a number that all will come to."""
+    """The end of an attempt, with the number of the next one."""
 
     def __init__(self, attempt: int) -> None:
         super().__init__(f"attempt {attempt}")
@@ -74,15 +74,15 @@ class Line:
         self._sent = self._received = 0
         self._reading: asyncio.Task[bytes] | None = None
         self.ahead: tuple[int, bytes] | None = None
-        """A message of a later attempt, for when this peer comes to it."""
+        """A message of a later attempt, kept until this peer reaches that attempt."""
 
     async def confirm(self) -> None:
-        """Show that this peer has the key, and wait until the other has shown it: a name alone proves nothing."""
+        """Prove that this peer has the key, and wait until the other has proved it; a name alone proves nothing."""
         await self.send(0, b"")
         await self._next()
 
     async def send(self, attempt: int, body: bytes) -> None:
-        """Send a message, sealed for its place in the connection."""
+        """Send a message; its seal is valid only at this position in the connection."""
         context = bind("peers message", self._me.encode(), self._peer.encode(), self._sent)
         sealed = seal(self._key, msgspec.msgpack.encode((attempt, body)), context, ENTROPY, "line")
         self._sent += 1
@@ -90,7 +90,7 @@ class Line:
         await self._writer.drain()
 
     async def receive(self, attempt: int) -> bytes:
-        """Return the next message of an attempt; those of earlier ones are dropped."""
+        """Return the next message of an attempt; messages of earlier attempts are dropped."""
         while True:
             number, body = self.ahead or await self._next()
             self.ahead = None
@@ -101,7 +101,7 @@ class Line:
                 return body
 
     async def _next(self) -> tuple[int, bytes]:
-        # The task outlives this call: a message that was half read when an attempt ended is read on in the next.
+        # The task outlives this call: if an attempt ends within a message, the next attempt reads the rest of it.
         self._reading = self._reading or asyncio.create_task(read_message(self._reader))
         sealed = await asyncio.shield(self._reading)
         self._reading = None
@@ -117,7 +117,7 @@ class Line:
 
 
 async def read_message(reader: asyncio.StreamReader) -> bytes:
-    """Read four bytes of length and then so many bytes."""
+    """Read the length of a message, in four bytes, and then the message."""
     size = int.from_bytes(await reader.readexactly(4), "big")
     if size > LARGEST:
         raise ConnectionError(f"a message of {size} bytes")
@@ -125,7 +125,7 @@ async def read_message(reader: asyncio.StreamReader) -> bytes:
 
 
 class Mesh:
-    """The connections of one peer to all others. Of two peers the later one in the list connects to the other."""
+    """The connections of one peer to all others. Of two peers, the later one in the list connects to the other."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self._name, self._public = name, folder / "public"
@@ -133,7 +133,7 @@ class Mesh:
         self.lines: dict[str, Line] = {}
 
     async def listen(self) -> asyncio.Server:
-        """Take in other peers, and say where."""
+        """Accept connections of other peers, and publish the port."""
         server = await asyncio.start_server(self._welcome, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         write_secret(self._public / f"{self._name}.port", str(port).encode())
@@ -156,7 +156,7 @@ class Mesh:
         self._put(peer, await self._agree(peer, streams))
 
     async def _agree(self, peer: str, streams: Streams) -> Line:
-        """Agree on a key for this connection alone: of both peers' keys, and of a fresh number of each."""
+        """Agree on a key for this connection only, made from both peers' keys and a random number of each."""
         mine = ENTROPY.draw("connection", 16)
         streams[1].write(mine)
         theirs = await streams[0].readexactly(16)
@@ -175,12 +175,12 @@ class Mesh:
         self.lines[peer] = line
 
     def drop(self, peer: str) -> None:
-        """Give up a connection."""
+        """Close a connection, if there is one."""
         if line := self.lines.pop(peer, None):
             line.close()
 
     async def complete(self) -> None:
-        """Wait until there is a connection to everybody."""
+        """Wait until there is a connection to every other peer."""
         while len(self.lines) < len(PEERS) - 1:
             for peer in PEERS[: PEERS.index(self._name)]:
                 if peer not in self.lines:
@@ -208,7 +208,7 @@ class Mesh:
 
 
 class Participant:
-    """A peer's data, its own model, and all sums so far: everything that it has to find again on its disk."""
+    """A peer's data, its own model and all means so far; the model and the means are on its disk."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name, self._file = name, folder / name / "model"
@@ -230,7 +230,7 @@ class Participant:
         return QUANTIZER.encode(gradient, rng).vector
 
     def take(self, mean: bytes) -> None:
-        """Judge the step that follows from a mean gradient, on this peer's own data, and put everything on disk."""
+        """Judge the step that follows from a mean gradient by this peer's own data, and put the result on disk."""
         step = self.descent.propose([np.frombuffer(mean)])
         before, after = self.descent.confined(self.name), self.descent.candidate(self.name, step)
         taken = self.descent.judge(self.name, self._loss(before), self._loss(after), np.random.default_rng())
@@ -245,13 +245,13 @@ class Participant:
 
 
 def say(words: str) -> None:
-    """Print a line in one piece: other peers print, too."""
+    """Print a line in one piece, because other peers print at the same time."""
     sys.stdout.write(f"{words}\n")
     sys.stdout.flush()
 
 
 def make_data(seed: int, count: int) -> tuple[FloatArray, FloatArray]:
-    """Return rows and their labels, which a plane separates but for some noise."""
+    """Return rows and their labels, which a plane separates except for some noise."""
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(count, FEATURES))
     plane = np.linspace(-1, 1, FEATURES)
@@ -259,7 +259,7 @@ def make_data(seed: int, count: int) -> tuple[FloatArray, FloatArray]:
 
 
 async def iterate(me: Participant, mesh: Mesh, attempt: int) -> None:
-    """Try one iteration with everybody: come to the same iteration first, then add."""
+    """Try one iteration with all peers: first bring them to the same iteration, then add."""
     done = len(me.means)
     counts = await mesh.exchange(attempt, lambda _peer: done.to_bytes(4, "big"))
     least = min([done, *(int.from_bytes(count, "big") for count in counts.values())])
@@ -290,7 +290,7 @@ async def iterate(me: Participant, mesh: Mesh, attempt: int) -> None:
 
 
 async def take_part(name: str, folder: Path) -> None:
-    """Be a peer until all have done all iterations."""
+    """Run a peer until all peers have done all iterations."""
     me, mesh, attempt = Participant(name, folder), Mesh(name, folder), 0
     if me.means:
         say(f"{name} is back, at iteration {len(me.means)}")
@@ -319,7 +319,7 @@ def start_peer(name: str, folder: Path) -> subprocess.Popen[bytes]:
 
 
 def prepare(folder: Path) -> None:
-    """Give every peer a folder with its secrets, and let all know each other's keys."""
+    """Make a folder with secrets for every peer, and publish their public keys."""
     (folder / "public").mkdir()
     for name in PEERS:
         (folder / name).mkdir(mode=0o700)
@@ -330,7 +330,7 @@ def prepare(folder: Path) -> None:
 
 
 def play(folder: Path) -> None:
-    """Start all peers, kill one of them with -9 in the middle and start it again, and wait until all are done."""
+    """Start all peers, kill one of them with -9 in the middle, start it again, and wait until all are done."""
     until = time.monotonic() + PATIENCE
     processes = {name: start_peer(name, folder) for name in PEERS}
     try:

@@ -1,4 +1,4 @@
-"""A model and data of one's own, trained across 20 clients, each of them always hidden in a circle of 3 or more."""
+"""A user's own model and data, trained across 20 clients, each of them always hidden in a circle of 4 or more."""
 
 import torch
 from torch.utils.data import TensorDataset
@@ -7,12 +7,12 @@ import coterie
 
 
 def make_model() -> torch.nn.Module:
-    """Any torch model will do."""
+    """Return the model; any torch model can be used."""
     return torch.nn.Sequential(torch.nn.Linear(2, 32), torch.nn.ReLU(), torch.nn.Linear(32, 2))
 
 
 def two_rings(count: int, seed: int) -> TensorDataset:
-    """Any data set of (input, target) pairs will do: here, which of two rings a point lies on."""
+    """Return points, with the ring that each lies on; any data set of (input, target) pairs can be used."""
     generator = torch.Generator().manual_seed(seed)
     angle, inner = 6.2832 * torch.rand(count, generator=generator), torch.arange(count) % 2
     radius = 1 + inner + 0.2 * torch.randn(count, generator=generator)

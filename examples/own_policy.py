@@ -1,4 +1,4 @@
-"""A selection policy of one's own: whole families take part together, the least used families first."""
+"""A user's own selection policy: whole families take part together, the least used families first."""
 
 import numpy as np
 import torch
@@ -8,9 +8,9 @@ from coterie.cohorts.circles import Indices, Mask
 
 
 class Families:
-    """Selects families. What it keeps together it declares by ``circles``: the smallest one is the T it promises.
+    """Selects whole families. Its ``circles`` declare which clients stay together; the smallest one is the promised T.
 
-    ``circles`` are lists of client numbers, each client in exactly one. A selection that splits one is refused.
+    ``circles`` are lists of client numbers, and each client is in exactly one. A selection that splits one is refused.
     """
 
     def __init__(self, circles: list[list[int]], families: int) -> None:
@@ -18,7 +18,7 @@ class Families:
         self.families = families
 
     def select(self, available: Mask, frequencies: Indices, rng: np.random.Generator) -> Indices:
-        """Return the numbers of the clients of this round; nobody skips the round."""
+        """Return the numbers of the clients of this round; if there are none, the round is skipped."""
         whole = [family for family in self.circles if available[family].all()]
         whole.sort(key=lambda family: int(frequencies[family[0]]))
         return np.array([client for family in whole[: self.families] for client in family], np.int64)

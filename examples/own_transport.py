@@ -1,8 +1,8 @@
-"""A transport of one's own: rounds of secure aggregation over TCP, with asyncio.
+"""A user's own transport: rounds of secure aggregation over TCP, with asyncio.
 
-Everything that privacy rests on is in `coterie.rounds`, and has no socket in it: a transport carries its bytes. Here a
-message is four bytes of length and then the message, and an empty one says that a client will not answer. Names are
-taken on trust, as is fit for one machine; elsewhere TLS would tell who is at the other end.
+Everything that privacy depends on is in `coterie.rounds`, which uses no socket: a transport carries its bytes. Here
+each message is preceded by its length in four bytes, and an empty message says that a client will not answer. Names are
+not verified, which is enough on one machine; over a network, TLS would authenticate the other end.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from coterie.cohorts.memory import MemoryFile
 from coterie.errors import PeerProtocolError, RoundAborted
 from coterie.rounds import Coordinator, Floor, Member, Round, RoundResult, SessionSettings
 
-LARGEST = 1 << 20  # bytes of a message; who announces more is cut off before it can fill the memory
-PATIENCE = 20.0  # seconds for an answer; a protocol without clocks leaves this to its transport
+LARGEST = 1 << 20  # bytes of a message; a sender that announces more is refused before it can fill the memory
+PATIENCE = 20.0  # seconds for an answer; the protocol has no clock, so its transport limits the time
 
 
 async def send(writer: asyncio.StreamWriter, message: bytes) -> None:
@@ -39,18 +39,18 @@ async def receive(reader: asyncio.StreamReader) -> bytes:
 
 
 class Hub:
-    """The server's end: a connection to every client that is there."""
+    """The server's side: a connection to every client that is present."""
 
     def __init__(self) -> None:
         self.lines: dict[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
 
     async def welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take in a client, which says its name first."""
+        """Accept a client, whose first message is its name."""
         name = (await asyncio.wait_for(receive(reader), PATIENCE)).decode()
         self.lines[name] = reader, writer
 
     async def ask(self, name: str, message: bytes) -> bytes:
-        """Send a client something and wait for its answer; whoever breaks off or is late is gone."""
+        """Send a message to a client and return its answer; a client that disconnects or is late is removed."""
         if name not in self.lines:
             return b""
         reader, writer = self.lines[name]
@@ -58,7 +58,7 @@ class Hub:
             async with asyncio.timeout(PATIENCE):
                 await send(writer, message)
                 return await receive(reader)
-        except (OSError, EOFError):  # a timeout is an OSError, a connection that ends in mid-message an EOFError
+        except (OSError, EOFError):  # a timeout is an OSError; a connection that ends within a message is an EOFError
             del self.lines[name]
             writer.close()
             return b""
@@ -69,19 +69,19 @@ class Hub:
             writer.close()
 
     async def play(self, opened: Round[FloatArray]) -> RoundResult[FloatArray]:
-        """Carry a round: what it sends goes out at once, and the step is closed when all have answered or are gone."""
+        """Play a round: its messages are sent at once, and a step is closed when all clients have answered or left."""
         outgoing = opened.invite()
         while outgoing:
             answers = await asyncio.gather(*(self.ask(name, message) for name, message in outgoing.items()))
             for name, answer in zip(outgoing, answers, strict=True):
                 if answer:
-                    opened.receive(name, answer)  # what is wrong with it is noted, and never ends a round
+                    opened.receive(name, answer)  # an invalid answer is recorded, and never ends a round
             outgoing = opened.close()
         return opened.result
 
 
 async def take_part(member: Member, port: int) -> None:
-    """Be a client: answer whatever comes until the connection ends."""
+    """Run a client: answer every message until the connection ends."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         await send(writer, member.name.encode())
@@ -98,7 +98,7 @@ async def take_part(member: Member, port: int) -> None:
 
 
 def make_members(roster: Roster, quantizer: Quantizer, folder: Path, stack: ExitStack) -> list[Member]:
-    """Make clients with memories and floors of their own; the first breaks off when asked for its second input."""
+    """Make clients, each with its own memory and floor; the first one leaves when it is asked for its second input."""
     inputs = iter([True, False])
 
     def contribute(name: str) -> RingVector:

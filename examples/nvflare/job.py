@@ -9,7 +9,7 @@ from nvflare.recipe import SimEnv
 
 
 def main() -> None:
-    """Run all rounds, and try the last model on digits that no site has."""
+    """Run all rounds, and test the last model on digits that no site has."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plain", action="store_true", help="without Coterie, to compare")
     parser.add_argument("--sites", type=int, default=6)

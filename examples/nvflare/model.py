@@ -33,7 +33,7 @@ def load_test() -> tuple[Tensor, Tensor]:
 
 
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Return the share of digits that a model knows."""
+    """Return the share of digits that a model classifies correctly."""
     with torch.no_grad():
         return (model(images).argmax(dim=1) == labels).float().mean().item()
 

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for the tests that need one, started here and stopped at the end."""
+"""A real PostgreSQL for the tests that need one; it is started here and stopped at the end."""
 
 import glob
 import os
@@ -19,7 +19,7 @@ START_SECONDS = 30
 
 
 def postgres_programs() -> Path | None:
-    """The directory of initdb and postgres; Debian keeps it out of PATH."""
+    """Return the directory of initdb and postgres, which is not in PATH on Debian."""
     on_path = shutil.which("initdb")
     places = [os.path.dirname(on_path)] if on_path else []
     places += sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)
@@ -28,7 +28,7 @@ def postgres_programs() -> Path | None:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
-    """The URL of a fresh server without its database name; it listens on a Unix socket only."""
+    """The URL of a new server without its database name; it listens only on a Unix socket."""
     pytest.importorskip("psycopg", reason="the PostgreSQL driver psycopg is not installed")
     programs = postgres_programs()
     if programs is None:
@@ -52,7 +52,7 @@ def postgres_server() -> Iterator[str]:
             wait_until_ready(server, directory)
             yield f"postgresql+psycopg://{USER}@/{{database}}?host={directory}"
         finally:
-            server.send_signal(signal.SIGQUIT)  # stop at once: nobody needs the data any more
+            server.send_signal(signal.SIGQUIT)  # stop at once, because the data is no longer needed
             server.wait(START_SECONDS)
 
 
@@ -73,7 +73,7 @@ def wait_until_ready(server: "subprocess.Popen[bytes]", directory: str) -> None:
 
 @pytest.fixture
 def postgres_url(postgres_server: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of an empty database of this test's own."""
+    """The URL of an empty database for this test alone."""
     import psycopg
 
     database = f"test_{zlib.crc32(request.node.nodeid.encode()):x}"

@@ -1,8 +1,8 @@
-"""A server process for the ledger tests: it does what it is told on standard input, one command per line.
+"""A server process for the ledger tests: it executes commands from standard input, one per line.
 
-``round N``: in a child process, open the ledger, end what a crash left open, and run a round, but die by SIGKILL at the
-N-th point of it. Points are this program's own steps and everything the database driver is told. Prints the point and
-then ``killed``, or ``survived`` if there are fewer points. ``restart N``: the same for ending a round left open.
+``round N``: in a child process, open the ledger, end the rounds that a crash left open, and run a round, but die by
+SIGKILL at its N-th point. Points are this program's own steps and all calls of the database driver. Prints the point
+and then ``killed``, or ``survived`` if there are fewer points. ``restart N``: the same for ending an open round.
 
 ``migrate N``: the same for opening a ledger of format 1 and recording its first entry of format 2, a skipped round.
 

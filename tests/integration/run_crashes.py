@@ -1,7 +1,7 @@
 """A program for the resume tests: it plays runs in child processes that die by SIGKILL at a chosen moment.
 
-Each line of standard input is ``FOLDER POSITION``: go on with the run in the folder, but die at that position in the
-sequence of moments. Prints ``killed``, or if the run was over before, all its moments as JSON.
+Each line of standard input is ``FOLDER POSITION``: the run in the folder continues, but its process is killed at that
+position in the sequence of moments. The program prints ``killed`` or, if the run ended before, all its moments as JSON.
 """
 
 import functools
@@ -20,7 +20,7 @@ from coterie.runs.storage.folder import Journal, RunFolder
 
 
 class Moments:
-    """Counts what happens, and dies when it is time."""
+    """Records the moments of a run, and kills the process at a position."""
 
     def __init__(self, position: int) -> None:
         self._position = position
@@ -33,14 +33,14 @@ class Moments:
 
 
 def watch(owner: type, name: str, moment: Callable[[str], None]) -> None:
-    """Make the moments before and after every call of a method known."""
+    """Record the moments before and after every call of a method."""
     method: Callable[..., object] = getattr(owner, name)
 
     @functools.wraps(method)
     def watched(*args: object, **kwargs: object) -> object:
         label = f"{type(args[0]).__name__}.{name}"
         if isinstance(args[0], Path) and isinstance(args[1], Path):
-            label += f" {args[1].name}"  # which file is replaced, and not by which draft
+            label += f" {args[1].name}"  # the name of the file, without the random name of its draft
         moment(f"before {label}")
         result = method(*args, **kwargs)
         moment(f"after {label}")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
+from tests.support.interruptions import stored_model
 from tests.support.user_code import load_clients
 from torch import nn
 
@@ -70,21 +71,21 @@ def test_the_common_model_is_judged_by_the_test_set_or_by_all_clients_tests_toge
     together = go(tmp_path / "together", client_tests=list(TESTS.values()))
     x, y = (np.concatenate(parts) for parts in zip(*TESTS.values(), strict=True))
     assert together.accuracy == pytest.approx(share_right(together.model, x, y))
-    few = (x[:3], (y[:3] + 1) % 3)  # wrong answers, by which it is known which tests were taken
+    few = (x[:3], (y[:3] + 1) % 3)  # wrong answers, which show which tests were used
     apart = go(tmp_path / "apart", client_tests=TESTS, test_set=few)
     assert apart.accuracy == pytest.approx(share_right(apart.model, *few))
     assert [float(row["global_accuracy"]) for row in rows(apart).values()] == [
         pytest.approx(share_right(apart.model, *tests)) for tests in TESTS.values()
     ]
     plain = go(tmp_path / "plain", test_set=few)
-    files = [(result.folder / "model.safetensors").read_bytes() for result in (together, apart, plain)]
-    assert files[0] == files[1] == files[2]  # tests change nothing that is learnt
+    files = [stored_model(result.folder) for result in (together, apart, plain)]
+    assert files[0] == files[1] == files[2]  # tests do not change the training
 
 
 def test_without_own_tests_the_common_tests_are_weighted_by_the_labels_of_the_client(tmp_path: Path) -> None:
     clients, test = load_clients()
     only = {}
-    for number, (name, (x, y)) in enumerate(clients.items()):  # one label, and a single example of the next
+    for number, (name, (x, y)) in enumerate(clients.items()):  # one label, and one example of the next
         chosen = [*np.flatnonzero(y == number % 3), np.flatnonzero(y == (number + 1) % 3)[0]]
         only[name] = x[chosen], y[chosen]
     result = go(tmp_path / "run", clients=only, test_set=test, algorithm="local-only")
@@ -96,7 +97,7 @@ def test_without_own_tests_the_common_tests_are_weighted_by_the_labels_of_the_cl
     owners = result.summary.owners_score
     assert owners is not None
     assert result.accuracy is not None
-    assert owners > result.accuracy + 0.1  # which is everybody's
+    assert owners > result.accuracy + 0.1  # on the test examples of all clients
     words = dict(in_words(result.summary))
     assert f"has {owners:.1%} accuracy on its owner's test examples, on average" in words["Model"]
     assert f"On the test examples of everybody it is {result.accuracy:.1%}" in words["Model"]
@@ -141,7 +142,7 @@ def test_with_noise_no_client_is_scored(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", [{"client_tests": TESTS}, {"settings": {"clients.holdout": 0.2}}])
 def test_with_noise_no_score_is_on_examples_of_the_clients(tmp_path: Path, more: dict[str, Any]) -> None:
-    """They are part of what epsilon protects, and a score on them has no noise."""
+    """Epsilon protects these examples, and a score on them has no noise."""
     result = go(tmp_path / "run", epsilon=8, **more)
     assert all(record.accuracy is record.test_loss is None for record in result.records)
     assert (

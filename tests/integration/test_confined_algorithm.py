@@ -10,15 +10,13 @@ import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 from tests.integration.test_confined_run import play
-from tests.support.interruptions import saved_state
+from tests.support.interruptions import Interrupt, same_state
 
 from coterie.confined.claims import sound_epsilon
 from coterie.errors import ConfigError
 from coterie.runs.engine.build import build_run
 from coterie.runs.engine.federation import find_federation
 from coterie.runs.engine.run import RunResult, TrainingRun
-from coterie.runs.records.record import RoundRecord
-from coterie.runs.report.observers import Observer
 from coterie.runs.settings.toml import load_config
 from coterie.runs.storage.folder import RunFolder
 
@@ -38,7 +36,7 @@ def said(folder: Path) -> str:
 
 
 def test_every_line_of_algorithm_1_in_one_run(tmp_path: Path) -> None:
-    """Clip, sigma of each participant, a fraction drawn once, a threshold, and a lambda of one's own."""
+    """A clip, each participant's sigma, a fraction drawn once, a threshold, and lambdas of single participants."""
     result = play(tmp_path / "run", *ALGORITHM_1, "rounds=3")
     summary = result.summary
     assert all(record.completed and len(record.aggregated) == 6 for record in result.records)
@@ -75,7 +73,7 @@ def test_sigma_of_each_client_is_another_way_to_write_the_multiplier_of_the_sum(
         built("noise.sigma=-0.1")
 
 
-def test_a_participants_own_lambda_scales_its_start_and_no_other(tmp_path: Path) -> None:
+def test_a_participants_own_lambda_scales_its_start_and_no_other() -> None:
     def starts(*settings: str) -> dict[str, np.ndarray]:
         config = load_config(None, ["training.algorithm=confined", "clients.count=12", *settings])
         strategy = build_run(config, find_federation(config)).strategy
@@ -114,18 +112,11 @@ def test_late_gradients_are_summed_up_to_the_bound_and_refused_beyond(tmp_path: 
 def test_runs_without_late_clients_do_not_change(tmp_path: Path) -> None:
     play(tmp_path / "with", "confined.late_bound=5", "rounds=3")
     play(tmp_path / "without", "rounds=3")
-    one, other = saved_state(tmp_path / "with"), saved_state(tmp_path / "without")
-    assert one.keys() == other.keys()
-    assert all((one[key] == other[key]).all() for key in one)
+    assert same_state(tmp_path / "with", tmp_path / "without")
 
 
 @pytest.mark.parametrize("addition", ["secure", "additive"])
 def test_a_run_with_late_participants_resumes_to_the_bit(tmp_path: Path, addition: str) -> None:
-    class Stopper(Observer):
-        def after_round(self, record: RoundRecord) -> None:
-            if record.round == 5:
-                run.stop()
-
     settings = (
         *LATE,
         *("confined.late_bound=3", 'faults.victims=["client-03"]', "faults.victim_drops=0.5"),
@@ -133,12 +124,11 @@ def test_a_run_with_late_participants_resumes_to_the_bit(tmp_path: Path, additio
     )
     play(tmp_path / "whole", *settings)
     config = RunFolder.open(tmp_path / "whole").config()
-    run = TrainingRun.begin(tmp_path / "parts", config, observers=[Stopper()])
-    run.play()
+    interrupt = Interrupt(after=5)
+    interrupt.run = TrainingRun.begin(tmp_path / "parts", config, observers=[interrupt])
+    interrupt.run.play()
     assert TrainingRun.open(RunFolder.open(tmp_path / "parts")).play().summary.finished
-    one, other = saved_state(tmp_path / "whole"), saved_state(tmp_path / "parts")
-    assert one.keys() == other.keys()
-    assert all((one[key] == other[key]).all() for key in one)
+    assert same_state(tmp_path / "whole", tmp_path / "parts")
 
 
 # The fairness threat: a network adversary drops the packets of chosen victims.
@@ -156,7 +146,7 @@ def test_packet_drops_keep_a_victim_and_its_circle_out_of_all_sums_and_the_sums_
     never = set(RunFolder.open(tmp_path / "run").config().faults.victims)
     seen = {name for record in result.records for name in record.aggregated}
     assert len({f"client-{number:02}" for number in range(1, 13)} - seen) == 2 > len(never)
-    # The victim has the model it started with, the others have learnt.
+    # The victim still has its first model, and the others have learnt.
     assert (result.summary.extras["victims"] or 0) < (result.summary.accuracy or 0) - 0.1
     assert "dropped the packets of 1 client in 100% of the rounds; the victims' models have" in said(tmp_path / "run")
     assert clean.summary.extras["victims"] is None
@@ -167,7 +157,7 @@ def test_a_victim_that_is_reached_again_catches_up(tmp_path: Path) -> None:
     result = play(tmp_path / "run", *settings)
     scores = [score for score in column(result, "victims") if score is not None]
     assert scores[0] < 0.3 < 0.7 < scores[-1]
-    assert any(victim == before for before, victim in pairwise(scores))  # while it is cut off
+    assert any(victim == before for before, victim in pairwise(scores))  # while its packets are dropped
     assert any("client-03" in record.aggregated for record in result.records)
     # Never reached again, it would have its start; caught up, it has its start plus the displacement.
     assert np.isclose(scores[-1], result.summary.accuracy or 0, atol=0.15)

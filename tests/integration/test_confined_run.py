@@ -10,7 +10,7 @@ from tests.support.records import record_of
 pytest.importorskip("torch", reason="training needs coterie[train]")
 import torch
 from safetensors.numpy import load_file
-from tests.support.interruptions import saved_state
+from tests.support.interruptions import same_state
 
 from coterie.api import train
 from coterie.cohorts.ledger import Ledger, Outcome
@@ -30,17 +30,15 @@ def play(folder: Path, *overrides: str) -> RunResult:
 
 
 def test_both_ways_to_add_give_the_same_sums(tmp_path: Path) -> None:
-    """To the bit: what is added are the same integers."""
+    """They add the same integers, so the models are equal bit for bit."""
     secure, additive = play(tmp_path / "secure"), play(tmp_path / "additive", "confined.addition=additive")
-    one, other = saved_state(tmp_path / "secure"), saved_state(tmp_path / "additive")
-    assert one.keys() == other.keys()
-    assert all(one[key].tobytes() == other[key].tobytes() for key in one)
+    assert same_state(tmp_path / "secure", tmp_path / "additive")
     assert [record.aggregated for record in secure.records] == [record.aggregated for record in additive.records]
     for folder in ("secure", "additive"):
         with Ledger.open(tmp_path / folder / "ledger.sqlite") as ledger:
             ledger.verify()
             assert set(ledger.outcomes().values()) == {Outcome.COMPLETED}
-    # Everybody publishes a sum of shares as long as a gradient, and gets that of all others.
+    # Every participant publishes a sum of shares that is as long as a gradient, and gets the sums of all others.
     assert additive.records[0].download_bytes > 4 * additive.records[0].upload_bytes > 0
 
 
@@ -77,7 +75,7 @@ def test_only_explicit_noise_counts(tmp_path: Path) -> None:
     page = " ".join((tmp_path / "run" / "report.html").read_text().split())
     assert "Only explicit noise counts towards (epsilon, delta). The random starts do not" in page
     assert "-differential privacy for each client with all its data, by skellam noise" in page
-    assert "the public displacement, is itself a model, with" in page  # nobody knows how usable
+    assert "the public displacement, is itself a model, with" in page  # the noise hides how usable it is
 
 
 PRIVATE = {"spread", "worst", "refused", "stale", "train_loss", "test_loss", "accuracy", "clipped", "compute_seconds"}
@@ -97,7 +95,7 @@ def test_with_noise_no_value_without_noise_is_recorded(tmp_path: Path, algorithm
     header, *rows = (folder / "metrics.csv").read_text().splitlines()
     cells = [dict(zip(header.split(","), row.split(","), strict=True)) for row in rows]
     assert all(row.get(name, "") in ("", "0.0") for row in cells for name in PRIVATE)
-    # The models of the file are one: that of all who see the sums. The clients' own are in memory alone.
+    # The file has one model, which all who see the sums can compute. The clients' own models are only in memory.
     stored = load_file(folder / "model.safetensors")
     one = {name: tuple(array.shape) for name, array in result.models[next(iter(result.models))].named_parameters()}
     assert {name: array.shape for name, array in stored.items()} == one
@@ -113,7 +111,7 @@ def test_with_noise_no_value_without_noise_is_recorded(tmp_path: Path, algorithm
 
 
 def test_with_noise_no_client_is_excluded_because_of_its_loss(tmp_path: Path) -> None:
-    """Who takes part must not depend on private data: epsilon assumes it. Everybody refuses everything here."""
+    """Epsilon assumes that participation does not depend on private data. Here all participants refuse every step."""
     stubborn = ("confined.check.threshold=-1000.0", "rounds=36", "training.evaluate_every=36")
     quiet = play(tmp_path / "quiet", *stubborn)
     assert [record.completed for record in quiet.records] == [True] * 31 + [False] * 5
@@ -131,7 +129,7 @@ def test_with_noise_availability_does_not_depend_on_labels() -> None:
 
 
 def test_a_participant_that_refuses_every_step_is_excluded(tmp_path: Path) -> None:
-    """Everybody refuses everything: after tau such iterations nobody is fresh enough to contribute."""
+    """All participants refuse every step; after tau such iterations none of them may contribute."""
     result = play(tmp_path / "run", "confined.check.threshold=-1000.0", "confined.tau=2", "rounds=6")
     completed = [record.completed for record in result.records]
     assert completed == [True, True, True, False, False, False]

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from tests.support.commands import run_in
 from typer.testing import CliRunner
 
-from coterie.cli import app, main
+from coterie.cli import app
 from coterie.demo.fingerprint import Pixels, fingerprint, shape_of
 from coterie.demo.report import StepView
 from coterie.demo.session import Demo
@@ -75,7 +76,9 @@ def test_in_a_terminal_the_table_is_redrawn_with_bars(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("topology", "graph"), [("harary", Harary), ("complete", Complete), ("erdos-renyi", ErdosRenyi)]
 )
-def test_every_topology_and_threat_mode(topology: str, graph: type[Topology], active: bool) -> None:
+def test_the_demonstration_supports_every_topology_and_threat_mode(
+    topology: str, graph: type[Topology], active: bool
+) -> None:
     report, _ = Demo(DemoSettings(clients=12, length=400, dropout=0.1, topology=topology, active=active)).run()
     assert isinstance(report.plan.topology, graph)
     assert report.plan.shortcoming is None
@@ -116,7 +119,7 @@ def test_a_sparse_graph_against_a_malicious_server_is_marked_as_weaker(tmp_path:
         assert ("T does not hold for them" in told) is ("--circles" in options)
 
 
-def test_against_a_lying_server_the_demonstration_takes_two_trips(tmp_path: Path) -> None:
+def test_against_a_malicious_server_the_demonstration_takes_two_trips(tmp_path: Path) -> None:
     code, output, _ = invoke(tmp_path, "--active")
     assert code == 0
     assert "Two trips: every client has left a one-time key at the server" in " ".join(output.split())
@@ -132,7 +135,7 @@ def test_with_many_losses_the_demonstration_confirms_survivors() -> None:
     assert report.exact
 
 
-def test_without_matplotlib_everything_but_the_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_only_the_picture_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, output, errors = invoke(tmp_path)
     assert code == 0
@@ -174,37 +177,19 @@ def test_an_aborted_round_is_explained(tmp_path: Path, options: tuple[str, ...],
         (("--topology", "star"), "the topology is one of complete, erdos-renyi, harary, not 'star'"),
     ],
 )
-def test_bad_options_are_one_clear_line(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    options: tuple[str, ...],
-    complaint: str,
-) -> None:
-    code, errors = run_main(monkeypatch, capsys, *SMALL, "--out", str(tmp_path), *options)
-    assert code != 0
-    assert complaint in errors
-    assert "Traceback" not in errors
+def test_bad_options_are_one_clear_line(tmp_path: Path, options: tuple[str, ...], complaint: str) -> None:
+    ended = run_in(tmp_path, "demo", *SMALL, "--out", tmp_path, *options)
+    assert ended.status != 0
+    assert complaint in " ".join(ended.said.split())
+    assert "Traceback" not in ended.said
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
-    code, errors = run_main(monkeypatch, capsys, *SMALL, "--out", str(tmp_path / "taken"))
-    assert code == 2
-    assert "cannot write to" in errors
-
-
-def run_main(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
-) -> tuple[int | str | None, str]:
-    """Run the program as the shell would."""
-    monkeypatch.setattr(sys, "argv", ["coterie", "demo", *arguments])
-    with pytest.raises(SystemExit) as left:
-        main()
-    return left.value.code, " ".join(capsys.readouterr().err.split())
+    ended = run_in(tmp_path, "demo", *SMALL, "--out", tmp_path / "taken")
+    assert ended.status == 2
+    assert "cannot write to" in " ".join(ended.said.split())
 
 
 def test_sizes_that_are_impossible_are_refused_by_the_library_too() -> None:
@@ -227,7 +212,7 @@ def test_the_seed_repeats_inputs_and_dropouts_but_never_secrets() -> None:
     assert np.count_nonzero(before.received == after.received) < 20
 
 
-def test_what_the_server_received_is_the_input_under_masks() -> None:
+def test_the_server_of_the_demonstration_receives_masked_inputs() -> None:
     report, vectors = Demo(DemoSettings(clients=5, length=5000, dropout=0)).run()
     assert abs(report.view.correlation) < 6 * report.view.chance
     counts = np.bincount(vectors.received >> np.uint32(report.ring_bits - 3), minlength=8)
@@ -236,7 +221,7 @@ def test_what_the_server_received_is_the_input_under_masks() -> None:
 
 
 class Tampered(dict[str, Pixels]):
-    """Inputs that are not the same any more from some reading on."""
+    """Inputs that change their sign from this reading on."""
 
     def __init__(self, pixels: dict[str, Pixels], reading: int) -> None:
         super().__init__(pixels)
@@ -260,7 +245,7 @@ def test_a_wrong_result_is_an_error(reading: int, complaint: str) -> None:
 
 
 class Watched(dict[str, Pixels]):
-    """Inputs that tell when they are read."""
+    """Inputs that call a function when they are read."""
 
     def __init__(self, pixels: dict[str, Pixels], on_read: Callable[[], None]) -> None:
         super().__init__(pixels)
@@ -277,7 +262,7 @@ def test_rows_show_the_progress() -> None:
     seen: list[tuple[StepView, ...]] = []
     demo.pixels = Watched(demo.pixels, lambda: seen.append(demo.rows()))
     demo.run()
-    advertise, share, mask, reveal, unmask = seen[0]  # when the first input is asked for, before masking
+    advertise, share, mask, reveal, unmask = seen[0]  # when the first input is read, before masking
     assert advertise.done
     assert (advertise.asked, advertise.left, len(advertise.dropped)) == (12, 11, 1)
     assert share.done

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.records import as_options
 from typer.testing import CliRunner
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 from safetensors.numpy import load_file
+from tests.support.interruptions import stored_model
 from torch import nn
 
 import coterie
@@ -30,10 +32,8 @@ def play(folder: Path, *more: str) -> RunResult:
 
 
 def test_fedprox_on_the_command_line(tmp_path: Path) -> None:
-    settings = [part for setting in SMALL for part in ("--set", setting)]
-    played = CliRunner().invoke(
-        app, ["run", "--algorithm", "fedprox", *settings, "--out", str(tmp_path / "run"), "--json"]
-    )
+    arguments = ["run", "--algorithm", "fedprox", *as_options(SMALL), "--out", str(tmp_path / "run"), "--json"]
+    played = CliRunner().invoke(app, arguments)
     assert played.exit_code == 0, played.output
     assert json.loads(played.stdout)["promised"] == 2
     config = RunFolder.open(tmp_path / "run").config()
@@ -49,7 +49,7 @@ def test_fedprox_without_mu_is_the_run_of_federated_averaging_bit_for_bit(tmp_pa
         "none": play(tmp_path / "none", "training.algorithm=fedprox", "fedprox.mu=0.0"),
         "some": play(tmp_path / "some", "training.algorithm=fedprox", "fedprox.mu=1.0"),
     }
-    stored = {name: (result.folder / "model.safetensors").read_bytes() for name, result in runs.items()}
+    stored = {name: stored_model(result.folder) for name, result in runs.items()}
     assert stored["fedavg"] == stored["none"] != stored["some"]
     assert "FedProx with mu = 1" in TrainingRun.open(RunFolder.open(tmp_path / "some")).config.algorithm.introduction(
         runs["some"].summary.config, runs["some"].summary.promise
@@ -64,7 +64,7 @@ LOSSY = (
 
 @pytest.mark.parametrize("threat", ["honest-but-curious", "active-server"])
 def test_under_masks_scaffold_learns_as_in_the_clear(tmp_path: Path, threat: str) -> None:
-    """Control variates too: those of clients in a sum change, those of all others do not, whoever drops out."""
+    """The control variates of clients in a sum change and all others do not, whichever clients drop out."""
     states, fates = [], []
     for kind in (f"aggregation.threat={threat}", "aggregation.kind=plain"):
         result = play(tmp_path / kind, *LOSSY, kind)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
+from tests.support.interruptions import Interrupt, stored_model
+
 from coterie.runs.engine.build import build_run
 from coterie.runs.engine.federation import find_federation
 from coterie.runs.engine.run import RunResult, TrainingRun
-from coterie.runs.records.record import RoundRecord
-from coterie.runs.report.observers import Observer
 from coterie.runs.settings.toml import load_config
 from coterie.runs.storage.folder import RunFolder
 from coterie.training.data.energy import SAMPLE
@@ -72,31 +72,20 @@ def test_a_local_model_is_evaluated_on_its_own_region(tmp_path: Path) -> None:
     assert result.summary.score == pytest.approx(np.mean(errors), rel=1e-5)
 
 
-class Impatient(Observer):
-    """Stops a run after its first round."""
-
-    run: TrainingRun
-
-    def after_round(self, record: RoundRecord) -> None:
-        self.run.stop()
-
-
 def test_a_resumed_forecasting_run_is_bit_exact(tmp_path: Path) -> None:
     whole = play(tmp_path / "whole", "rounds=2")
-    impatient = Impatient()
-    impatient.run = TrainingRun.begin(
-        tmp_path / "parts", load_config(EXAMPLE, [*FEW, "rounds=2"]), observers=[impatient]
-    )
-    assert len(impatient.run.play().records) == 1
+    interrupt = Interrupt(after=1)
+    config = load_config(EXAMPLE, [*FEW, "rounds=2"])
+    interrupt.run = TrainingRun.begin(tmp_path / "parts", config, observers=[interrupt])
+    assert len(interrupt.run.play().records) == 1
     again = TrainingRun.open(RunFolder.open(tmp_path / "parts")).play()
     assert [(one.test_loss, one.error) for one in again.records] == [
         (one.test_loss, one.error) for one in whole.records
     ]
-    stored = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts")]
-    assert stored[0] == stored[1]
+    assert stored_model(tmp_path / "whole") == stored_model(tmp_path / "parts")
 
 
-def test_the_example_as_it_is() -> None:
+def test_the_example_promises_t_5() -> None:
     config = load_config(EXAMPLE)
     assert build_run(config, find_federation(config)).promise.privacy == 5
     assert config.model.name == "lstm"
@@ -113,7 +102,7 @@ def test_with_noise_no_training_hours_are_recorded(tmp_path: Path) -> None:
 
 
 def test_with_noise_gaps_in_training_hours_are_not_counted(tmp_path: Path) -> None:
-    """One hour less in one region, long before the tests, must not show by name in a run whose noise hides it."""
+    """A run whose noise hides single hours must not name a region that lacks one, long before the tests."""
     for region in ("AEP", "DAYTON", "DUQ", "FE"):
         lines = gzip.decompress((SAMPLE / f"{region}_hourly.csv.gz").read_bytes()).decode().splitlines(keepends=True)
         if region == "DUQ":

@@ -1,4 +1,4 @@
-"""Examples are run as a user would."""
+"""Examples, run as a user runs them."""
 
 import asyncio
 import runpy
@@ -121,7 +121,7 @@ def test_an_unknown_peer_cannot_take_over_a_connection_by_its_name(tmp_path: Pat
 
 
 def test_peers_learn_the_sums_of_their_gradients_and_catch_up(tmp_path: Path) -> None:
-    """Played again in this process, with the starts that the peers drew; then one of them is behind the others."""
+    """The run is repeated in this process with the starts of the peers; then one peer is behind the others."""
     peers = runpy.run_path(str(EXAMPLES / "confined_peers.py"))
     peers["prepare"](tmp_path)
     run_peers(tmp_path, peers)
@@ -151,4 +151,4 @@ def test_peers_learn_the_sums_of_their_gradients_and_catch_up(tmp_path: Path) ->
         assert again.means == sums
         assert np.array_equal(again.descent.confined(name)[0], one.descent.confined(name)[0])
     models = {one.descent.confined(name)[0].tobytes() for name, one in done.items()}
-    assert len(models) == 4, "every peer has a model of its own"
+    assert len(models) == 4, "every peer has its own model"

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.records import record_of, words_of
+from tests.support.records import as_options, record_of, words_of
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 import torch
-from tests.support.interruptions import crash_before_checkpoint, saved_state
+from tests.support.interruptions import crash_before_checkpoint, same_state, saved_state
 from typer.testing import CliRunner
 
 import coterie
@@ -38,11 +38,6 @@ def play(folder: Path, *overrides: str) -> RunResult:
     return TrainingRun.begin(folder, load_config(None, [*overrides])).play()
 
 
-def same(one: Path, other: Path) -> bool:
-    first, second = saved_state(one), saved_state(other)
-    return first.keys() == second.keys() and all(first[key].tobytes() == second[key].tobytes() for key in first)
-
-
 def distance(one: Path, other: Path) -> float:
     first, second = saved_state(one), saved_state(other)
     keys = [key for key in first if key.startswith("displacement")]
@@ -56,14 +51,14 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunResult]:
 
 
 def test_a_grid_learns_what_the_unsplit_run_learns(grid: tuple[Path, RunResult], tmp_path: Path) -> None:
-    """The same starts and no active clipping: the split only rounds."""
+    """With the same starts and without active clipping, the split changes only the rounding."""
     folder, _ = grid
     loose = ("confined.clip=1000", "aggregation.clip=10", "aggregation.precision=30")
     play(tmp_path / "grid", *GRID, *loose)
     play(tmp_path / "unsplit", *SMALL, *loose)
     moved = max(float(np.abs(array).max()) for key, array in saved_state(tmp_path / "grid").items() if "displ" in key)
     assert distance(tmp_path / "grid", tmp_path / "unsplit") < 1e-5 < moved / 100
-    assert not same(folder, tmp_path / "grid")  # clipped in blocks it takes other steps
+    assert not same_state(folder, tmp_path / "grid")  # gradients are clipped in blocks, which gives other steps
 
 
 def test_secure_and_clear_sums_differ_by_rounding_alone(grid: tuple[Path, RunResult], tmp_path: Path) -> None:
@@ -76,18 +71,18 @@ def test_sums_over_groups_are_made_as_in_every_confined_run(grid: tuple[Path, Ru
     folder, _ = grid
     play(tmp_path / "additive", *GRID, "confined.addition=additive")
     play(tmp_path / "workers", *GRID, "training.workers=1")
-    assert same(folder, tmp_path / "additive")
-    assert same(folder, tmp_path / "workers")
+    assert same_state(folder, tmp_path / "additive")
+    assert same_state(folder, tmp_path / "workers")
 
 
 def test_a_killed_grid_resumes_bit_exact(
     grid: tuple[Path, RunResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sums are known before the crash and not after it; the members' memories find the same work."""
+    """The sums are lost in the crash; the members' memories accept the same work again."""
     folder = RunFolder.create(tmp_path / "run", load_config(None, GRID))
     crash_before_checkpoint(folder, 3, monkeypatch)
     TrainingRun.open(folder).play()
-    assert same(grid[0], tmp_path / "run")
+    assert same_state(grid[0], tmp_path / "run")
 
 
 def test_the_report_says_what_a_group_sees(grid: tuple[Path, RunResult]) -> None:
@@ -102,7 +97,7 @@ def test_the_report_says_what_a_group_sees(grid: tuple[Path, RunResult]) -> None
 
 
 def test_sums_in_the_clear_are_reported_as_such(tmp_path: Path) -> None:
-    overrides = [part for key in (*GRID, "confined.grid.addition=clear", "rounds=1") for part in ("--set", key)]
+    overrides = as_options([*GRID, "confined.grid.addition=clear", "rounds=1"])
     words = words_of("run", "--out", tmp_path / "run", *overrides)
     assert "whose parts of the first layer are added IN THE CLEAR, for measuring speed" in words
     assert "The parts were added in the clear, for measuring speed: every member saw every other's part." in words
@@ -124,8 +119,8 @@ def test_the_report_states_what_colluders_learn(tmp_path: Path) -> None:
     assert "If 2 collude, each sum gives them the sum of the parts of 2 honest members." in page
 
 
-def test_noise_with_blocks(tmp_path: Path) -> None:
-    """Whoever adds noise knows the norm of its own block only, so the norm of the whole must allow for all blocks."""
+def test_the_norm_of_noise_must_allow_for_all_blocks(tmp_path: Path) -> None:
+    """A member that adds noise knows only the norm of its own block, so the norm must allow for all blocks."""
     noise = ("noise.kind=skellam", "rounds=2", "noise.multiplier=2.0")
     with pytest.raises(ConfigError, match=r"noise.clip_norm: must be 2.2361 or more.*root of 5 blocks"):
         load_config(None, [*GRID, *noise])
@@ -160,7 +155,7 @@ def test_models_that_cannot_be_split_are_refused_in_one_line(
         (("confined.grid.bound=0.0",), "confined.grid.bound"),
     ],
 )
-def test_settings_that_contradict_each_other(overrides: tuple[str, ...], said: str) -> None:
+def test_contradictory_settings_of_a_grid_are_refused(overrides: tuple[str, ...], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(None, [*GRID, *overrides])
     assert said in str(caught.value)
@@ -277,7 +272,7 @@ def test_another_order_of_members_is_other_data(tmp_path: Path) -> None:
     assert len(coterie.train(small_model, clients=data, rounds=3, **common).records) == 3
 
 
-def test_files_with_different_columns(tmp_path: Path) -> None:
+def test_columns_of_members_are_read_from_files(tmp_path: Path) -> None:
     for name, (columns, labels) in regions(20).items():
         folder = tmp_path / "data" / ("test" if name == "west" else name)
         folder.mkdir(parents=True)
@@ -286,15 +281,13 @@ def test_files_with_different_columns(tmp_path: Path) -> None:
             np.savetxt(folder / f"{member}.csv", array, delimiter=",", header=header, comments="")
         np.savetxt(folder / "labels.csv", labels, header="leaves", comments="", fmt="%d")
     overrides = [*SMALL, "clients.count=3", "cohort.size=3", "confined.grid.members=3", "data=column-files", "rounds=2"]
-    arguments = [part for key in overrides for part in ("--set", key)]
-    shown = CliRunner().invoke(
-        app, ["run", "--data-dir", str(tmp_path / "data"), "--out", str(tmp_path / "run"), *arguments]
-    )
+    arguments = ["--data-dir", str(tmp_path / "data"), "--out", str(tmp_path / "run"), *as_options(overrides)]
+    shown = CliRunner().invoke(app, ["run", *arguments])
     assert shown.exit_code == 0, shown.output
     assert "2 rounds on column-files: 3 clients" in shown.output
 
 
-def test_the_example_of_three_companies(tmp_path: Path) -> None:
+def test_three_companies_learn_more_than_one(tmp_path: Path) -> None:
     example = Path(__file__).parents[2] / "examples" / "confined_columns.py"
     done = subprocess.run(
         [sys.executable, str(example)], capture_output=True, text=True, check=True, timeout=600, cwd=tmp_path

@@ -27,7 +27,7 @@ def install(python: Path, *what: str) -> None:
 
 @pytest.fixture(scope="module", params=[OLDEST, []], ids=["oldest", "newest"])
 def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment of its own, with nothing in it but the package and what it needs."""
+    """A new environment that has only the package and its dependencies."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=True)
     found = folder / "bin" / "python"

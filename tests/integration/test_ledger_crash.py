@@ -1,15 +1,12 @@
-"""A server killed at every point of a round: every sum that was revealed is recorded."""
+"""A server that is killed at every point of a round: every revealed sum is recorded."""
 
 import json
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
+from tests.support.programs import started
 
 from coterie.cohorts.ledger import EntryKind, Head, Ledger, Outcome
 
@@ -17,33 +14,6 @@ PROGRAM = Path(__file__).with_name("ledger_rounds.py")
 OLD_LEDGER = Path(__file__).parents[1] / "unit" / "cohorts" / "ledger_format_1.sqlite"
 SKIPPED = 99
 MOST_POINTS = 300
-
-
-class Server:
-    """The program above, and a conversation with it."""
-
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self._process = process
-
-    def tell(self, command: str) -> None:
-        """Send one command."""
-        assert self._process.stdin
-        self._process.stdin.write(command + "\n")
-        self._process.stdin.flush()
-
-    def hear(self) -> str:
-        """Wait for one line of its answer."""
-        assert self._process.stdout
-        return self._process.stdout.readline().strip()
-
-
-@contextmanager
-def server(url: str, revealed: Path) -> Iterator[Server]:
-    command = [sys.executable, str(PROGRAM), url, str(revealed)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        started = Server(process)
-        assert started.hear() == "ready"
-        yield started
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -54,7 +24,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def check_after_crash(url: str, revealed: Path, kept: Head | None) -> tuple[Head, set[int], set[int]]:
-    """The head, the rounds recorded and the rounds revealed, after checking the one against the other."""
+    """Return the head, the recorded rounds and the revealed rounds; all revealed sums must be recorded."""
     lines = revealed.read_text().splitlines() if revealed.exists() else []
     seen = {number: tuple(sorted(aggregated)) for number, aggregated in map(json.loads, lines)}
     with Ledger.open(url) as ledger:
@@ -71,13 +41,13 @@ def test_killed_at_every_point_the_ledger_has_every_row_that_was_seen(url: str, 
         "round": {"round begins", "recorded", "revealed", "completed"},
         "restart": {"open round found", "open rounds ended"},
     }
-    with server(url, revealed) as victim:
+    with started(PROGRAM, url, revealed) as victim:
         for command, steps in own_steps.items():
             points = set()
             for position in range(MOST_POINTS):
                 victim.tell(f"{command} {position}")
                 answer = victim.hear()
-                if answer == "survived":  # it has fewer points: all were tried, and rounds still go on
+                if answer == "survived":  # it has fewer points: all were tried, and rounds can still be played
                     break
                 points.add(answer)
                 assert victim.hear() == "killed"
@@ -85,7 +55,7 @@ def test_killed_at_every_point_the_ledger_has_every_row_that_was_seen(url: str, 
             assert answer == "survived"
             assert steps | {"before insert", "after insert", "before commit", "connection given back"} <= points
     head, recorded, seen = check_after_crash(url, revealed, head)
-    assert seen < recorded, "some crash must have come between the record and the reveal"
+    assert seen < recorded, "no crash came between the record and the reveal"
     with Ledger.open(url) as ledger:
         outcomes = ledger.outcomes()
     assert set(outcomes) == recorded
@@ -95,7 +65,7 @@ def test_killed_at_every_point_the_ledger_has_every_row_that_was_seen(url: str, 
 
 def test_two_processes_race_for_the_same_rounds(url: str, tmp_path: Path) -> None:
     rounds = 30
-    with server(url, tmp_path / "one") as one, server(url, tmp_path / "two") as two:
+    with started(PROGRAM, url, tmp_path / "one") as one, started(PROGRAM, url, tmp_path / "two") as two:
         one.tell(f"claim 0 {rounds}")
         two.tell(f"claim 1 {rounds}")
         won = [set(json.loads(one.hear())), set(json.loads(two.hear()))]
@@ -116,7 +86,7 @@ def old_rows() -> list[tuple[object, ...]]:
 
 
 def restore(url: str, rows: list[tuple[object, ...]]) -> Head:
-    """Let a database have these entries and no others; return the head."""
+    """Replace the entries of a database by these; return the head."""
     Ledger.open(url).close()
     names = ("sequence", "round", "kind", "previous", "digest", "body")
     insert = text("INSERT INTO coterie_ledger VALUES (:sequence, :round, :kind, :previous, :digest, :body)")
@@ -132,16 +102,16 @@ def restore(url: str, rows: list[tuple[object, ...]]) -> Head:
 def test_killed_at_every_point_of_its_migration_a_ledger_is_old_or_new(
     url: str, tmp_path: Path, old_rows: list[tuple[object, ...]]
 ) -> None:
-    """The checkpoint and the first entry of the new format are there together or not at all."""
+    """Either both the checkpoint and the first entry of the new format are recorded, or neither is."""
     lengths = set()
-    with server(url, tmp_path / "nothing") as victim:
+    with started(PROGRAM, url, tmp_path / "nothing") as victim:
         for position in range(MOST_POINTS):
             old = restore(url, old_rows)
             victim.tell(f"migrate {position}")
             answer = victim.hear()
             with Ledger.open(url) as ledger:
                 lengths.add(ledger.verify(old).sequence - old.sequence)
-                if SKIPPED not in ledger.outcomes():  # it goes on where the other was killed
+                if SKIPPED not in ledger.outcomes():  # continues where the other was killed
                     ledger.skip(SKIPPED, "after the crash")
                 assert ledger.verify(old).sequence == old.sequence + 2
                 assert [entry.kind for entry in ledger.entries()][-2:] == [EntryKind.CHECKPOINT, EntryKind.SKIP]

@@ -1,4 +1,4 @@
-"""The ledger on a real PostgreSQL: the same history, and nobody gets past its locks and constraints."""
+"""The ledger on a real PostgreSQL: the same history as on SQLite, and safe locks and constraints."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -135,7 +135,7 @@ def test_a_commit_waits_for_the_disk_even_if_the_database_would_not(
 
 
 def test_without_the_lock_the_constraints_still_admit_only_one_server(postgres_url: str, ledger: Ledger) -> None:
-    """A database whose locks we do not know: the other server's commit falls between our look and our write."""
+    """With a database whose locks are unknown, another server commits between our read and our write."""
     overtaken: list[bool] = []
 
     def forget_to_lock(

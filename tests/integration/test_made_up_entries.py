@@ -1,4 +1,4 @@
-"""Made-up entries of tables: with one new row all commands know a new thing, and without it none does."""
+"""Made-up entries of tables: with one new row, all commands know the new entry, and without it none does."""
 
 import csv
 import json
@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 from tests.support.policies import fixed_circles
+from tests.support.records import as_options
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 import torch
@@ -74,7 +75,7 @@ Command = Callable[..., Output]
 
 @pytest.fixture
 def coterie(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    """Return a function that runs the command line in this process, in a folder of its own."""
+    """Return a function that runs the command line in this process, in its own folder."""
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
 
@@ -96,8 +97,7 @@ def run(coterie: Command) -> Callable[..., Output]:
     """Return a function that plays a small run in the folder ``run``."""
 
     def play(*settings: str) -> Output:
-        changes = [part for setting in (*SMALL, *settings) for part in ("--set", setting)]
-        return coterie("run", "--out", "run", "--json", *changes)
+        return coterie("run", "--out", "run", "--json", *as_options([*SMALL, *settings]))
 
     return play
 
@@ -433,7 +433,7 @@ def test_an_experiment_is_listed_run_and_reported(coterie: Command, monkeypatch:
     assert "did you mean coins?" in coterie("reproduce", "coin").text
 
 
-# Without its row, no command knows a thing.
+# Without its row, no command knows an entry.
 
 
 def test_without_rows_all_of_them_are_unknown(coterie: Command, run: Command) -> None:
@@ -474,7 +474,7 @@ def test_a_figure_is_on_the_page(run: Command, monkeypatch: pytest.MonkeyPatch) 
 
 
 class Budget(Observer):
-    """Ends a run that has spent more than so much epsilon."""
+    """Ends a run that has spent more epsilon than this."""
 
     def __init__(self, most: float) -> None:
         self._most = most

@@ -1,4 +1,4 @@
-"""``coterie.train`` in a notebook, and Ctrl-C: a bar, results as HTML, and a folder that continues to the bit."""
+"""``coterie.train`` in a notebook, and Ctrl-C: a bar, results as HTML, and a folder that is resumed to the bit."""
 
 import builtins
 import os
@@ -41,7 +41,7 @@ def train(out: Path, *, observers: tuple[Observer, ...] = (), progress: bool = F
 
 
 class CtrlC(Observer):
-    """Presses Ctrl-C as often as given while a round is played, and keeps the steps that came afterwards."""
+    """Presses Ctrl-C this number of times while a round is played."""
 
     def __init__(self, number: int, times: int = 1) -> None:
         self._number, self._times = number, times
@@ -64,7 +64,7 @@ def comparable(records: tuple[RoundRecord, ...]) -> list[tuple[object, ...]]:
 def test_ctrl_c_says_how_to_continue_and_the_folder_continues_to_the_bit(
     times: int, played: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Once: round 2 is finished first. Twice: it is given up, and played again."""
+    """After one Ctrl-C, round 2 is finished first. After two, it is abandoned, and played again later."""
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(RunInterrupted) as caught:
         train(tmp_path / "run", observers=(CtrlC(2, times),))
@@ -129,7 +129,7 @@ coterie.train(nn.Linear(2, 2), (x, y), clients=4, cohort=4, rounds=9, out="run",
 
 
 def test_the_console_says_how_a_program_continues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It said "coterie resume", which refuses the data of a program."""
+    """It must not name ``coterie resume``, which refuses the data of a program."""
     with pytest.raises(RunInterrupted):
         train(tmp_path / "run", progress=True, observers=(CtrlC(2),))
     shown = "".join(capsys.readouterr().out.split())
@@ -139,7 +139,7 @@ def test_the_console_says_how_a_program_continues(tmp_path: Path, capsys: pytest
 
 
 class Display:
-    """What IPython.display does, and what the cell shows."""
+    """A stand-in for IPython.display, with what the cell shows."""
 
     def __init__(self) -> None:
         self.shown: list[str] = []
@@ -192,7 +192,7 @@ def test_a_notebook_shows_a_bar(notebook: Display, tmp_path: Path, capsys: pytes
     assert "round 4 of 4" in last.text
     assert "accuracy" in last.text
     assert "script" not in last.tags
-    assert "\\x1b[31m" in last.text  # a steering character of the folder's name is written out
+    assert "\\x1b[31m" in last.text  # a control character in the name of the folder is escaped
     assert capsys.readouterr().out == ""
 
 
@@ -235,7 +235,7 @@ def test_the_result_of_a_run_prints_as_its_summary(tmp_path: Path) -> None:
 
 
 def test_warnings_point_to_the_call_of_train(tmp_path: Path) -> None:
-    """They do not point to a line of Coterie, which the user cannot change."""
+    """They must not point to a line of Coterie, which the user cannot change."""
     with pytest.warns(UserWarning, match="are clipped") as caught:
         train(tmp_path, settings={"aggregation.clip": 1e-4})
     assert {warning.filename for warning in caught if "are clipped" in str(warning.message)} == {__file__}

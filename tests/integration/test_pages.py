@@ -1,4 +1,4 @@
-"""Every command and every code block of the pages is run, and does what its page shows, or says why it is not."""
+"""Every command and code block of the pages is run and does what its page shows, or has a reason not to be run."""
 
 import contextlib
 import re
@@ -36,7 +36,7 @@ COMMANDS = {
     command
     for text in TEXTS.values()
     for command in re.findall(r"(?<!`)`(coterie [a-z][^`\n]*)`(?!`)", text)
-    if not re.search(r"\b[A-Z]+\b", command)  # NAME stands for something of the reader's
+    if not re.search(r"\b[A-Z]+\b", command)  # a word in capitals, such as NAME, stands for the reader's own
 }
 LEFT_OUT = [words for blocks in PAGES.values() for block in blocks if not block.runs for words in block.commands]
 QUICK = {
@@ -52,7 +52,7 @@ def test_every_block_of_a_page_is_checked(name: str) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_no_block_of_a_page_is_overlooked(name: str) -> None:
-    """Fences inside lists, fences of tildes, and indented commands are read as code by the site, and not by us."""
+    """The site shows fences in lists, fences of tildes and indented commands as code; ``read_blocks`` skips them."""
     shown = re.sub(r"^<!-- setup\n.*?^-->$", "", TEXTS[name], flags=re.MULTILINE | re.DOTALL)
     tokens = MarkdownIt("commonmark").parse(shown)
     fences = [token for token in tokens if token.type == "fence"]

@@ -1,4 +1,4 @@
-"""What README.md links to is there; :mod:`tests.integration.test_pages` runs what it shows."""
+"""The links of README.md; :mod:`tests.integration.test_pages` runs its blocks."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_links_lead_somewhere() -> None:
+def test_the_targets_of_all_links_exist() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         if "://" not in target:
             assert (ROOT / target).exists(), target

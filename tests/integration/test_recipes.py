@@ -1,4 +1,4 @@
-"""The recipe of a round stays the same when a run is interrupted: an update is made from data in one way only.
+"""The recipe of a round stays the same when a run is interrupted: an update is made from data in only one way.
 
 Two sums over one circle that are made in the same way are one equation. Made in two ways they are two.
 """
@@ -34,7 +34,7 @@ SMALL = (
 
 
 def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> RunFolder:
-    """A run that was killed when the sum of its second round was open and its checkpoint not yet written."""
+    """Return a run that was killed between the opening of its second sum and the checkpoint of that round."""
     folder = RunFolder.create(path, load_config(None, [*SMALL, *overrides]))
     crash_before_checkpoint(folder, 2, monkeypatch)
     with Ledger.open(folder.ledger_file) as ledger:
@@ -157,7 +157,7 @@ def test_the_weight_of_a_client_is_the_same_in_every_round(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("key", [key for key in changes.CHANGEABLE if key.startswith(("aggregation", "training"))])
 def test_settings_that_may_change_do_not_change_updates(key: str) -> None:
-    """Of the settings that may change, only rounds can: that is what clients look at."""
+    """Of the settings that may change, only ``rounds`` can change updates, and clients check that."""
     assert key in {"training.evaluate_every", "training.workers", "aggregation.threads"}
 
 
@@ -195,5 +195,5 @@ def test_clients_commit_their_answers_a_few_times_a_round(
     TrainingRun.begin(tmp_path / "run", load_config(None, [*SMALL, *overrides]), observers=[Rounds()]).play()
     first, *others = [count - 4 * commits for count in counts[1:4]]
     assert first == 4 * offers
-    assert all(0 <= more <= 4 * offers for more in others)  # others are in their first round then
+    assert all(0 <= more <= 4 * offers for more in others)  # other clients play their first round then
     assert counts[4:] == [0]

@@ -1,4 +1,4 @@
-"""Data, models and arguments of the user that cannot work are refused with what to give, and nothing is written."""
+"""Data, models and arguments of the user that cannot work are refused with advice, and nothing is written."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def test_examples_are_given_as_one_set_or_for_each_client_but_not_both(
         train(linear, train_set, clients=clients, out=tmp_path / "run")
 
 
-def test_a_path_is_no_set_of_clients(tmp_path: Path) -> None:
+def test_a_path_in_place_of_clients_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"clients is a number, or the examples of each client .* not 'data\.csv'"):
         train(linear, clients="data.csv", out=tmp_path / "run")
 
@@ -60,7 +60,7 @@ def test_text_labels_and_too_many_labels_are_refused_with_advice(tmp_path: Path)
         go(tmp_path / "run", clients={**clients, "site-0": (clients["site-0"][0], np.full(20, 11))}, test_set=None)
 
 
-def test_text_and_numbers_as_labels_are_told_apart(tmp_path: Path) -> None:
+def test_labels_of_text_and_of_numbers_cannot_be_mixed(tmp_path: Path) -> None:
     clients, (test_x, test_y) = load_clients()
     words = np.array(["cat", "dog", "emu"])
     text = {name: (x, words[y]) for name, (x, y) in clients.items()}
@@ -101,7 +101,7 @@ FEW = (np.ones((20, 3)), np.zeros(20, int))
         ),
     ],
 )
-def test_what_holds_no_examples_is_refused_with_what_to_give(tmp_path: Path, wrong: object, said: str) -> None:
+def test_an_object_without_examples_is_refused_with_advice(tmp_path: Path, wrong: object, said: str) -> None:
     clients, _ = load_clients()
     with pytest.raises(InputError, match=said):
         go(tmp_path / "run", clients={**clients, "site-0": wrong})

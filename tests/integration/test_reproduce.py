@@ -39,7 +39,7 @@ def test_terminating_the_command_leaves_no_worker_and_loses_no_job(tmp_path: Pat
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 130
     assert len(workers) >= 2
-    while any(map(alive, workers)):  # the last one tidies up after the others
+    while any(map(alive, workers)):  # the last one removes what the others left
         assert time.monotonic() < until
         time.sleep(0.02)
     assert len([json.loads(line) for line in journal.read_text().splitlines()]) >= 4

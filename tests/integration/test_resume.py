@@ -8,8 +8,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,8 @@ import msgspec
 import pytest
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
-from tests.support.interruptions import Interrupt, crash_before_checkpoint
+from tests.support.interruptions import Interrupt, crash_before_checkpoint, stored_model
+from tests.support.programs import Program, started
 
 from coterie.cohorts.ledger import Entry, Ledger
 from coterie.cohorts.memory import MemoryFile
@@ -67,7 +66,7 @@ VARIANTS = {
 
 
 def content(folder: Path) -> dict[str, Any]:
-    """All that a run leaves behind, without times."""
+    """Return all that a run stores, without times."""
     records = [{**msgspec.to_builtins(record), **dict.fromkeys(CLOCKS)} for record in RunFolder.open(folder).records()]
     ledger: list[Entry] = []
     if (folder / "ledger.sqlite").exists():
@@ -77,42 +76,18 @@ def content(folder: Path) -> dict[str, Any]:
     return {
         "records": records,
         "ledger": ledger,
-        "model": (folder / "model.safetensors").read_bytes(),
+        "model": stored_model(folder),
         "checkpoint": (folder / "checkpoint.safetensors").read_bytes(),
         "table": len((folder / "metrics.csv").read_text().splitlines()),
         "drafts": [path.name for path in folder.iterdir() if path.suffix == ".draft"],
     }
 
 
-class Crashes:
-    """The program above, and a conversation with it."""
-
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self._process = process
-
-    def play(self, folder: Path, position: int = -1) -> list[str]:
-        """Go on with a run until it dies, or to the end; return its moments in that case."""
-        assert self._process.stdin
-        self._process.stdin.write(f"{folder} {position}\n")
-        self._process.stdin.flush()
-        said = self.hear()
-        if said == "killed":
-            return []
-        moments: list[str] = json.loads(said)
-        return moments
-
-    def hear(self) -> str:
-        assert self._process.stdout
-        return self._process.stdout.readline().strip()
-
-
-@contextmanager
-def crashes(folder: Path) -> Iterator[Crashes]:
-    command = [sys.executable, str(PROGRAM), str(folder)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        started = Crashes(process)
-        assert started.hear() == "ready"
-        yield started
+def play_on(program: Program, folder: Path, position: int = -1) -> list[str]:
+    """Continue a run until it is killed at this position or ends; return all its moments if it ended."""
+    program.tell(f"{folder} {position}")
+    said = program.hear()
+    return [] if said == "killed" else list(json.loads(said))
 
 
 def begun(folder: Path, *overrides: str) -> Path:
@@ -121,24 +96,24 @@ def begun(folder: Path, *overrides: str) -> Path:
 
 
 def kill_and_compare(tmp_path: Path, overrides: tuple[str, ...], labels: tuple[str, ...], *, every: bool) -> None:
-    """Kill a run at moments of these kinds, each time in a new copy of it, and let it go on to its end.
+    """Kill a run at moments of these kinds, each time in a new copy of it, and let it continue to its end.
 
-    Of moments of one kind all are tried, or the one in the middle of the run.
+    With ``every``, all moments of each kind are tried, otherwise the one in the middle of the run.
     """
     original, expected = begun(tmp_path / "original", *overrides), tmp_path / "expected"
-    with crashes(original) as program:
+    with started(PROGRAM, original) as program:
         shutil.copytree(original, expected)
-        moments = program.play(expected)
+        moments = play_on(program, expected)
         wanted = content(expected)
         kinds = [[at for at, other in enumerate(moments) if other == label] for label in labels or sorted({*moments})]
         chosen = [at for kind in kinds for at in (kind if every else [kind[len(kind) // 2]])]
         for number, position in enumerate(chosen):
             folder = tmp_path / f"killed-{position}"
             shutil.copytree(original, folder)
-            assert program.play(folder, position) == []
+            assert play_on(program, folder, position) == []
             if number % 3 == 0:
-                program.play(folder, 7)  # and again, while it is being resumed
-            program.play(folder)
+                play_on(program, folder, 7)  # and again, while it is being resumed
+            play_on(program, folder)
             assert content(folder) == wanted, f"killed at {moments[position]}, number {position}"
             shutil.rmtree(folder)
 
@@ -346,7 +321,7 @@ def test_two_processes_do_not_work_on_one_run(stopped: RunFolder) -> None:
         TrainingRun.open(stopped).play()
 
 
-def test_a_folder_that_holds_no_run(tmp_path: Path) -> None:
+def test_a_folder_without_a_run_and_one_that_has_a_run_already_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not the folder of a run"):
         RunFolder.open(tmp_path)
     begun(tmp_path / "run")
@@ -411,14 +386,13 @@ def test_a_run_of_an_earlier_version_keeps_its_colluders(tmp_path: Path) -> None
     assert read_promise(folder.path).colluders == 1
     with pytest.raises(ConfigError, match="collusion_of was 'session' and is 'roster'"):
         TrainingRun.open(folder, changes=["aggregation.collusion_of=roster"])
-    # The same file is a new run's as it stands today.
+    # The same file, with the setting of today, is that of a new run.
     assert load_config(folder.config_file, ["aggregation.collusion_of=roster"]).aggregation == new.aggregation
 
 
 def test_a_run_of_an_earlier_version_keeps_the_papers_protocol(tmp_path: Path) -> None:
     """Its settings do not name a protocol; new runs take two trips, and give the same model."""
-    everybody = ("availability.kind=equal", "availability.dropout=0.0", "faults.dropout=0.0")
-    settings = [*SMALL, *everybody, "training.schedule.kind=constant"]
+    settings = [*SMALL, *EVERYBODY, "training.schedule.kind=constant"]
     new = load_config(None, [*settings, "rounds=2"])
     old = load_config(None, [*settings, "rounds=1", "aggregation.protocol=papers"])
     folder = RunFolder.create(tmp_path / "old", old)
@@ -433,7 +407,6 @@ def test_a_run_of_an_earlier_version_keeps_the_papers_protocol(tmp_path: Path) -
         TrainingRun.open(folder, changes=["aggregation.protocol=two-trips"])
     assert new.aggregation.protocol == "auto"
     TrainingRun.begin(tmp_path / "new", new).play()
-    models = [(path / "model.safetensors").read_bytes() for path in (tmp_path / "new", tmp_path / "old")]
-    assert models[0] == models[1]
+    assert stored_model(tmp_path / "new") == stored_model(tmp_path / "old")
     uploads = [[record.upload_bytes for record in RunFolder.open(tmp_path / name).records()] for name in ("new", "old")]
     assert uploads[0] != uploads[1]

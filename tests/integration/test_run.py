@@ -12,11 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.support.interpreter import printed_by
+from tests.support.rationals import strong_privacy
+from tests.support.records import as_options
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
 import torch
 import typer
 from safetensors.numpy import load_file
+from tests.support.interruptions import stored_model
 from torch.utils.data import TensorDataset
 from typer.testing import CliRunner
 
@@ -64,17 +67,15 @@ def parameters(result: RunResult) -> list[np.ndarray]:
     return [array.astype(np.float64) for array in flatten.read(result.model)]
 
 
-def strong_privacy(folder: Path) -> int:
-    """From its definition, and from the ledger alone: the rarest non-zero column of the participation matrix."""
+def privacy_in_ledger(folder: Path) -> int:
+    """Return the strong T of a run, from its ledger alone."""
     with Ledger.open(folder / "ledger.sqlite") as ledger:
         ledger.verify()
-        matrix = ledger.participation().matrix
-    columns, counts = np.unique(matrix, axis=1, return_counts=True)
-    return int(min(count for column, count in zip(columns.T, counts, strict=True) if column.any()))
+        return strong_privacy(ledger.participation().matrix)
 
 
 def story(records: tuple[RoundRecord, ...]) -> list[tuple[object, ...]]:
-    """Who was there, who left and who counted."""
+    """Return who was selected, who left and who is in the sums."""
     return [(r.outcome, r.selected, r.aggregated, r.dropped, r.stranded, r.fairness_gap) for r in records]
 
 
@@ -121,7 +122,7 @@ def test_secure_and_plain_training_stay_together_over_many_rounds(tmp_path: Path
         last = plain.records[rounds - 1]
         members = [name for record in plain.records[:rounds] for name in record.aggregated]
         counts = [members.count(f"client-{number:02}") for number in range(1, 13)]
-        assert last.exposed == np.count_nonzero(counts)  # whoever was in a sum, for the server saw what went in
+        assert last.exposed == np.count_nonzero(counts)  # all that were in a sum: the server saw their inputs
         assert last.strong_privacy == (1 if members else None)
         assert last.fairness_gap == pytest.approx((max(counts) - min(counts)) / rounds)
         assert last.cardinality == pytest.approx(len(members) / rounds)
@@ -131,7 +132,7 @@ def test_secure_and_plain_training_stay_together_over_many_rounds(tmp_path: Path
 def test_counts_of_clients_add_up_in_every_output(tmp_path: Path, kind: str) -> None:
     late = ("faults.steps=['mask', 'reveal']", "faults.dropout=0.35", f"aggregation={kind}", "rounds=12", *EVERYBODY)
     result = play(tmp_path / "run", *late)
-    assert any(record.left_later for record in result.records)  # who were in the sum, and are not counted twice
+    assert any(record.left_later for record in result.records)  # they are in the sum, and must not be counted twice
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     for record, line in zip(result.records, map(json.loads, lines), strict=True):
         listed = [name for key in ("aggregated", "dropped", "stranded") for name in line[key]]
@@ -162,7 +163,7 @@ def test_the_ledger_of_every_run_keeps_its_promise(tmp_path: Path, overrides: tu
     assert result.privacy == promised
     so_far = result.summary.strong_privacy
     assert so_far is not None
-    assert strong_privacy(tmp_path / "run") == so_far >= promised
+    assert privacy_in_ledger(tmp_path / "run") == so_far >= promised
     completed = [record for record in result.records if record.completed]
     assert len(completed) > 2
     assert all(record.strong_privacy is None or record.strong_privacy >= promised for record in result.records)
@@ -205,7 +206,7 @@ def test_rounds_in_which_every_client_drops_leave_the_model_as_it_was(
     assert (tmp_path / "run" / "report.html").exists()
 
 
-def test_a_run_against_a_lying_server_on_a_sparse_graph(tmp_path: Path) -> None:
+def test_a_run_against_a_malicious_server_may_use_a_sparse_graph(tmp_path: Path) -> None:
     result = play(
         tmp_path / "run",
         "rounds=2",
@@ -220,7 +221,7 @@ def test_a_run_against_a_lying_server_on_a_sparse_graph(tmp_path: Path) -> None:
     )
     assert "Harary graph" in result.summary.protocol
     assert all(record.completed for record in result.records)
-    assert strong_privacy(tmp_path / "run") >= 3
+    assert privacy_in_ledger(tmp_path / "run") >= 3
 
 
 def test_a_random_graph_gives_the_same_model_or_none(tmp_path: Path) -> None:
@@ -279,7 +280,7 @@ def test_noise_is_added_accounted_for_and_explained(tmp_path: Path, kind: str) -
     # Each of 6 clients adds a quarter of the variance (0.5 x norm)^2, and the mean divides the sum by 6.
     expected = 3**0.5 * (6 / 4) ** 0.5 * 0.5 / 6
     assert 0.8 * expected < (noise - signal).std() < 1.3 * expected
-    # What the clients' training says besides would be free of noise: it is not written down.
+    # Other values of the clients' training would have no noise, so they are not recorded.
     assert {record.train_loss for record in result.records} == {None}
     assert {record.clipped for record in result.records} == {0.0}
     assert all(record.train_loss for record in quiet.records)
@@ -294,14 +295,14 @@ def test_training_that_diverges_is_stopped_and_explained(tmp_path: Path, kind: s
         play(tmp_path / "run", "training.learning_rate=1e38", f"aggregation.kind={kind}", *EVERYBODY)
 
 
-def test_baselines_without_aggregation_share_nothing_and_say_so(tmp_path: Path) -> None:
+def test_baselines_without_aggregation_share_nothing_and_promise_nothing(tmp_path: Path) -> None:
     alone = play(tmp_path / "alone", "training.algorithm=local-only", "rounds=2")
     together = play(tmp_path / "together", "training.algorithm=centralised", "rounds=2")
     assert len(alone.models) == 12
     assert alone.summary.strong_privacy is None is together.summary.strong_privacy
     assert alone.accuracy is not None
     assert together.accuracy is not None
-    assert together.accuracy > alone.accuracy  # clients with two labels each cannot know the others
+    assert together.accuracy > alone.accuracy  # clients with two labels each cannot learn the others
     stored = load_file(tmp_path / "alone" / "model.safetensors")
     assert {name.split(".")[0] for name in stored} == set(alone.models)
 
@@ -337,8 +338,7 @@ def test_the_command_end_to_end(tmp_path: Path) -> None:
     code, output = command("init", str(tmp_path / "mine.toml"))
     assert code == 0
     folder = tmp_path / "runs" / "first"
-    small = [word for setting in SMALL for word in ("--set", setting)]
-    code, output = command("run", str(tmp_path / "mine.toml"), *small, "--out", str(folder))
+    code, output = command("run", str(tmp_path / "mine.toml"), *as_options(SMALL), "--out", str(folder))
     assert code == 0, output
     assert "round 5/5" in output
     assert "T = 2" in output
@@ -356,7 +356,7 @@ def test_the_command_end_to_end(tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     assert [int(row["round"]) for row in rows] == [record.round for record in records] == [1, 2, 3, 4, 5]
     assert [int(row["aggregated"]) for row in rows] == [len(record.aggregated) for record in records]
-    # The stored model is the one that was judged.
+    # The stored model is the one that was evaluated.
     federation = find_federation(config)
     model = federation.problem.model
     model.load_state_dict({name: torch.from_numpy(array) for name, array in load_file(opened.model_file).items()})
@@ -375,7 +375,7 @@ def test_the_command_of_the_readme_for_a_file_of_each_client(tmp_path: Path) -> 
     for number in range(20):
         np.savez(tmp_path / "hospitals" / f"site-{number:02}.npz", x=rng.random((12, 3)), y=rng.integers(0, 3, 12))
     given = ["--set", "data=client-files", "--data-dir", str(tmp_path / "hospitals"), "--set", "clients.count=20"]
-    small = [word for setting in ("rounds=2", "model=softmax-regression") for word in ("--set", setting)]
+    small = as_options(["rounds=2", "model=softmax-regression"])
     code, output = command("run", *given, *small, "--out", str(tmp_path / "run"))
     assert code == 0, output
     assert "2 rounds on client-files: 20 clients" in output
@@ -389,7 +389,7 @@ def test_the_command_of_the_readme_for_a_file_of_each_client(tmp_path: Path) -> 
 
 def test_json_prints_nothing_else(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    code, output = command("run", "--json", *(w for s in SMALL for w in ("--set", s)), "--out", str(folder))
+    code, output = command("run", "--json", *as_options(SMALL), "--out", str(folder))
     found = json.loads(output)
     assert code == 0
     assert found["folder"] == str(folder)
@@ -410,10 +410,9 @@ class Impatient(Watcher):
 
 def test_ctrl_c_stops_after_the_round_and_resume_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "run"
-    small = [word for setting in SMALL for word in ("--set", setting)]
     with monkeypatch.context() as patched:
         patched.setattr("coterie.runs.report.console.Watcher", Impatient)
-        code, output = command("run", *small, "--out", str(folder))
+        code, output = command("run", *as_options(SMALL), "--out", str(folder))
     assert code == 130
     assert "Stopping after this round" in output
     assert "coterie resume" in output
@@ -471,7 +470,7 @@ def test_a_tracker_that_is_not_installed_is_named(
         play(tmp_path / "run", f"tracking.{tracker}=true")
 
 
-def test_curves_in_tensorboard(tmp_path: Path) -> None:
+def test_curves_are_written_to_tensorboard(tmp_path: Path) -> None:
     reader = "tensorboard.backend.event_processing.event_accumulator"
     tensorboard = pytest.importorskip(reader, reason="needs coterie[tracking]")
     result = play(tmp_path / "run", "tracking.tensorboard=true")
@@ -480,12 +479,12 @@ def test_curves_in_tensorboard(tmp_path: Path) -> None:
     assert drawn == [(record.round, pytest.approx(record.accuracy)) for record in result.records]
 
 
-def test_curves_in_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_curves_are_written_to_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mlflow", reason="needs coterie[tracking]")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "tracked").as_uri())
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     play(tmp_path / "run", "tracking.mlflow=true")
-    TrainingRun.open(RunFolder.open(tmp_path / "run")).play()  # goes on under the same number
+    TrainingRun.open(RunFolder.open(tmp_path / "run")).play()  # continues under the same number
     (curve,) = (tmp_path / "tracked").rglob("accuracy")
     assert [line.split()[2] for line in curve.read_text().splitlines()] == ["1", "2", "3", "4", "5"]
 
@@ -502,7 +501,7 @@ def small_model() -> torch.nn.Module:
 
 
 class Counter(Observer):
-    """Counts what it is told."""
+    """Counts its calls."""
 
     def __init__(self) -> None:
         self.rounds, self.steps, self.ends = 0, 0, 0
@@ -596,18 +595,17 @@ def test_the_example_of_an_own_model_learns(
         (["rounds=2", "training.schedule.kind=cosine", "training.schedule.floor=0.5"], [1, 0.75, 0.75, 0.75]),
     ],
 )
-def test_schedules(overrides: list[str], rates: list[float]) -> None:
+def test_schedules_give_their_learning_rates(overrides: list[str], rates: list[float]) -> None:
     schedule = make_schedule(load_config(None, overrides))
     assert [schedule(number) for number in range(1, 5)] == pytest.approx(rates)
 
 
 @pytest.mark.slow
 def test_the_command_with_worker_processes(tmp_path: Path) -> None:
-    small = [word for setting in (*SMALL, "training.workers=2") for word in ("--set", setting)]
+    small = as_options([*SMALL, "training.workers=2"])
     assert command("run", *small, "--out", str(tmp_path / "workers"))[0] == 0
     play(tmp_path / "none")
-    stored = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("workers", "none")]
-    assert stored[0] == stored[1]
+    assert stored_model(tmp_path / "workers") == stored_model(tmp_path / "none")
 
 
 @pytest.mark.slow
@@ -616,7 +614,7 @@ def test_the_default_run_learns_the_digits(tmp_path: Path, seed: int) -> None:
     result = TrainingRun.begin(tmp_path / "run", load_config(None, [f"seed={seed}"])).play()
     assert result.accuracy is not None
     assert result.accuracy > 0.9
-    assert strong_privacy(tmp_path / "run") == 2
+    assert privacy_in_ledger(tmp_path / "run") == 2
     assert result.summary.exposed == 0
     assert result.summary.dropped > 10
 

@@ -1,4 +1,4 @@
-"""The documentation site builds without a warning, and has what it should."""
+"""The documentation site builds without a warning, and is complete."""
 
 import re
 from html.parser import HTMLParser
@@ -17,7 +17,7 @@ def test_the_site_builds_without_a_warning_and_is_whole(tmp_path: Path) -> None:
 
 
 class Page(HTMLParser):
-    """The addresses that a page needs or leads to, and the places in it."""
+    """The addresses that a page loads or links to, and the anchors in it."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Page(HTMLParser):
 
 
 def check_links(site: Path) -> None:
-    """Every link leads somewhere, and nothing is loaded from elsewhere."""
+    """Check that the target of every link exists, and that nothing is loaded from other sites."""
     pages = {path: Page(path) for path in site.rglob("*.html")}
     assert len(pages) > 60
     for path, page in pages.items():
@@ -52,14 +52,14 @@ def check_links(site: Path) -> None:
 
 
 def check_drawings(site: Path) -> None:
-    """Drawings are in the pages and can be read aloud."""
+    """Check that drawings are in the pages and have a text for screen readers."""
     for name in ("index", "explanation/one-sum", "explanation/layers"):
         text = (site / f"{name}.html").read_text(encoding="utf-8")
         assert re.search(r'<svg class="drawing"[^>]* role="img" aria-label="[^"]{20,}"', text), name
 
 
 def check_reference(site: Path) -> None:
-    """Settings and commands are those of the code."""
+    """Check that settings and commands of the code are in the reference."""
     settings = (site / "reference/settings.html").read_text(encoding="utf-8")
     for word in ("clip_norm", "label-shards", "most_shares", "colluders", "penalty"):
         assert word in settings

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("torch", reason="training needs coterie[train]")
 import torch
 from safetensors import safe_open
+from tests.support.interruptions import stored_model
 from tests.support.user_code import FirstCircles, RoundRobin, load_clients
 from tests.support.user_runs import go
 from torch import nn
@@ -55,16 +56,9 @@ def test_all_forms_of_examples_give_the_same_run(tmp_path: Path) -> None:
         name: TensorDataset(torch.from_numpy(x).float(), torch.from_numpy(y)) for name, (x, y) in clients.items()
     }
     loaders = {name: DataLoader(data, batch_size=10, shuffle=True) for name, data in tensors.items()}
-    stored = []
     for number, form in enumerate((clients, tensors, loaders)):
-        settings = {"training.executor": "processes"}
-        go(tmp_path / str(number), clients=form, settings=settings)
-        stored.append((tmp_path / str(number) / "model.safetensors").read_bytes())
-    assert stored[0] == stored[1] == stored[2]
-
-
-def stored(folder: Path) -> bytes:
-    return (folder / "model.safetensors").read_bytes()
+        go(tmp_path / str(number), clients=form)
+    assert stored_model(tmp_path / "0") == stored_model(tmp_path / "1") == stored_model(tmp_path / "2")
 
 
 def test_one_hot_rows_are_labels_and_a_note_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +67,7 @@ def test_one_hot_rows_are_labels_and_a_note_says_so(tmp_path: Path, capsys: pyte
     hot = {name: (x, rows[y]) for name, (x, y) in clients.items()}
     go(tmp_path / "labels")
     result = go(tmp_path / "rows", clients=hot, test_set=(test_x, rows[test_y]), progress=True)
-    assert stored(tmp_path / "rows") == stored(tmp_path / "labels")
+    assert stored_model(tmp_path / "rows") == stored_model(tmp_path / "labels")
     assert result.accuracy is not None
     before, _, _ = capsys.readouterr().out.partition("round 1/4")
     assert "Targets are one-hot rows and are taken as labels" in before
@@ -110,7 +104,7 @@ def test_batch_size_and_order_come_from_the_loaders_unless_they_are_given(tmp_pa
     result = go(tmp_path / "loaders", clients=loaders)
     assert (result.summary.config.training.batch_size, result.summary.config.training.shuffle) == (4, False)
     go(tmp_path / "arrays", settings={"training.batch_size": 4, "training.shuffle": False})
-    assert stored(tmp_path / "loaders") == stored(tmp_path / "arrays")
+    assert stored_model(tmp_path / "loaders") == stored_model(tmp_path / "arrays")
     with pytest.warns(UserWarning, match=r"training\.batch_size is 5, as the settings have it"):
         other = go(tmp_path / "given", clients=loaders, settings={"training.batch_size": 5})
     assert other.summary.config.training.batch_size == 5
@@ -123,7 +117,7 @@ def test_batch_size_and_order_come_from_the_loaders_unless_they_are_given(tmp_pa
 
 
 class Augmented(TorchDataset[Any]):
-    """Examples that are moved a little whenever one is read."""
+    """Examples, each of which is moved a little whenever it is read."""
 
     def __init__(self, x: Any, y: Any, kind: str) -> None:  # noqa: ANN401
         self.x, self.y, self.kind = torch.as_tensor(x).float(), torch.as_tensor(y), kind
@@ -160,12 +154,12 @@ def test_random_transforms_act_in_every_pass_and_runs_can_be_repeated(tmp_path: 
     trained = sum(len(one) for one in clients.values()) * 4 * 5 * 4 / 6  # rounds x epochs x those in a round
     assert sum(one.reads for one in clients.values()) > trained
     random.seed(5)
-    assert state == random.getstate()  # the program's own generators are left alone
+    assert state == random.getstate()  # the program's own generators do not change
     torch.manual_seed(random.randrange(1000))
     go(tmp_path / "two", clients={name: DataLoader(one, batch_size=10, shuffle=True) for name, one in clients.items()})
-    assert stored(tmp_path / "one") == stored(tmp_path / "two")
+    assert stored_model(tmp_path / "one") == stored_model(tmp_path / "two")
     go(tmp_path / "still", clients=augmented("none"))
-    assert stored(tmp_path / "still") != stored(tmp_path / "one")
+    assert stored_model(tmp_path / "still") != stored_model(tmp_path / "one")
 
 
 def test_a_run_on_random_transforms_is_resumed_to_the_same_bits_also_in_workers(tmp_path: Path) -> None:
@@ -179,7 +173,7 @@ def test_a_run_on_random_transforms_is_resumed_to_the_same_bits_also_in_workers(
         go(tmp_path / "stopped", clients=augmented("numpy"), observers=[Stopper()])
     settings = {"training.executor": "processes", "training.workers": 2}
     go(tmp_path / "stopped", clients=augmented("numpy"), resume=True, settings=settings)
-    assert stored(tmp_path / "stopped") == stored(tmp_path / "whole")
+    assert stored_model(tmp_path / "stopped") == stored_model(tmp_path / "whole")
     others = {name: Augmented(one.x + 1, one.y, "numpy") for name, one in augmented("numpy").items()}
     with pytest.raises(ConfigError, match="the data differs from that of the run"):
         go(tmp_path / "stopped", clients=others, resume=True, rounds=5)
@@ -274,7 +268,7 @@ class FirstToken(nn.Module):
 
 
 @pytest.mark.parametrize("executor", ["processes", "vectorised"])
-def test_tokens(tmp_path: Path, executor: str) -> None:
+def test_a_model_of_tokens_learns(tmp_path: Path, executor: str) -> None:
     rng = np.random.default_rng(0)
     tokens = rng.integers(0, 10, (400, 5))
     data = tokens, (tokens >= 5).sum(1) // 3
@@ -486,4 +480,4 @@ def test_drop_last_comes_from_the_loaders(tmp_path: Path) -> None:
     assert result.summary.config.training.drop_last
     go(tmp_path / "given", settings={"training.batch_size": 7, "training.shuffle": False, "training.drop_last": True})
     go(tmp_path / "kept", settings={"training.batch_size": 7, "training.shuffle": False})
-    assert stored(tmp_path / "loaders") == stored(tmp_path / "given") != stored(tmp_path / "kept")
+    assert stored_model(tmp_path / "loaders") == stored_model(tmp_path / "given") != stored_model(tmp_path / "kept")

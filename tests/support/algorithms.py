@@ -21,7 +21,7 @@ class PaceSettings(Section):
 
 
 class Pace(FederatedAveraging[PaceSettings]):
-    """Federated averaging at another pace."""
+    """Federated averaging with another learning rate."""
 
     section = "pace"
     settings = PaceSettings

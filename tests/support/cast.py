@@ -1,4 +1,4 @@
-"""The parties of one session, moved step by step, so that a test can interfere between any two messages."""
+"""The parties of one session, played step by step, so that a test can change any message."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -51,7 +51,7 @@ def ring_sum(terms: Terms, inputs: Mapping[str, RingVector], clients: Iterable[s
 
 
 class Cast:
-    """An honest server and honest clients; a test plays the villain with what passes between them."""
+    """An honest server and honest clients; a test attacks the messages between them."""
 
     def __init__(
         self,
@@ -68,19 +68,19 @@ class Cast:
         self.inbox: Messages = dict.fromkeys(terms.clients, b"")
 
     def reply(self, name: str, message: bytes) -> bytes:
-        """Let one client answer a message and move on to its next state."""
+        """Let one client answer a message, and keep its next state."""
         self.states[name], answer = self.answer(self.states.get(name), name, message)
         return answer
 
     def answer(self, state: AnyState | None, name: str, message: bytes) -> tuple[AnyState, bytes]:
-        """Answer from a given state, without moving on."""
+        """Answer from a given state, without keeping the next one."""
         entropy, identity = self.entropy[name], identity_for(name) if self.terms.active else None
         if state is None:
             return client.join(self.terms, name, entropy, identity)
         return client.answer(state, message, entropy=entropy, vector=self.inputs[name], identity=identity)
 
     def replies(self, only: Sequence[str] | None = None) -> Messages:
-        """The answers of all clients (or some) to what is in their inboxes."""
+        """Return the answers of all clients (or some) to the messages in their inboxes."""
         return {name: self.reply(name, self.inbox[name]) for name in self.inbox if only is None or name in only}
 
     def deliver(self, replies: Mapping[str, bytes]) -> None:
@@ -88,24 +88,24 @@ class Cast:
             assert self.server.receive(name, message) is None, self.server.rejected
 
     def play(self, without: Sequence[str] = ()) -> None:
-        """One honest step, in which some clients stay silent."""
+        """Play one honest step, in which some clients do not answer."""
         self.deliver(self.replies([name for name in self.inbox if name not in without]))
         if self.server.step is not Step.REVEAL:
             self.inbox = self.server.close()
 
     def play_until(self, step: Step, without: Mapping[Step, Sequence[str]] | None = None) -> "Cast":
-        """Honest steps until the server waits for the messages of ``step``."""
+        """Play honest steps until the server waits for the messages of ``step``."""
         while self.server.step is not step:
             self.play((without or {}).get(self.server.step, ()))
         return self
 
     def unmask(self) -> Aggregate:
-        """Close the last step, and the sum."""
+        """Close the last step, and return the sum."""
         self.server.close()
         return self.server.aggregate
 
     def finish(self, without: Sequence[str] = ()) -> Aggregate:
-        """The remaining steps, and the sum."""
+        """Play the remaining steps, and return the sum."""
         while self.server.step is not Step.REVEAL:
             self.play()
         self.play(without)

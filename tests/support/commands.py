@@ -17,11 +17,11 @@ from coterie.cli.common import ExitStatus
 from coterie.runs.settings.toml import load_config
 
 _READERS_FILE = "my.toml"
-"""Stands in examples for a settings file that a reader has."""
+"""The name of a reader's settings file in examples."""
 
 
 def understand(words: list[str]) -> None:
-    """Let the command line parse a command, and the settings of a run, without running anything."""
+    """Let the command line parse a command and the settings of a run, without running them."""
     command = typer.main.get_command(app)
     context = command.make_context("coterie", list(words))
     while isinstance(command, typer.core.TyperGroup):
@@ -35,15 +35,15 @@ def understand(words: list[str]) -> None:
 
 
 class Ended(NamedTuple):
-    """How a command ended."""
+    """The end of a command."""
 
     status: int
     said: str
-    """What it wrote to both its outputs."""
+    """Its output and its error output."""
 
 
 def run_in(folder: Path, *arguments: str | Path) -> Ended:
-    """Run a command in this process, in a folder. What it imports is forgotten afterwards."""
+    """Run a command in this process, in a folder. Modules that it imports from there are removed afterwards."""
     said, modules = io.StringIO(), set(sys.modules)
     with contextlib.chdir(folder), patch.object(sys, "path", list(sys.path)):
         try:

@@ -1,4 +1,4 @@
-"""Nodes with quadratic losses in confined descent, and what each of their own models must be."""
+"""Nodes with quadratic losses in confined descent, and the expected own model of each."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,11 +29,11 @@ def loss(model: NDArray[Any], centre: NDArray[Any]) -> float:
 
 @dataclass
 class World:
-    """Nodes that take one step of gradient descent towards a place of their own, and say the loss before it."""
+    """Nodes that take one step of gradient descent towards their own centre, and report the loss before it."""
 
     centres: NDArray[Any] = field(default_factory=CENTRES.copy)
     poison: dict[int, NDArray[Any]] = field(default_factory=dict)
-    """What some nodes add to the model, whatever their data say."""
+    """The changes that some nodes make to the model, whatever their data are."""
     calls: list[tuple[str, int]] = field(default_factory=list)
     models: list[NDArray[Any]] = field(default_factory=list)
     """The public model at the beginning and after each round."""
@@ -77,7 +77,7 @@ class World:
         anchor: NDArray[Any] = ANCHOR,
         **settings: Any,  # noqa: ANN401
     ) -> PrivateStrategy:
-        """Run so many rounds in all, and note the public model after each."""
+        """Run this number of rounds in all, and record the public model after each."""
         wrapped = strategy or FedAvg(fraction_evaluate=1.0 if evaluates else 0.0)
         metrics = {"evaluate_metrics": {"train_loss": (0, 100)}} if evaluates else {}
         given: dict[str, Any] = {"deadline": 2, "most_examples": 1, "clip": 4.0, **metrics, **settings}
@@ -107,7 +107,7 @@ def start(home: Path, node: int, anchor: NDArray[Any], spread: float) -> NDArray
 def places(
     home: Path, world: World, node: int, confined: Confinement, models: Sequence[NDArray[Any]]
 ) -> Iterator[tuple[NDArray[Any], int]]:
-    """Yield a node's own model after each of these public ones, and how many moves it refused in a row by then."""
+    """Yield a node's own model after each of these public ones, and the number of consecutive moves it refused."""
     model, refused = start(home, node, models[0], confined.spread), 0
     yield model, refused
     for before, after in pairwise(models):
@@ -121,7 +121,7 @@ def places(
 
 
 def change(world: World, node: int, confined: Confinement, model: NDArray[Any], refused: int) -> NDArray[Any]:
-    """What a node contributes at its own model."""
+    """Return the change that a node contributes at its own model."""
     if confined.tau is not None and refused >= confined.tau:
         return np.zeros_like(model)
     step = world.poison.get(node, -RATE * (model - world.centres[node]))

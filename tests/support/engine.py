@@ -1,4 +1,4 @@
-"""An engine in one process, without any framework: what a carrier has to provide, and no more."""
+"""An engine in one process, without a framework: only what a carrier has to provide."""
 
 import hashlib
 import time
@@ -35,7 +35,7 @@ RUN_CONFIG = run_config_digest({})
 
 
 class DirectRequest(NodeRequest):
-    """A request that was handed over as it is."""
+    """A request that is passed on unchanged."""
 
     def __init__(self, trip: Trip, node: int, app: App) -> None:
         self._payload, self._app, self._node = trip.payloads[node], app, node
@@ -65,7 +65,7 @@ class DirectRequest(NodeRequest):
 
 
 class DirectDelivery(Delivery[TripReply]):
-    """A trip that was handed to a node as it is."""
+    """A trip that is passed to a node unchanged."""
 
     def __init__(self, trip: Trip, node: int, app: App) -> None:
         self._trip, self._node, self._app = trip, node, app

@@ -1,9 +1,8 @@
-"""Flower without its processes: a grid that hands messages to a client app directly, after serialising them."""
+"""Flower without its processes: a grid that passes serialised messages directly to a client app."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from coterie.transports.flower.records import configuration_of, model_of
 
 Answer = Callable[[Message], Message]
 Deliver = Callable[[Message, Answer], Message | None]
-"""What becomes of a message on its way: it may be lost (None), changed, repeated or answered with an error."""
+"""Delivers a message: it may be lost (None), changed, repeated or answered with an error."""
 
 TRUTH = np.array([0.5, -0.25, 0.125], dtype=np.float32)
 
@@ -34,7 +33,7 @@ def straight(message: Message, answer: Callable[[Message], Message]) -> Message 
 
 
 def serialised(message: Message) -> Message:
-    """Return a message as it arrives, after all of it was bytes."""
+    """Return a message after it was serialised and read again."""
     sent = message_to_proto(message).SerializeToString()
     arrived = message_from_proto(ProtoMessage.FromString(sent))
     arrived.metadata.__dict__["_message_id"] = message.metadata.message_id
@@ -43,7 +42,7 @@ def serialised(message: Message) -> Message:
 
 @dataclass
 class FakeNode:
-    """A node with a configuration of its own; as in Flower, nothing of it stays in memory between two messages."""
+    """A node with its own configuration; as in Flower, nothing stays in memory between two messages."""
 
     app: ClientApp
     node_config: dict[str, str | int | float | bool]
@@ -119,7 +118,7 @@ class FakeGrid(Grid):
 
 
 def make_app(mods: list[PrivateMod] | None = None) -> ClientApp:
-    """Return an app whose clients move a model towards their own place, by arithmetic alone."""
+    """Return an app whose clients add a constant of their own to the model."""
     app = ClientApp(mods=list(mods or []))
 
     @app.train()
@@ -168,7 +167,3 @@ def identity() -> None:
 
 def initial_arrays() -> ArrayRecord:
     return ArrayRecord({"w": Array(TRUTH.copy()), "b": Array(np.ones(()))})
-
-
-def places(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())

@@ -1,4 +1,4 @@
-"""Faults of a SuperLink: a grid whose calls fail before or after they did their work, as the real ones do."""
+"""Faults of a SuperLink: a grid whose calls fail before or after they take effect, as in Flower."""
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ def http_error(status: int) -> httpx.HTTPStatusError:
 
 
 def locked() -> Exception:
-    """Return what SQLAlchemy raises if SQLite finds its database locked."""
+    """Return the error of SQLAlchemy if the database of SQLite is locked."""
     error = OperationalError("UPDATE message_res", {}, sqlite3.OperationalError("database is locked"))
     error.__cause__ = error.orig
     return error
@@ -40,7 +40,7 @@ PASSING: dict[str, Callable[[], Exception]] = {
 
 
 class Clock:
-    """Time that passes only while somebody sleeps."""
+    """A clock that advances only during sleeps."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -60,14 +60,14 @@ class Clock:
 
 @dataclass(frozen=True)
 class Fault:
-    """A call that fails: with which error, and whether it had done its work by then."""
+    """A call that fails with this kind of error; ``done`` means that it has taken effect."""
 
     kind: str = "http-500"
     done: bool = False
 
 
 def schedules(longest: int) -> st.SearchStrategy[list[Fault | None]]:
-    """Generate the outcomes of consecutive calls: None is a call that works, and all later calls work too."""
+    """Generate outcomes of consecutive calls: None is a call that works, as do all calls after the last outcome."""
     fault = st.builds(Fault, st.sampled_from(sorted(PASSING)), st.booleans())
     return st.lists(st.none() | fault, max_size=longest)
 
@@ -75,9 +75,9 @@ def schedules(longest: int) -> st.SearchStrategy[list[Fault | None]]:
 class FaultyGrid(FakeGrid):
     """A grid whose calls fail by a schedule.
 
-    Named by content, a message that is pushed twice is one message, as over HTTP; otherwise each push makes a new one,
-    as in a simulation. A reply that was taken in a call that failed never comes again; its request is then either gone
-    (``forgets``), so that the SuperLink does not know it any more, or stays there without an answer.
+    If messages are named by content, a message that is pushed twice is one message, as over HTTP; otherwise each push
+    makes a new one, as in a simulation. A reply that a failed call has fetched never comes again. With ``forgets``, the
+    SuperLink then does not know its request any more; otherwise the request stays without an answer.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Strategies of Flower that a private one is put around, and a grid of nodes for it."""
+"""Strategies of Flower that tests wrap in a private one, grids for them, and results of their rounds."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,6 +9,7 @@ from flwr.serverapp.strategy import FedAvg
 from tests.support.flower import FakeGrid, make_app, make_grid
 
 from coterie.deployment.form import Mean
+from coterie.rounds import RoundResult
 from coterie.transports.flower import PrivateStrategy, private_mod
 
 QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
@@ -43,10 +44,20 @@ def private_grid(config: dict[str, Any] | None = None) -> FakeGrid:
     return make_grid(make_app([private_mod]), 4, config=config)
 
 
+def results_of(kept: PrivateStrategy) -> list[RoundResult[Mean]]:
+    """Return the results of the rounds of a strategy that was started."""
+    assert kept.grid is not None
+    return kept.grid.results
+
+
+def sums_of(kept: PrivateStrategy) -> list[int]:
+    """Return the number of clients in the sum of each round; 0 for a round without a result."""
+    return [len(result.revealed) if result.value is not None else 0 for result in results_of(kept)]
+
+
 def last_mean(kept: PrivateStrategy) -> Mean:
     """Return the mean of the last round, which must have one."""
-    assert kept.grid is not None
-    mean = kept.grid.results[-1].value
+    mean = results_of(kept)[-1].value
     assert mean is not None
     return mean
 

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-MEMORY = Path("/dev/shm")  # noqa: S108 - where it exists, writing to it is durable at once, as far as a test can tell
+from coterie.cohorts.roster import Roster
+from coterie.deployment.roster_folder import RosterFolder
+
+MEMORY = Path("/dev/shm")  # noqa: S108 - a file system in memory, where syncing a file takes no time
 
 
 def folder_in_memory() -> "tempfile.TemporaryDirectory[str]":
@@ -20,3 +23,10 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with folder_in_memory() as folder:
         monkeypatch.setenv("COTERIE_HOME", folder)
         yield Path(folder)
+
+
+def latest_roster(server: Path) -> Roster:
+    """Return the latest roster in a server's folder."""
+    roster = RosterFolder(server / "rosters").latest
+    assert roster is not None
+    return roster

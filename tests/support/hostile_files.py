@@ -30,7 +30,7 @@ def endless_view(path: Path) -> None:
 
 
 def generated_column(path: Path) -> None:
-    """One row, whose body is made up when it is read."""
+    """A table with one row, whose body is generated when it is read."""
     _database(
         path,
         """CREATE TABLE coterie_ledger (sequence, round, kind, previous, digest,
@@ -40,7 +40,7 @@ def generated_column(path: Path) -> None:
 
 
 def long_default(path: Path) -> None:
-    """Rows that do not store their last column, whose default is long: it stands in the schema once."""
+    """Rows that do not store their last column, whose long default is in the schema once."""
     rows = "INSERT INTO coterie_ledger WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 5000) "
     _database(
         path,
@@ -51,7 +51,7 @@ def long_default(path: Path) -> None:
 
 
 def virtual_table(path: Path) -> None:
-    """A table that is a program of SQLite's."""
+    """A virtual table, which is a module of SQLite."""
     _database(path, "CREATE VIRTUAL TABLE coterie_ledger USING rtree(sequence, a, b, c, d)")
 
 
@@ -73,7 +73,7 @@ def trigger(path: Path) -> None:
 
 
 def shared_pages(path: Path) -> None:
-    """A plain table of five pages that seems to have a billion rows: inner pages refer to one child all the time."""
+    """A plain table of five pages that seems to have 64 million rows: an inner page refers to one child 401 times."""
     page, children = 4096, 400
     _database(
         path,
@@ -101,13 +101,13 @@ def shared_pages(path: Path) -> None:
 
 
 def repeated_gzip(path: Path, line: bytes, size: int) -> None:
-    """A text of ``size`` bytes that says the same all over again, in two members of a gzip file."""
+    """A text of ``size`` bytes that repeats one line, in two members of a gzip file."""
     part = gzip.compress(line * (size // len(line) // 2), 9, mtime=0)
     path.write_bytes(part + part)
 
 
 def packed_array(path: Path, name: str, rows: int, *, claimed: int | None = None) -> None:
-    """An archive with one array of zeros, packed a thousand times; its header may claim more than there is."""
+    """An archive with one array of zeros, about a thousand times smaller; its header may claim more rows."""
     array = io.BytesIO()
     header = {"descr": "<f8", "fortran_order": False, "shape": (claimed or rows,)}
     np.lib.format.write_array_header_1_0(array, header)
@@ -123,7 +123,7 @@ def journal_of_another_file(database: Path, victim: Path) -> None:
     SQLite completes the transaction when it opens the database, and deletes the common journal at the end.
     """
     content = bytearray(database.read_bytes())
-    content[18:20] = b"\1\1"  # no WAL, as before a run changes that
+    content[18:20] = b"\1\1"  # no WAL, as before a run switches it on
     database.write_bytes(content)
     magic, name = bytes.fromhex("d9d505f920a163d7"), str(victim).encode()
     (page,) = struct.unpack(">H", content[16:18])
@@ -133,7 +133,7 @@ def journal_of_another_file(database: Path, victim: Path) -> None:
 
 
 def trigger_on(database: Path, table: str) -> None:
-    """A database that runs statements of its maker whenever a row is added; here they leave a trace."""
+    """Add a trigger to a database, which runs a statement of its author whenever a row is added."""
     _database(
         database,
         f"""CREATE TABLE trace (row);
@@ -142,7 +142,7 @@ def trigger_on(database: Path, table: str) -> None:
 
 
 def view_of(database: Path, table: str) -> None:
-    """A database whose table is a view without end."""
+    """Replace a table of a database by a view without end."""
     connection = sqlite3.connect(database)
     columns = [name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")]
     connection.close()

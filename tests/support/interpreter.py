@@ -1,4 +1,4 @@
-"""Programs for a new interpreter: what they import, and what they print."""
+"""Programs that are run in a new interpreter."""
 
 import subprocess
 import sys

@@ -12,7 +12,7 @@ from coterie.runs.storage.folder import Checkpoint, RunFolder
 
 
 class Interrupt(Observer):
-    """Stops a run after some round, in the way Ctrl-C does."""
+    """Stops a run after this round, as Ctrl-C does."""
 
     def __init__(self, after: int) -> None:
         self._after = after
@@ -24,7 +24,7 @@ class Interrupt(Observer):
 
 
 def crash_before_checkpoint(folder: RunFolder, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run until the checkpoint after this number of rounds would be written: their sums are revealed already."""
+    """Run until the checkpoint after this number of rounds would be written; their sums are already revealed."""
     save = RunFolder.save
 
     def crash(self: RunFolder, checkpoint: Checkpoint) -> None:
@@ -43,3 +43,14 @@ def saved_state(folder: Path) -> dict[str, FloatArray]:
     checkpoint = RunFolder.open(folder).checkpoint()
     assert checkpoint is not None
     return dict(checkpoint.state)
+
+
+def same_state(one: Path, other: Path) -> bool:
+    """Return whether the checkpoints of two runs have equal arrays, bit for bit."""
+    first, second = saved_state(one), saved_state(other)
+    return first.keys() == second.keys() and all(first[key].tobytes() == second[key].tobytes() for key in first)
+
+
+def stored_model(folder: Path) -> bytes:
+    """Return the file of a run's model."""
+    return (folder / "model.safetensors").read_bytes()

@@ -1,4 +1,4 @@
-"""Experiments of declarations, and what their jobs are measured with: folders, and when to stop."""
+"""Experiments of declarations, and contexts for their jobs: a folder, and when to stop."""
 
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +20,6 @@ def experiment_of(kind: type[E], declaration: Declaration | str, size: str = FUL
 
 
 def context(folder: Path, most: int = 10**6) -> JobContext:
-    """A job that is stopped when it has asked ``most`` times."""
+    """Return a context that stops a job when it has asked ``most`` times."""
     asked = iter(range(most))
     return JobContext(folder, None, lambda: next(asked, None) is None)

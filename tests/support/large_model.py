@@ -2,8 +2,8 @@
 
     python -m tests.support.large_model PRECISION SIZE [SIZE ...]
 
-A size is the number of entries of one array. It prints, for each node, the peak of the process's memory while the node
-makes its contribution, less what was there when the app returned, in bytes. Linux only.
+A size is the number of entries of one array. The program prints, for each node, the peak of the process's memory while
+the node makes its contribution, minus the memory when the app returned, in bytes. It works only on Linux.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ from coterie.transports.flower import PrivateStrategy, private_mod
 
 
 class DirectNode(FakeNode):
-    """A node whose messages are not serialised, so that only what Coterie needs is in memory."""
+    """A node whose messages are not serialised, so that memory has only the model and what Coterie needs."""
 
     def answer(self, message: Message) -> Message:
         about = message.metadata
@@ -40,7 +40,7 @@ def resident(what: str) -> int:
 
 
 def begin() -> int:
-    """Forget the peak so far, and return the memory now."""
+    """Reset the peak, and return the memory now."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")

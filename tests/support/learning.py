@@ -18,11 +18,11 @@ from coterie.training.local import ArrayData, LocalResult, LocalSGD, LocalTask, 
 from coterie.training.models import build
 from coterie.training.strategies import Strategy
 
-torch.set_num_threads(1)  # two threads wait for each other whenever the machine has anything else to do
+torch.set_num_threads(1)  # two threads wait for each other whenever the machine is busy
 
 
 def blobs(samples: int = 60, classes: int = 3, features: int = 5, seed: int = 0) -> ArrayData:
-    """Points around one centre for each class."""
+    """Return points around one centre for each class."""
     rng = np.random.default_rng(seed)
     y = np.arange(samples) % classes
     x = 2 * rng.standard_normal((classes, features))[y] + rng.standard_normal((samples, features))
@@ -30,20 +30,20 @@ def blobs(samples: int = 60, classes: int = 3, features: int = 5, seed: int = 0)
 
 
 def small_problem(samples: int = 60, dtype: torch.dtype = torch.float32) -> Problem:
-    """An MLP for :func:`blobs`, in any precision."""
+    """Return an MLP for :func:`blobs`, in any precision."""
     model = build("mlp", (5,), 3, seed=1).to(dtype)
     data = blobs(samples)
     return Problem(model, ArrayData(data.x.astype(str(dtype).removeprefix("torch.")), data.y))
 
 
 def dealt(sizes: list[int]) -> dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """Consecutive examples for clients c0, c1, ... with so many each."""
+    """Return consecutive examples for clients c0, c1, ... with these numbers of examples."""
     ends = np.cumsum(sizes)
     return {f"c{i}": np.arange(end - size, end) for i, (size, end) in enumerate(zip(sizes, ends, strict=True))}
 
 
 def tasks_for(problem: Problem, sizes: list[int], work: Work | None = None, number: int = 1) -> list[LocalTask]:
-    """One task for each of :func:`dealt`, all starting from the problem's model."""
+    """Return one task for each client of :func:`dealt`, all with the problem's model."""
     state = flatten.read(problem.model)
     doing = work or LocalSGD(0.1, batch_size=8)
     return [LocalTask(client, number, 5, state, indices, doing) for client, indices in dealt(sizes).items()]
@@ -63,7 +63,7 @@ class BatchNormNet(nn.Module):
 
 
 def same(one: list[FloatArray], other: list[FloatArray]) -> bool:
-    """Whether two lists of arrays are equal bit for bit."""
+    """Return whether two lists of arrays are equal bit for bit."""
     return [(a.dtype, a.shape, a.tobytes()) for a in one] == [(b.dtype, b.shape, b.tobytes()) for b in other]
 
 
@@ -88,7 +88,7 @@ class WaitUntilStopped:
 
 
 class Crash:
-    """Work that takes its process down."""
+    """Work that ends its process."""
 
     def __call__(self, problem: Problem, task: LocalTask, stop: Stop) -> LocalResult:
         os._exit(3)
@@ -104,7 +104,7 @@ class Fail:
 
 
 class Undeliverable:
-    """A loss that can be pickled and not unpickled, like a class typed into an interpreter."""
+    """A loss that can be pickled but not unpickled, like a class defined in an interactive interpreter."""
 
     def __reduce__(self) -> tuple[type[int], tuple[str]]:
         return int, ("no number",)

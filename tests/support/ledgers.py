@@ -19,7 +19,7 @@ CIRCLES = (("ann", "bob"), ("cid", "dan"), ("eve", "fay"))
 
 
 def write_checkpoints_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let checkpoints be written after some hundred times fewer entries than normally."""
+    """Let checkpoints be written after about a hundred times fewer entries than normally."""
     monkeypatch.setattr(ledger_state, "_LEAST_COST", 5 * ledger_state._ENTRY_COST)
 
 
@@ -64,13 +64,13 @@ def race(location: str, rounds: int, *, between: bool = False) -> list[list[int]
 
 
 def checkpoints(path: Path) -> list[int]:
-    """The places of the checkpoints."""
+    """Return the places of the checkpoints."""
     with Ledger.inspect(path) as ledger:
         return [entry.sequence for entry in ledger.entries() if entry.kind is EntryKind.CHECKPOINT]
 
 
 def body_at(path: Path, sequence: int) -> bytes:
-    """The bytes of an entry."""
+    """Return the bytes of an entry."""
     with sqlite3.connect(path) as connection:
         (body,) = connection.execute("SELECT body FROM coterie_ledger WHERE sequence = ?", (sequence,)).fetchone()
     connection.close()
@@ -78,21 +78,21 @@ def body_at(path: Path, sequence: int) -> bytes:
 
 
 def entry_at(path: Path, sequence: int) -> StoredEntry:
-    """An entry of format 2."""
+    """Return an entry of format 2."""
     entry = decode(body_at(path, sequence))
     assert isinstance(entry, StoredEntry)
     return entry
 
 
 def content_at(path: Path, sequence: int) -> Checkpoint:
-    """The content of a checkpoint."""
+    """Return the content of a checkpoint."""
     return msgspec.msgpack.decode(entry_at(path, sequence).state, type=Checkpoint)
 
 
 def insert(
     path: Path, sequence: int, number: int, previous: str, body: bytes, kind: EntryKind = EntryKind.SKIP
 ) -> None:
-    """Add an entry whose bytes are these: by default, a skipped round."""
+    """Add an entry with these bytes: by default, a skipped round."""
     with sqlite3.connect(path) as connection:
         values = (sequence, number, str(kind), previous, hashlib.sha256(body).hexdigest(), body)
         connection.execute("INSERT INTO coterie_ledger VALUES (?, ?, ?, ?, ?, ?)", values)
@@ -105,7 +105,7 @@ def append(path: Path, entry: StoredEntry) -> None:
 
 
 def replace(path: Path, entry: StoredEntry, *, with_digest: bool = True, with_tail: bool = False) -> None:
-    """Replace the entry at its place; with its digest, and with all entries after it linked anew, if told to."""
+    """Replace the entry at its place, and optionally its digest and the links of all entries after it."""
     with sqlite3.connect(path) as connection:
         body = encode(entry)
         digest = hashlib.sha256(body).hexdigest()

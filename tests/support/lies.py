@@ -1,7 +1,7 @@
 """Random strategies of a lying server: a few moves out of many, each with its own probability.
 
-Nothing here knows which rule a move would break. The choices lean towards what hurts (few envelopes for one client,
-broken circles, two stories, clients that join twice), for a uniformly random server would take millions of sessions.
+Nothing here knows which rule a move would break. Harmful choices (few envelopes for one client, broken circles, two
+stories, clients that join twice) are more frequent, because a uniformly random server would need millions of sessions.
 """
 
 import random
@@ -18,27 +18,27 @@ from coterie.graphs.topology import Complete, ErdosRenyi, Harary, Topology
 from coterie.secagg import Terms
 from coterie.secagg.messages import Advertisement, Confirmation, Envelope
 
-#: What the server may do beside the protocol, and how often compared to the rest.
+#: What the server may do in addition to the protocol, with relative frequencies.
 MOVES = {
-    "earlier session": 2,  # the same clients met before: what was said and opened there is at hand
-    "ghosts": 2,  # clients that are not there, with keys in their names
-    "substitution": 1,  # one client is shown a book of the server's own making
-    "copies": 2,  # colluders advertise others' keys, also in other bytes
+    "earlier session": 2,  # the same clients had a session before, whose messages and opened secrets are known
+    "ghosts": 2,  # absent clients, with keys in their names
+    "substitution": 1,  # one client is shown a book that the server made
+    "copies": 2,  # colluders advertise keys of other clients, also in other bytes
     "twins": 4,  # one or two honest clients join twice; two books
     "starving": 4,  # one client, or its circle, gets the envelopes of few
     "cut": 1,  # envelopes are delivered within two sides only
     "repetition": 1,  # one client gets every envelope twice
     "losses": 4,  # some survivors are said to be lost
-    "two stories": 3,  # some are told that one client more was lost
+    "two stories": 3,  # some clients are told that another client was lost
     "padding": 3,  # confirmations are repeated, relabelled, or taken from other stories and books
-    "borrowing": 2,  # statements of another self, or of another session
+    "borrowing": 2,  # statements of a client that joined twice, or of another session
     "garbling": 3,  # anything in any message (tests.support.world)
 }
 
 
 @dataclass
 class Liar:
-    """One strategy, and the session it is played in."""
+    """One strategy, and its session."""
 
     rng: random.Random
     scene: Scene
@@ -46,15 +46,15 @@ class Liar:
     earlier: list[Scene] = field(default_factory=list)
     victim: int = 0
     few: frozenset[int] = frozenset()
-    """Whose envelopes the starved get."""
+    """The clients whose envelopes the starved ones get."""
     starved: frozenset[int] = frozenset()
     gone: frozenset[int] = frozenset()
-    """Who is said to be lost, where that is planned beforehand."""
+    """The clients that are said to be lost, if that is planned beforehand."""
     ghosts: frozenset[int] = frozenset()
     books: list[list[Advertisement]] = field(default_factory=list)
 
     def play(self) -> bool:
-        """Play the session; whether the server learned what it must not."""
+        """Play the session; return whether the server learned what it must not."""
         with each_signature_once():  # all clients of a session check the same signatures
             self.play_earlier_session()
             self.advertise()
@@ -64,7 +64,7 @@ class Liar:
 
     @property
     def revealed(self) -> bool:
-        """Whether honest clients went to the end: as many as open what one of them dealt."""
+        """Whether enough honest clients revealed shares to open a secret of one of them."""
         terms = self.scene.terms
         needed = terms.threshold_for(len(terms.clients)) - len(self.scene.colluders)
         return len(self.scene.answered) >= max(1, needed)
@@ -78,7 +78,7 @@ class Liar:
     # Before, and step 0.
 
     def play_earlier_session(self) -> None:
-        """Play a session with the same clients in which some are lost; sometimes it bears the same name."""
+        """Play a session with the same clients in which some are lost; sometimes it has the same name."""
         if "earlier session" not in self.moves:
             return
         terms = self.scene.terms
@@ -127,7 +127,7 @@ class Liar:
             scene.share(person, honest)
 
     def double(self, book: dict[int, Advertisement], persons: Sequence[Person], shown: dict[Person, int]) -> None:
-        """Let one or two clients join again; their second keys stand in a second book, or beside the first."""
+        """Let one or two clients join again; their second keys are in a second book, or beside the first."""
         chosen = self.rng.sample(persons, min(len(persons), self.rng.choice([1, 1, 2])))
         again = [self.scene.enter(person.client) for person in chosen]
         second = sorted((book | {p.client: p.advertisement for p in again}).values(), key=lambda entry: entry.sender)
@@ -145,7 +145,7 @@ class Liar:
                 shown |= dict.fromkeys(again, 1)
 
     def forged(self, number: int, person: Person | None) -> Advertisement:
-        """Keys in the name of an honest client that it did not sign, or not like this; some the server holds."""
+        """Return keys in the name of an honest client that it did not sign in this form; the server has some."""
         scene, own = self.scene, self.scene.forge(number)
         before = [p.advertisement for place in self.earlier for p in place.persons if p.client == number]
         choices = [own]
@@ -162,7 +162,7 @@ class Liar:
         return self.rng.choice(choices)
 
     def colluding(self, number: int, persons: Sequence[Person]) -> Advertisement:
-        """A colluder's keys, which it signs: its own, or somebody else's."""
+        """Return keys that a colluder signs: its own, or those of another client."""
         if "copies" not in self.moves or not self.often(0.7):
             return self.scene.collude(number)
         other = self.rng.choice(persons).advertisement
@@ -172,7 +172,7 @@ class Liar:
     # Step 1.
 
     def deliver(self) -> None:
-        """Choose whose envelopes reach whom; the starved get just enough to go on."""
+        """Choose which envelopes each client gets; the starved ones get just enough to continue."""
         scene, rng, terms = self.scene, self.rng, self.scene.terms
         shared = [person for person in scene.persons if person.shared]
         numbers = sorted({person.client for person in shared} | scene.colluders | self.ghosts)
@@ -208,7 +208,7 @@ class Liar:
                 scene.mask(person, [self.envelope(number, person, shared) for number in everybody])
 
     def envelope(self, number: int, receiver: Person, shared: Sequence[Person]) -> Envelope | None:
-        """What some self of a client dealt, mostly one under the same book; or an empty envelope."""
+        """Return an envelope of a client, mostly of a person with the same book, or an empty one."""
         dealers = [person for person in shared if person.client == number]
         same = [person for person in dealers if person.seed == receiver.seed]
         dealer = self.rng.choice(same or dealers) if dealers else None
@@ -218,7 +218,7 @@ class Liar:
     # Step 2 and after.
 
     def survivors(self, present: frozenset[int]) -> frozenset[int]:
-        """A survivor set that may serve the server's ends."""
+        """Return a survivor set that may help the server."""
         if "losses" not in self.moves and not self.starved:
             return present
         if self.gone and self.often(0.8):
@@ -237,7 +237,7 @@ class Liar:
         return present - gone
 
     def announce(self) -> None:
-        """Tell one or two stories about the survivors, with the statements at hand, and collect what comes of it."""
+        """Tell one or two stories about the survivors, with the known statements, and collect the answers."""
         scene, rng = self.scene, self.rng
         persons = [person for person in scene.persons if person.carried is not None]
         if not persons:
@@ -269,7 +269,7 @@ class Liar:
     def announce_truthfully(
         self, persons: Sequence[Person], told: dict[Person, frozenset[int]], signed: dict[Person, Confirmation]
     ) -> None:
-        """Announce to those who refused who really carries all masks under their book: the server goes on with them."""
+        """Announce to clients that refused which clients really have all masks of their book, and go on with those."""
         scene, terms = self.scene, self.scene.terms
         for seed in {person.seed: None for person in persons}:
             same = [person for person in persons if person.seed == seed]
@@ -286,7 +286,7 @@ class Liar:
                         signed[person] = confirmation
 
     def statements(self, person: Person, story: frozenset[int], sharers: frozenset[int]) -> dict[int, bytes]:
-        """The statements of those in the story under the same book, with some of another self or another session."""
+        """Return the statements of clients in the story, mostly under the same book, with some from elsewhere."""
         scene = self.scene
         found = {number: scene.statement(number, person.seed, sharers) for number in scene.colluders & story}
         masked = [other for other in scene.persons if other.statement and other.client in story]
@@ -299,7 +299,7 @@ class Liar:
     def confirmations(
         self, person: Person, told: dict[Person, frozenset[int]], signed: dict[Person, Confirmation]
     ) -> list[Confirmation]:
-        """The confirmations of a client's story under its book, the colluders' among them."""
+        """Return the confirmations of a client's story under its book, with those of colluders."""
         scene, story = self.scene, told[person]
         colluding = [scene.confirmation(number, person.seed, story) for number in sorted(scene.colluders & story)]
         return colluding + [e for other, e in signed.items() if told[other] == story and other.seed == person.seed]
@@ -307,7 +307,7 @@ class Liar:
     def testimony(
         self, person: Person, told: dict[Person, frozenset[int]], signed: dict[Person, Confirmation]
     ) -> list[Confirmation]:
-        """The same, padded where they are too few."""
+        """Return the same, padded if there are too few."""
         rng, story, found = self.rng, told[person], self.confirmations(person, told, signed)
         short = self.scene.terms.quorum - len(found)
         if "padding" not in self.moves or short <= 0:
@@ -328,7 +328,7 @@ class Liar:
 
 
 def make_liar(seed: int) -> Liar:
-    """The strategy that a seed selects."""
+    """Return the strategy of a seed."""
     rng = random.Random(seed)
     terms = _terms(rng)
     moves = frozenset(rng.choices(list(MOVES), list(MOVES.values()), k=rng.choice([1, 2, 2, 3, 4, 6])))

@@ -50,7 +50,7 @@ class HookedFederation(LocalFederation):
             self._node_options = [f"--root-certificates={authority}"]
         self._proxy = Proxy(self.port) if proxied else None
         if self._proxy:
-            self._link_options += ["--isolation=process"]  # so that it starts no ServerApps itself
+            self._link_options += ["--isolation=process"]  # so that the SuperLink starts no ServerApps itself
 
     @property
     def proxy(self) -> Proxy:
@@ -96,12 +96,12 @@ class HookedFederation(LocalFederation):
         return key
 
     def hold(self, who: str, step: str, when: str) -> "Hold":
-        """Hold a process when it comes to a place of the hooked app."""
+        """Hold a process when it reaches a place of the hooked app."""
         return Hold(self.places / f"{who}.{step}.{when}")
 
     @property
     def replies(self) -> int:
-        """How many replies are at the SuperLink and were not fetched."""
+        """The number of replies at the SuperLink that were not fetched."""
         with contextlib.closing(sqlite3.connect(self.database)) as database:
             return int(database.execute("SELECT count(*) FROM message_res WHERE delivered_at = ''").fetchone()[0])
 
@@ -120,12 +120,12 @@ class HookedFederation(LocalFederation):
                 database.execute("DROP TRIGGER fault")
 
     def answers(self, who: str, step: str) -> int:
-        """How many answers a node made in a step, in all rounds."""
+        """Return the number of answers that a node made in a step, in all rounds."""
         lines = (self.places / f"{who}.answers").read_text().splitlines()
         return sum(json.loads(line)["step"] == step for line in lines)
 
     def rounds(self) -> list[dict[str, Any]]:
-        """What the hooked server wrote down after each round, the beginning first."""
+        """Return what the hooked server recorded at the beginning and after each round."""
         file = self.places / "rounds"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
@@ -159,14 +159,14 @@ class HookedFederation(LocalFederation):
 
 
 class Hold:
-    """A place at which the next process that comes there stays, until it is released or killed."""
+    """A place where the next process that reaches it waits until it is released or killed."""
 
     def __init__(self, place: Path) -> None:
         self._place, self._file = place, place.with_name(f"{place.name}.hold")
         self._file.touch()
 
     def reached(self, seconds: float) -> int:
-        """Wait until somebody is held; return its process."""
+        """Wait until a process is held; return its number."""
         until(lambda: self._place.exists() and self._place.read_text() != "", seconds, f"{self._place.name} is reached")
         return int(self._place.read_text())
 

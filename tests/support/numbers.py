@@ -1,8 +1,8 @@
-"""Notes in Markdown files: where each number comes from, read, checked and compared with what commands print.
+"""Notes in Markdown files, which say where numbers come from: reading, checking, and comparing with commands.
 
 A note is an HTML comment directly before the text whose numbers it explains; it reaches to the next note or blank line.
 CONTRIBUTING.md says how to write one. ``python -m tests.support.numbers FILE...`` runs the commands of some files
-and prints what their numbers are today.
+and prints their numbers as they are today.
 """
 
 import ast
@@ -61,7 +61,7 @@ class Number:
         return scaled.removeprefix("-") if not float(scaled) else scaled
 
     def agrees(self, value: "Value") -> bool:
-        """Tell whether a value is this number to its last digit, or as near as the note says; a comparison holds."""
+        """Return whether a value is this number to its last digit or as near as the note says, or a true comparison."""
         plain = self.text.replace(",", "").replace("−", "-").removeprefix("+")
         plain = plain if float(plain) else plain.removeprefix("-")
         if isinstance(value, bool):
@@ -75,7 +75,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Item:
-    """What one number is: an expression over a command's output, or a mark."""
+    """The source of one number: an expression over a command's output, or a mark."""
 
     text: str
     node: ast.expr
@@ -101,7 +101,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Source:
-    """Where numbers come from: commands, whose values are averaged if they are several, or a committed file."""
+    """A source of numbers: commands, whose values are averaged if there are several, or a committed file."""
 
     commands: tuple[str, ...] = ()
     file: str = ""
@@ -123,7 +123,7 @@ class Note:
 
     @property
     def commands(self) -> list[str]:
-        """All commands that it names."""
+        """All commands that the note names."""
         named = [command for source in self.sources for command in source.commands]
         return named + [part.strip() for part in self.about.split(";")] if self.kind == "timing" else named
 
@@ -135,7 +135,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Compared:
-    """A number of a document beside what its source has today."""
+    """A number of a document, and the value of its source today."""
 
     note: Note
     number: Number
@@ -150,7 +150,7 @@ class Compared:
 
 
 def documents() -> list[str]:
-    """Name the files whose numbers are checked. Reports in docs/results are rewritten from their trials instead."""
+    """Return the files whose numbers are checked. Reports in docs/results are rewritten from their trials instead."""
     found = [*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md"), *PROJECT.glob("examples/**/*.md")]
     names = sorted(str(path.relative_to(PROJECT)) for path in found)
     skipped = re.compile(r"docs/results/.+/README\.md|CHANGELOG\.md|CONTRIBUTING\.md")
@@ -158,7 +158,7 @@ def documents() -> list[str]:
 
 
 def read_notes(text: str, file: str = "") -> list[Note]:
-    """Read a document: its notes with their numbers, and for numbers that have none a note of the kind "missing"."""
+    """Return the notes of a document with their numbers; numbers without a note get one of the kind "missing"."""
     notes: list[Note] = []
     current: Note | None = None
     for line, kind, content in [*_pieces(text), (0, "end", "")]:
@@ -180,7 +180,7 @@ def read_notes(text: str, file: str = "") -> list[Note]:
 
 
 def faults(note: Note) -> Iterator[str]:
-    """Say what is wrong with a note, before anything is run."""
+    """Yield what is wrong with a note, before anything is run."""
     shown = ", ".join(number.text + "%" * number.percent for number in note.numbers)
     items = [item for source in note.sources for item in source.items]
     if note.kind == "missing":
@@ -215,7 +215,7 @@ def compare(note: Note, run: Callable[[str], Any]) -> list[Compared]:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str, str]]:
-    """Take a document apart: notes, lines of prose and output, rows of tables, and the end of each block."""
+    """Yield the parts of a document: notes, lines of prose and output, rows of tables, and the end of each block."""
     lines = text.splitlines()
     fence, table, index = "", 0, 0
     while index < len(lines):
@@ -302,7 +302,7 @@ def _read_sources(lines: list[str], where: str) -> Iterator[Source]:
 
 
 def _expand(command: str) -> tuple[str, ...]:
-    """Write out ``{0,1,2}`` as a shell does."""
+    """Expand ``{0,1,2}`` as a shell does."""
     parts = re.split(r"\{([^{}=]*,[^{}=]*)\}", command)
     choices = [part.split(",") if index % 2 else [part] for index, part in enumerate(parts)]
     return tuple("".join(chosen) for chosen in product(*choices))

@@ -23,8 +23,8 @@ from typing import Any
 PROJECT = Path(__file__).parents[2]
 NUMBER = r"[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 
-# Training can take another turn where the last bit of a product differs. So numbers are compared as one kind of
-# processor computes them, which any x86 processor of the last ten years can imitate, and in one order of additions.
+# Training can give other results if the last bit of a product differs. So numbers are computed as by one kind of
+# processor, which any x86 processor of the last ten years can imitate, and with one order of additions.
 ARITHMETIC = {
     "ATEN_CPU_CAPABILITY": "avx2",
     "MKL_ENABLE_INSTRUCTIONS": "AVX2",
@@ -42,14 +42,14 @@ def functions_of(file: str) -> set[str]:
 
 
 class NoteError(Exception):
-    """A note that cannot be read, or that does not fit the text behind it."""
+    """A note that cannot be read, or that does not fit the text after it."""
 
 
 class Near(float):
-    """A value that need not come out to the last digit: ``near(value, within)`` in a note, which says why."""
+    """A value that need not agree to the last digit: ``near(value, within)`` in a note, which says why."""
 
     def __new__(cls, value: float, within: float) -> "Near":
-        """Make it of a value and how far it may be off."""
+        """Make it from a value and the largest difference."""
         near = super().__new__(cls, value)
         near.within = within
         return near
@@ -130,7 +130,7 @@ def _joint(cell: str) -> str:
 
 
 def average(values: Sequence[Value]) -> Value:
-    """Average what several commands came to; a comparison must hold for all of them."""
+    """Average the results of several commands; a comparison must hold for all of them."""
     if isinstance(values[0], bool):
         return all(values)
     mean = _mean(values)
@@ -171,7 +171,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def evaluate(node: ast.expr, scope: Any, root: Any) -> Any:  # noqa: ANN401
-    """Evaluate a Python expression whose names are the keys of an output; nothing else is at hand."""
+    """Evaluate a Python expression whose names are the keys of an output; it has no other names."""
 
     def inner(part: ast.expr) -> Any:  # noqa: ANN401
         return evaluate(part, scope, root)

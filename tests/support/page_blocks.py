@@ -9,8 +9,8 @@ In an output ``...`` stands for anything in a line and, on a line of its own, fo
 says how it is treated:
 
 - ``<!-- block: slow -->`` leaves it and all later blocks to ``make slow``; ``<!-- block: slow alone -->``, only this.
-- ``<!-- block: run by FILE -->`` leaves it to the tests in that file, which have the words of its commands.
-- ``<!-- block: not run, REASON -->`` leaves it out, for one of :data:`REASONS`. Its commands must still be ones.
+- ``<!-- block: run by FILE -->`` leaves it to the tests in that file, which must contain the words of its commands.
+- ``<!-- block: not run, REASON -->`` leaves it out, for one of :data:`REASONS`. Its commands must exist.
 
 A comment that begins with the line ``<!-- setup`` has Python code that readers do not see, such as what comes before an
 excerpt.
@@ -116,7 +116,7 @@ def read_blocks(text: str) -> list[Block]:
 
 
 def find_faults(blocks: list[Block]) -> list[str]:
-    """List the blocks that nothing would check."""
+    """List the blocks that nothing checks."""
     faults = []
     for before, block in zip([None, *blocks], blocks, strict=False):
         after_python = before is not None and before.language == "python" and before.runs
@@ -140,7 +140,7 @@ def _is_excused(block: Block) -> bool:
 
 
 def _name_contents(block: Block) -> Iterator[str]:
-    """Yield what a block runs: its scripts, the commands of Coterie by their last words, and the names it imports."""
+    """Yield what a block runs: its scripts, the last words of Coterie's commands, and the names that it imports."""
     for words in block.commands:
         if words[0] == "coterie":
             yield [word for word in words[:3] if re.fullmatch(r"[a-z][a-z-]+", word)][-1]
@@ -152,7 +152,7 @@ def _name_contents(block: Block) -> Iterator[str]:
 
 
 def _split_words(line: str) -> list[str]:
-    """Split a command into words, without its variables, its comment and where its output goes."""
+    """Split a command into words, without its variables and its comment."""
     words = shlex.split(line, comments=True)
     while words and re.match(r"[A-Z_]+=", words[0]):
         words = words[1:]
@@ -229,7 +229,7 @@ class PageRun:
         compare_output(expected, printed, where)
 
     def call_coterie(self, words: list[str]) -> str:
-        """Run the command line in this process, which spares the start of another one. ``> FILE`` may end it."""
+        """Run the command line in this process, which saves the start of another one. It may end with ``> FILE``."""
         words, target = (words[:-2], words[-1]) if words[-2:-1] == [">"] else (words, "")
         output, errors = Captured(), Captured()
         argv, sys.argv = sys.argv, words
@@ -267,7 +267,7 @@ class PageRun:
         return result.stdout
 
     def expect_success(self, where: str) -> None:
-        """Refuse to go on if the last command failed and the page does not show it."""
+        """Raise an error if the last command failed and the page does not show it."""
         if self.status:
             raise PageError(f"{where}: the command before it ended with {self.status}, and the page does not say so")
 
@@ -311,5 +311,5 @@ def compare_output(expected: str, printed: str, where: str) -> None:
 
 
 def _squeeze(text: str) -> str:
-    """Make every run of blanks one: tables are as wide as a terminal."""
+    """Replace each run of blanks by one, because tables are as wide as a terminal."""
     return re.sub(r"[ \t]+", " ", text)

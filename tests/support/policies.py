@@ -7,7 +7,7 @@ from coterie.cohorts.policies import MultiRound, PolicyKind, PolicySettings
 
 
 def fixed_circles(size: int) -> PolicyKind:
-    """A policy whose circles are ``size`` clients each, in the order of the clients."""
+    """Return a policy whose circles have ``size`` clients each, in the order of the clients."""
 
     def compose(settings: PolicySettings, _rng: np.random.Generator) -> Circles:
         return Circles.of(np.arange(settings.dropout.size).reshape(-1, size).tolist())

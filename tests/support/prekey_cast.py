@@ -1,4 +1,4 @@
-"""The parties of a two-trip session, moved step by step, so that a test can interfere between any two messages."""
+"""The parties of a two-trip session, played step by step, so that a test can change any message."""
 
 from collections.abc import Collection, Mapping
 
@@ -17,7 +17,7 @@ ISSUED = 1_800_000_000
 
 
 def prekeys_for(terms: Terms) -> tuple[dict[str, bytes], dict[str, Prekey], dict[str, Identity]]:
-    """Return a secret and a public prekey, and an identity where the terms ask for one, of every client."""
+    """Return the secret and the public prekey of every client and, if the terms require it, its identity."""
     identities = {name: identity_for(name) for name in terms.clients} if terms.active else {}
     made = {
         name: issue(POPULATION, name, ISSUED, entropy_for(name, b"prekeys"), identities.get(name))
@@ -27,7 +27,7 @@ def prekeys_for(terms: Terms) -> tuple[dict[str, bytes], dict[str, Prekey], dict
 
 
 class PrekeyCast:
-    """An honest server and honest clients; a test plays the villain with what passes between them."""
+    """An honest server and honest clients; a test attacks the messages between them."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The lying server of :mod:`tests.support.prekey_world` against whole members: floor, roster and memory included.
 
-Members restart at random between messages, with their memory and nothing else; states of before are put back, and
-messages are sent twice.
+Members restart at random between messages and keep only their memory. Earlier states are restored, and messages are
+sent twice.
 """
 
 import msgspec
@@ -69,7 +69,7 @@ class MemberWorld(PrekeyWorld):
         except CoterieError:
             return
         if not self._recorded:
-            return  # it was sent before, and got the same bytes
+            return  # a repeated message, which got the same answer
         added, subtracted = self._recorded.pop()
         row: Row = {("input", len(self.given)): 1}
         for sign, seeds in (1, added), (-1, subtracted):
@@ -81,7 +81,7 @@ class MemberWorld(PrekeyWorld):
 
     def _answer(self, given: Given, state: client.AnyParked, message: bytes) -> tuple[client.AnyParked | None, bytes]:
         number = self._person(given.book, given.number)
-        if self.rng.random() < 0.5:  # somebody puts back the state of before
+        if self.rng.random() < 0.5:  # the earlier state is restored
             self.members[number].resume(client.park(state))
         return self._send(number, message)
 

@@ -1,14 +1,15 @@
 """A lying server against real clients of the two-trip protocol, and a judge that knows none of its rules.
 
-A world is a small population with colluders, some books, and a random strategy: who is shown which book, which prekeys
-stand in it, who is announced to whom with which contribution, whose envelope goes where, and who is asked to reveal at
-once or to sign first. Honest clients are the real code with real keys, signatures and ciphertexts; what a client's
-memory does in a deployment (a prekey is used once, a state answers once) the world does here.
+A world is a small population with colluders, some books, and a random strategy. The strategy decides which clients get
+which book, which prekeys are in it, which survivors and contributions each client is told, where each envelope goes,
+and whether a client is asked to reveal at once or to sign first. Honest clients run the real code with real keys,
+signatures and ciphertexts. The world enforces what a client's memory enforces in a deployment: a prekey is used once,
+and a state answers once.
 
 The judge collects every seed that the server can really compute: from the colluders' own keys, and from shares that
-combine to a secret with the right mark. All other seeds are unknowns. Whatever combination of the honest inputs has no
-unknown left is derivable. What is allowed is the definition, not the clients' rules: for each book at most one sum,
-with all coefficients one, over whole circles, with at least two honest clients in it.
+combine to a secret with the right mark. All other seeds are unknowns. A combination of honest inputs is derivable if no
+unknown is left in it. The judge does not use the clients' rules, but the definition of what the server may learn: for
+each book at most one sum, with all coefficients one, over whole circles, with at least two honest clients in it.
 """
 
 import itertools
@@ -51,16 +52,16 @@ Row = dict[Any, int]
 
 @dataclass(frozen=True)
 class Memory:
-    """The rules that a client's memory keeps; False leaves one out."""
+    """The rules that a client's memory enforces; False leaves one out."""
 
     one_use: bool = True
     """A prekey is used once."""
     one_list: bool = True
     """Under one book a client answers for one survivor list, ever."""
     all_masks: bool = True
-    """An input carries everybody's mask; without, those that the server names."""
+    """An input has the masks of all clients; without this rule, those that the server names."""
     high_threshold: bool = True
-    """The server proposes a quorum of shares, as clients insist on; without, any number above the colluders."""
+    """The threshold is at least a quorum, as clients require; without this rule, any number above the colluders."""
 
 
 @dataclass(eq=False)
@@ -103,19 +104,19 @@ class PrekeyWorld:
         self.signatures: dict[tuple[bytes, bytes], dict[int, bytes]] = defaultdict(dict)
         self.answers = 0
         self.informed = False
-        """Whether the server learnt a sum; known once it was judged."""
+        """Whether the server learnt a sum; set by :meth:`leak`."""
         self._contribute()
         self._announce()
 
     def _prepare(self) -> None:
-        """Say what prekeys are signed for, and under which roster sessions are."""
+        """Set the population that prekeys are signed for, and the roster of sessions."""
 
     def _issue(self, number: int, serial: int) -> tuple[bytes, Prekey]:
         identity = self.identities[number]
         return issue(self.population, self.names[number], 0, self.entropy, identity, f"prekey/{number}/{serial}")
 
     def _record(self, _vector: object, added: list[bytes], subtracted: list[bytes], _parallel: object = None) -> None:
-        """Stand in for the masking itself: note which seeds an input is hidden under."""
+        """Record the seeds that an input is masked by, in place of masking it."""
         if not self.memory.all_masks and self.rng.random() < 0.5:
             kept = self.rng.random()
             added = [seed for at, seed in enumerate(added) if at == 0 or self.rng.random() < kept]
@@ -231,7 +232,7 @@ class PrekeyWorld:
                 members = {number for number in self.everybody if self.circle[number] == circle}
                 other = other - members if rng.random() < 0.6 else other ^ {rng.choice(sorted(members))}
             pool.append(other)
-        if rng.random() < 0.3:  # one story for everybody, not the full one
+        if rng.random() < 0.3:  # one survivor set for all, which is not the full one
             pool = pool[-1:]
         tailored = rng.random() < 0.15
         core = {self.circle[number] for number in rng.sample(self.everybody, 1)}
@@ -257,7 +258,7 @@ class PrekeyWorld:
         return self.names.index(book.terms.clients[number])
 
     def _told(self, given: Given, members: Collection[int]) -> dict[int, tuple[bytes, Given | None]]:
-        """Make a survivor list for one client: a mark, and the contribution it is said to be, for each survivor."""
+        """Make a survivor list for one client: for each survivor, a mark and the contribution that it stands for."""
         told: dict[int, tuple[bytes, Given | None]] = {}
         for number in range(len(given.book.terms.clients)):
             person = self._person(given.book, number)
@@ -286,7 +287,7 @@ class PrekeyWorld:
     def _envelopes(
         self, given: Given, told: Mapping[int, tuple[bytes, Given | None]]
     ) -> tuple[tuple[SealedShares, ...], dict[int, tuple[Given, int]]]:
-        """Return envelopes for a client, and of which contribution, for which holder, each really is."""
+        """Return envelopes for a client, with the real contribution and holder of each."""
         aggregated = given.book.terms.aggregated(told)
         chosen: dict[int, tuple[Given, int]] = {}
         sealed = []
@@ -372,7 +373,7 @@ class PrekeyWorld:
         chosen: Mapping[int, tuple[Given, int]],
         told: Mapping[int, tuple[bytes, Given | None]],
     ) -> None:
-        """Keep the shares of an answer, as shares of the contributions whose envelopes they came out of."""
+        """Store the shares of an answer under the contributions whose envelopes contained them."""
         self.answers += 1
         marks = {number: mark for number, (mark, _) in told.items()}
         aggregated = rules.check_survivors(given.book, given.number, given.message.seed_mark, marks)
@@ -438,7 +439,7 @@ class PrekeyWorld:
         return known
 
     def leak(self) -> str | None:
-        """Say what the server has that it may not have; None if there is nothing."""
+        """Return what the server has learnt that it must not learn; None if there is nothing."""
         known = self.known_seeds()
         rows = [
             {name: value for name, value in given.row.items() if value and name not in known} for given in self.given
@@ -469,7 +470,7 @@ class PrekeyWorld:
 
 
 class ScriptedWorld(PrekeyWorld):
-    """One book and a strategy that a test writes down; who contributes, and who is told what."""
+    """One book, and a strategy that a test specifies: the contributors, and what each client is told."""
 
     def __init__(
         self,
@@ -480,7 +481,7 @@ class ScriptedWorld(PrekeyWorld):
         memory: Memory | None = None,
         tolerated: int | None = None,
     ) -> None:
-        """Let ``contributors`` contribute, one that is named twice from a copy of its disk."""
+        """Let ``contributors`` contribute; one that is named twice contributes again from a copy of its disk."""
         self.rng, self.memory = random.Random(0), memory or Memory()
         self.circle, self.everybody, self.colluders = circle, range(len(circle)), set(colluders)
         self.names = [f"client-{number:02}" for number in self.everybody]
@@ -510,7 +511,7 @@ class ScriptedWorld(PrekeyWorld):
             self._enter(self.books[0], number, self.prekeys[number][0][0])
 
     def tell(self, serial: int, survivors: Mapping[int, int | None], *, direct: bool) -> None:
-        """Show a survivor list to one contribution's client: by client, which contribution it is said to have made."""
+        """Show a survivor list to the client of a contribution: for each survivor, the contribution it stands for."""
         told = {
             number: (bytes(16), None) if one is None else (self.given[one].message.seed_mark, self.given[one])
             for number, one in survivors.items()

@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that a test can cut: the two ends cannot reach each other until it is restored."""
+"""A TCP proxy on loopback that a test can cut, so that the two ends are separated until it is restored."""
 
 import contextlib
 import select
@@ -28,7 +28,7 @@ class Proxy:
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     def lose_responses(self, path: str) -> None:
-        """Forward requests and drop all responses; :attr:`lost` is set when one to a request with this path was."""
+        """Forward requests and drop all responses; :attr:`lost` is set when a response to this path was dropped."""
         self.lost.clear()
         self._losing = path.encode()
 

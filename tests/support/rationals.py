@@ -1,11 +1,13 @@
-"""Slow, obvious computations over the rationals, as an oracle for fast ones."""
+"""Slow, obvious computations on matrices, as an oracle for fast ones."""
 
 from collections.abc import Collection, Sequence
 from fractions import Fraction
 from itertools import combinations, combinations_with_replacement
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from coterie.auditing.row_space import RowSpace
 
@@ -13,7 +15,7 @@ Matrix = Sequence[Sequence[int]]
 
 
 def space_of(matrix: Matrix, prime: int = 2**31 - 1) -> RowSpace:
-    """Return the row space that is judged."""
+    """Return the row space of a matrix."""
     space = RowSpace(len(matrix[0]), prime=prime)
     for row in matrix:
         space.add_row(np.flatnonzero(row).tolist())
@@ -37,16 +39,22 @@ def rank(matrix: Matrix) -> int:
 
 
 def supports_a_vector(matrix: Matrix, columns: Collection[int]) -> bool:
-    """Tell whether some non-zero vector of the row space vanishes outside ``columns``."""
+    """Return whether a non-zero vector of the row space is zero outside ``columns``."""
     outside = [[value for at, value in enumerate(row) if at not in columns] for row in matrix]
     return rank(outside) < rank(matrix)
 
 
 def least_weight(matrix: Matrix, weights: Sequence[int]) -> int:
-    """Weigh every set of columns that supports a vector."""
+    """Return the smallest weight of a set of columns that supports a vector, by trying all sets."""
     width = len(weights)
     sets = (columns for size in range(1, width + 1) for columns in combinations(range(width), size))
     return min(sum(weights[c] for c in columns) for columns in sets if supports_a_vector(matrix, columns))
+
+
+def strong_privacy(matrix: NDArray[Any]) -> int:
+    """Return the strong T of a participation matrix by its definition: the count of its rarest non-zero column."""
+    columns, counts = np.unique(matrix, axis=1, return_counts=True)
+    return int(min(count for column, count in zip(columns.T, counts, strict=True) if column.any()))
 
 
 def all_matrices(rows: int, columns: int) -> list[list[list[int]]]:

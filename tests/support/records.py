@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,11 @@ def _run(*arguments: str | Path, **environment: str) -> Result:
     result = CliRunner().invoke(app, list(map(str, arguments)), env=environment)
     assert result.exit_code == 0, result.output
     return result
+
+
+def as_options(settings: Iterable[str]) -> list[str]:
+    """Return settings as options of the command line, each after ``--set``."""
+    return [word for setting in settings for word in ("--set", setting)]
 
 
 def record_of(*arguments: str | Path) -> dict[str, Any]:
@@ -37,7 +43,7 @@ def words_of(*arguments: str | Path) -> str:
 
 
 def narrow_output(*arguments: str) -> str:
-    """Run a command on a screen of 80 columns; return what it prints, of which nothing may be cut off."""
+    """Run a command on a screen of 80 columns; return what it prints, which must not be cut off."""
     shown = _run(*arguments, COLUMNS="80").output
     assert max(map(len, shown.splitlines())) <= 80
     assert "…" not in shown

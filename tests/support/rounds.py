@@ -23,7 +23,7 @@ from coterie.transports.memory import Carrier, OfferedPrekeys
 
 BITS, LENGTH = 16, 4
 ME = "client-02"
-"""Whose memory a :class:`Stage` shows."""
+"""The client whose memory a :class:`Stage` shows."""
 
 
 def make_roster(size: int = 24, privacy: int = 3, seed: int = 1) -> Roster:
@@ -32,7 +32,7 @@ def make_roster(size: int = 24, privacy: int = 3, seed: int = 1) -> Roster:
 
 
 def one_hot(roster: Roster) -> dict[str, RingVector]:
-    """Inputs that show who is in a sum: powers of two, over four entries."""
+    """Return inputs whose sum shows its clients: powers of two, over four entries."""
     vectors = {}
     for number, name in enumerate(roster.names):
         vectors[name] = np.zeros(LENGTH, np.uint16)
@@ -49,7 +49,7 @@ def two_trip_shape(_clients: int) -> SessionShape:
 
 
 class Population:
-    """Everybody, in one process: a coordinator over a ledger, and members with memories of their own."""
+    """A coordinator over a ledger, and members with their own memories, in one process."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Population:
 
 
 class Stage:
-    """A round that a test moves step by step; clients keep their memories on disk, as nodes do."""
+    """A round that a test plays step by step; clients keep their memories on disk, as nodes do."""
 
     def __init__(
         self, folder: Path, mode: ThreatMode = ThreatMode.ACTIVE_SERVER, size: int = 6, *, two_trips: bool = True
@@ -130,7 +130,7 @@ class Stage:
         self.inbox = self.round.invite()
 
     def processes(self) -> Population:
-        """Everybody in a process that starts anew, with its memory and nothing else."""
+        """Return all members as after a restart of their processes, with only their memories."""
         roster = make_roster(self.size)
         return Population(
             roster, self.ledger, self.size, memories=self.path, mode=self.mode, two_trips=self.two_trips, durable=True

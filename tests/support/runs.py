@@ -28,7 +28,7 @@ FORECAST = replace(
 
 
 def make_records(count: int = 30, **more: object) -> list[RoundRecord]:
-    """Rounds with cohorts of whole circles, of which some break, and every fifth round without a result."""
+    """Return rounds with cohorts of whole circles, some of which break; every fifth round has no result."""
     rng = np.random.default_rng(0)
     names, clients, circle = client_names(), CLIENTS, 2
     auditor = Auditor(names)
@@ -71,7 +71,7 @@ def client_names() -> tuple[str, ...]:
 
 
 def summarised(records: list[RoundRecord], yardstick: Yardstick = ACCURACY, /, **settings: object) -> Summary:
-    """Sum the records up, for a run with these settings, written with __ for the dot."""
+    """Return the summary of records, for a run with these settings, which have __ in place of the dot."""
     keys = {key.replace("__", "."): value for key, value in settings.items()}
     config: RunConfig = make_config({"rounds": max(1, len(records)), "clients.count": CLIENTS, **keys})
     return replace(
@@ -95,12 +95,12 @@ def promised(config: RunConfig) -> Promise:
 
 
 def regression(count: int = 10) -> list[RoundRecord]:
-    """Rounds of a run whose targets are numbers."""
+    """Return rounds of a run whose targets are numbers."""
     return [msgspec.structs.replace(record, accuracy=None, error=100 / record.round) for record in make_records(count)]
 
 
 def courses(count: int = 5) -> list[Course]:
-    """Forecasts of so many series, the later the worse."""
+    """Return forecasts of this number of series, each worse than the one before."""
     times = np.datetime64("2018-07-01T00", "h") + np.arange(200)
     truth = 1000 + 100 * np.sin(np.arange(200))
     return [

@@ -1,7 +1,7 @@
 """Scripted strategies of a lying server: for each rule, the shortest session found that needs it.
 
-The judge is that of the search. Each returns the session that is judged, and the sessions before it. The victim is
-client 0 unless said otherwise; persons are honest clients, of which one that joined twice is two.
+The judge is the same as in the search. Each strategy returns the session that is judged, and the sessions before it.
+The victim is client 0 unless stated otherwise. A person is an honest client; a client that joined twice is two persons.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -18,7 +18,7 @@ from coterie.secagg.messages import Advertisement, Confirmation
 
 Sessions = tuple[Scene, ...]
 Pad = Callable[[Scene, list[Confirmation], list[Confirmation]], list[Confirmation]]
-"""Makes a testimony of the confirmations of one story and those of the other."""
+"""Makes a testimony from the confirmations of one story and of the other."""
 
 
 def scene(size: int, colluders: Collection[int] = (), **terms: Any) -> Scene:  # noqa: ANN401  (any of the terms)
@@ -32,9 +32,9 @@ def confirm_and_reveal(
     pad: Pad | None = None,
     borrowed: Mapping[int, bytes] | None = None,
 ) -> None:
-    """Tell each person its own survivors, then show everybody the confirmations of its story, padded.
+    """Tell each person its own survivors, then show each the confirmations of its story, padded.
 
-    Statements are those of the same book, but for those borrowed.
+    Statements are those of the same book, except for borrowed ones.
     """
     masked = [person for person in place.persons if person.carried is not None]
     signed: dict[Person, Confirmation] = {}
@@ -57,7 +57,7 @@ def confirm_and_reveal(
 
 
 def _strand(circles: tuple[int, ...], few: set[int]) -> Sessions:
-    """Clients 0 and 1 carry the masks of a few only, whose circles are then broken: their keys are opened."""
+    """Clients 0 and 1 have the masks of only a few clients, whose circles are then broken and whose keys are opened."""
     place = scene(len(circles), circles=circles)
     strangers = set(range(len(circles))) - few
     everybody = mask_all(place, {0: strangers, 1: strangers})
@@ -76,7 +76,7 @@ def strand_signers() -> Sessions:
 
 
 def borrow_statement() -> Sessions:
-    """The victim joined twice. One self carries few masks; the other, under another book, states that it has all."""
+    """The victim joined twice. One person has few masks; the other, under another book, states that it has all."""
     circles, few = (0, 0, 1, 1, 1, 1, 2, 2, 2, 2), {3, 4, 5, 7, 8, 9}
     place = scene(len(circles), circles=circles)
     everybody = mask_all(place, {0: set(range(10)) - few})
@@ -90,7 +90,7 @@ def borrow_statement() -> Sessions:
 
 
 def repeat_envelopes() -> Sessions:
-    """In a ring of two elements a mask that is added twice is not there."""
+    """In a ring of two elements, a mask that is added twice cancels out."""
     place = scene(7, bits=1, length=40)
     for number in place.honest:
         place.enter(number)
@@ -106,7 +106,7 @@ def repeat_envelopes() -> Sessions:
 
 
 def _equivocate(pad: Pad | None = None) -> Sessions:
-    """Half of seven clients hear that the victim survived, the others that it was lost; one colludes."""
+    """Of seven clients, half are told that the victim survived, the others that it was lost; one colludes."""
     place = scene(7, [6])
     everybody = mask_all(place)
     told = {person: everybody if person.client < 3 else everybody - {0} for person in place.persons}
@@ -119,19 +119,19 @@ def equivocate() -> Sessions:
 
 
 def repeat_confirmations() -> Sessions:
-    """One signature, as often as a quorum asks for."""
+    """One signature, repeated until it is a quorum."""
     return _equivocate(lambda place, same, _: same[:1] * place.terms.quorum)
 
 
 def forge_confirmations() -> Sessions:
-    """Signatures of everybody in the story, made up."""
+    """Made-up signatures of all clients in the story."""
     return _equivocate(
         lambda place, same, _: [msgspec.structs.replace(same[0], sender=number) for number in range(1, 7)]
     )
 
 
 def pool_confirmations() -> Sessions:
-    """Signatures on either story."""
+    """Signatures on both stories."""
     return _equivocate(lambda _, same, others: same + [entry for entry in others if entry.sender])
 
 
@@ -142,7 +142,7 @@ def both_shares() -> Sessions:
     return (place,)
 
 
-# Keys that are not whose they are said to be.
+# Keys under the names of other clients.
 
 
 def _substitute(swap: Callable[[Advertisement, Advertisement], Advertisement]) -> Sessions:
@@ -164,7 +164,7 @@ def substitute_sealing_keys() -> Sessions:
 
 
 def _haunt(place: Scene, ghost: Advertisement) -> None:
-    """Client 1, the victim's only mate, is not there; everybody is shown a key in its name that the server holds.
+    """Client 1, the only other client of the victim's circle, is absent; all are shown a key of the server in its name.
 
     Of the other circle one is lost, so the sum is that of the victim and the ghost.
     """
@@ -191,7 +191,7 @@ def replay_key() -> Sessions:
 
 
 def swap_masking_key() -> Sessions:
-    """The ghost's keys are its own but for the masking key."""
+    """The ghost's keys are its own except for the masking key."""
     place = scene(7, circles=HAUNTED)
     absent = place.enter(1)
     _haunt(place, msgspec.structs.replace(absent.advertisement, masking_key=place.forge(1).masking_key))
@@ -237,17 +237,17 @@ def _twin(books: Callable[[list[Person], Person, list[Advertisement]], list[Iter
 
 
 def twin_in_one_book() -> Sessions:
-    """Both of its keys stand in everybody's book."""
+    """Both of its keys are in the book of every client."""
     return _twin(lambda persons, again, c: [[*(p.advertisement for p in (*persons, again)), *c]] * 4)
 
 
 def twin_under_the_other_key() -> Sessions:
-    """The first self is shown the book in which its second key stands."""
+    """The first person is shown the book with the key of the second."""
     return _twin(lambda persons, again, c: [[*(p.advertisement for p in (*persons[:2], again)), *c]] * 4)
 
 
 def twin_in_two_books() -> Sessions:
-    """The second self alone is shown another book, and its signature is used under the first."""
+    """Only the second person is shown another book, and its signature is used under the first."""
     return _twin(
         lambda persons, again, c: [
             *[[*(p.advertisement for p in persons), *c]] * 3,
@@ -257,7 +257,7 @@ def twin_in_two_books() -> Sessions:
 
 
 def join_twice() -> Sessions:
-    """Two books, each with a quorum; what was dealt under the first is opened under the second."""
+    """Two books, each with a quorum; shares that were dealt under the first are opened under the second."""
     place = scene(5, [3, 4])
     victim, other, twin = (place.enter(number) for number in place.honest)
     again = place.enter(2)
@@ -298,7 +298,7 @@ def lose_under_another_book() -> Sessions:
     return (place,)
 
 
-# Sums that hide nobody.
+# Sums that hide no client.
 
 
 def lonely() -> Sessions:

@@ -20,7 +20,7 @@ def fail() -> None:
 
 
 def load_clients(count: int = 6) -> tuple[dict[str, Examples], Examples]:
-    """A few points around three centres for each client, and a test set."""
+    """Return a few points around three centres for each client, and a test set."""
     rng = np.random.default_rng(0)
     y = np.arange(20 * count) % 3
     x = 3 * np.eye(3)[y] + rng.standard_normal((y.size, 3))
@@ -29,7 +29,7 @@ def load_clients(count: int = 6) -> tuple[dict[str, Examples], Examples]:
 
 
 class RoundRobin:
-    """Everybody in turn; nobody is kept together."""
+    """Selects all clients in turn; no clients are kept together."""
 
     def __init__(self, cohort: int = 4) -> None:
         self.cohort = cohort
@@ -40,7 +40,7 @@ class RoundRobin:
 
 
 class FirstCircles:
-    """The first circles of those that it is given, always."""
+    """Always selects the first of the circles that it is given."""
 
     def __init__(self, circles: Circles, cohort: int = 4) -> None:
         self.circles, self.cohort = circles, cohort
@@ -50,7 +50,7 @@ class FirstCircles:
 
 
 class Neighbours:
-    """Pairs of neighbours, by circles of its own that nobody gave it."""
+    """Selects pairs of neighbours, which are its own circles."""
 
     def __init__(self, clients: int, cohort: int = 4) -> None:
         self.circles = [[first, first + 1] for first in range(0, clients, 2)]

@@ -17,6 +17,6 @@ def linear() -> nn.Module:
 def go(folder: Path, **more: Any) -> RunResult:  # noqa: ANN401
     clients, test = load_clients()
     given = {"model": linear, "clients": clients, "test_set": test, "rounds": 4, "cohort": 4, "progress": False, **more}
-    # auto measures which executor is faster, and the other one rounds differently.
+    # ``auto`` chooses the faster executor, and the two round differently.
     given["settings"] = {"training.executor": "processes", **(more.get("settings") or {})}
     return train(out=folder, **given)

@@ -1,9 +1,9 @@
-"""Commands in forks of a process that has imported Coterie already.
+"""Commands in forks of a process that has already imported Coterie.
 
 A new interpreter spends most of a short command on imports. :class:`WarmStart` is a process that imports the modules
-once. Each command is a fork of it, with its own arguments, output and limits, and ends with its own status. The memory
-of a command can be compared with that of another one: the process has done nothing but import, and has no free memory
-that a command could use unseen. A fork does not show how an interpreter starts and ends; tests of that start a new one.
+once. Each command is a fork of it, with its own arguments, output, limits and status. The memory of two commands can be
+compared, because the process has only imported modules, and has no free memory that a command could use without being
+measured. A fork does not show how an interpreter starts and ends; tests of that start a new one.
 """
 
 import ctypes
@@ -23,24 +23,24 @@ from typing import Any, NamedTuple, NoReturn
 
 PROJECT = Path(__file__).parents[2]
 SECONDS = 200
-"""After so long a command is ended: status -SIGALRM."""
+"""A command is ended after this time, with status -SIGALRM."""
 
 
 class Ended(NamedTuple):
-    """How a command ended."""
+    """The end of a command."""
 
     status: int
     said: str
-    """What it wrote to its error output."""
+    """Its error output."""
     memory: int
-    """Bytes at the most."""
+    """The most memory that it used, in bytes."""
 
 
 class WarmStart:
     """A process that has imported ``modules`` and runs commands in forks of itself."""
 
     def __init__(self, modules: Sequence[str]) -> None:
-        """Start the process; it imports while the caller goes on."""
+        """Start the process; it imports while the caller continues."""
         path = os.pathsep.join([str(PROJECT / "src"), str(PROJECT), os.environ.get("PYTHONPATH", "")])
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.warm", *modules],
@@ -51,7 +51,7 @@ class WarmStart:
         )
 
     def run(self, arguments: Sequence[str], *, largest_file: int, most_memory: int) -> Ended:
-        """Run a command of Coterie; it may write files of ``largest_file`` bytes, and have an address space."""
+        """Run a command of Coterie with limits on the size of its files and of its address space, in bytes."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with tempfile.NamedTemporaryFile("r", encoding="utf-8") as said:
@@ -70,7 +70,7 @@ def _serve(modules: Sequence[str]) -> None:
     for module in modules:
         import_module(module)
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # so that no command begins with free memory
+    ctypes.CDLL(None).malloc_trim(0)  # so that commands begin without free memory
     for line in sys.stdin:
         child = os.fork()
         if not child:

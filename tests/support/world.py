@@ -1,8 +1,8 @@
 """A session of the search: real clients with inputs of their own, and a server that damages its messages.
 
-Beside what a strategy plans, any message may be garbled: lines left out, repeated, put in another order or under
-another number, fields exchanged, borrowed from other books and sessions, or made up. If the client refuses it, the
-server says what it had planned.
+In addition to the plan of a strategy, any message may be garbled: lines are left out, repeated, reordered or get
+another number, and fields are exchanged, taken from other books and sessions, or made up. If the client refuses it, the
+server sends the planned message.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from coterie.attacks.malicious_server.server import LyingServer, M, Person
 from coterie.crypto.entropy import Entropy
 from coterie.secagg import Terms, messages
 
-#: The fields of a line, without the number that says whose it is.
+#: The fields of a line, without the number of its client.
 FIELDS: dict[Any, tuple[str, ...]] = {
     messages.Advertisement: ("terms", "sealing_key", "masking_key", "signature"),
     messages.Envelope: ("sealed", "marks"),
@@ -43,7 +43,7 @@ Line = Any
 
 
 class FreshEntropy:
-    """Bytes from a seed, other ones for every draw: a client that is made to repeat itself gets fresh randomness."""
+    """Bytes from a seed that differ for every draw, so that a client that repeats a step gets fresh randomness."""
 
     def __init__(self, seed: bytes) -> None:
         self._seed, self._draws = seed, 0
@@ -65,16 +65,16 @@ class Scene(LyingServer):
         self._garbling = garbling
         self._secret = self.rng.randbytes(16)
         self.pool: list[Line] = []
-        """Lines that were said in this session and those before it."""
+        """Lines of all messages in this session and those before it."""
         self.accepted = 0
-        """How many messages clients answered."""
+        """The number of messages that clients answered."""
         self.varied: Counter[str] = Counter()
-        """By field, how many messages were garbled there."""
+        """By field, the number of messages that were garbled there."""
         self.taken: Counter[str] = Counter()
-        """By field, how many of these a client accepted."""
+        """By field, the number of garbled messages that a client accepted."""
 
     def inputs_of(self, coefficients: Iterable[int], *earlier: "Scene") -> RingVector:
-        """The true value of a combination of the honest clients' inputs."""
+        """Return the true value of a combination of the honest clients' inputs."""
         total = self.terms.ring.zeros(self.terms.length)
         persons = [(scene, person) for scene in (self, *earlier) for person in scene.persons]
         for factor, (scene, person) in zip(coefficients, persons, strict=True):
@@ -83,7 +83,7 @@ class Scene(LyingServer):
         return total
 
     def _source(self, seed: bytes) -> Entropy:
-        return FreshEntropy(self._secret + seed)  # two sessions may bear one name
+        return FreshEntropy(self._secret + seed)  # two sessions may have the same name
 
     def _ask(self, person: Person, message: M) -> tuple[M, bytes] | None:
         name = LINES.get(type(message))
@@ -119,7 +119,7 @@ class Scene(LyingServer):
         return self.rng.choice(others) if others else self.rng.randbytes(32)
 
     def _garble_set(self, value: bytes) -> bytes:
-        """Add or leave out clients, some of which do not exist; or write the set in another way."""
+        """Add or leave out clients, some of which do not exist, or encode the set differently."""
         changed = bytearray(value)
         if self.rng.random() < 0.1:
             return bytes(changed + b"\x00") if self.rng.random() < 0.5 else bytes(changed[:-1])
@@ -161,7 +161,7 @@ class Scene(LyingServer):
         return part, lines
 
     def _other(self, field: str, line: Line, alike: Sequence[Line]) -> object:
-        """Another value for a field of a line: somebody else's, one of the server's, or none that anybody made."""
+        """Return another value for a field of a line: from another client, from the server, or random."""
         rng, value = self.rng, getattr(line, field)
         if rng.random() < 0.5 or field == "marks":
             return getattr(rng.choice(alike), field)
@@ -182,7 +182,7 @@ class Scene(LyingServer):
 
 
 def flipped(key: bytes) -> bytes:
-    """The same point in other bytes: X25519 ignores the last bit."""
+    """Return the same point in other bytes, because X25519 ignores the last bit."""
     return key[:-1] + bytes([key[-1] ^ 0x80])
 
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from coterie.errors import InputError
 
-_KINDS = "fiu"
+NUMBERS = "fiu"
+"""The kinds of numpy's types that are numbers: floats, signed and unsigned integers."""
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -40,7 +41,7 @@ def unpack_arrays(content: bytes) -> dict[str, NDArray[Any]]:
 
 
 def _pack_array(name: str, array: NDArray[Any]) -> _Stored:
-    if array.dtype.kind not in _KINDS:
+    if array.dtype.kind not in NUMBERS:
         raise InputError(f"array {name!r} of {array.dtype} has no numbers")
     plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     return _Stored(name, plain.dtype.str, array.shape, plain.tobytes())
@@ -48,7 +49,7 @@ def _pack_array(name: str, array: NDArray[Any]) -> _Stored:
 
 def _unpack_array(stored: _Stored) -> NDArray[Any]:
     kind = np.dtype(stored.kind)
-    if kind.kind not in _KINDS or min(stored.shape, default=0) < 0:
+    if kind.kind not in NUMBERS or min(stored.shape, default=0) < 0:
         raise ValueError(f"array {stored.name!r} has no numbers")
     if math.prod(stored.shape) * kind.itemsize != len(stored.entries):
         raise ValueError(f"array {stored.name!r} has another length than its shape says")

@@ -33,14 +33,14 @@ from coterie.crypto.keystream import SEED_BYTES, apply_masks
 from coterie.crypto.signing import Identity
 from coterie.deployment.array_bytes import pack_arrays, unpack_arrays
 from coterie.deployment.checkpoint import CheckpointFile
-from coterie.deployment.confinement import Confinement, check_confinable
+from coterie.deployment.confinement import Confinement
 from coterie.deployment.displacement import Displacement
 from coterie.deployment.engine import TRAIN, AppReply, Arrays, kind_of
 from coterie.deployment.first_use import task_name
 from coterie.deployment.form import number_in
 from coterie.deployment.logs import LOGGER, quote
 from coterie.deployment.reasons import Reason
-from coterie.deployment.recipe import STATISTICS
+from coterie.deployment.recipe import check_confinable
 from coterie.deployment.replies import reply_error
 from coterie.errors import ConfigError, InputError, PeerProtocolError, regarding
 from coterie.files import private_folder
@@ -372,7 +372,7 @@ def _check_models(models: Sequence[Arrays], confinement: Confinement) -> None:
     """Refuse public models that no node can use, or that do not fit each other."""
     for model in models:
         try:
-            check_confinable(model, tuple(pattern for pattern, _ in STATISTICS))
+            check_confinable(model)
         except ConfigError as error:
             raise PeerProtocolError(SERVER, f"showed a model that cannot be confined: {error}") from None
     for model in models:

@@ -5,7 +5,6 @@ learns sums of changes and sends the models that follow from them. A node moves 
 refuses the move because its own loss would increase. See :mod:`~coterie.deployment.confined`.
 """
 
-import fnmatch
 import math
 from typing import Any
 
@@ -72,21 +71,6 @@ class Confinement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     def __str__(self) -> str:
         check = "no loss check" if self.threshold is None else f"threshold {self.threshold!r} of {self.loss!r}"
         return f"spread {self.spread!r}, norm {self.norm!r}, {check}, tau {self.tau or 'none'}"
-
-
-def check_confinable(arrays: Arrays, statistics: tuple[str, ...]) -> None:
-    """Refuse a model with arrays that are not parameters, because a random start would make them meaningless.
-
-    ``statistics`` are patterns of the names of running statistics, which no gradient moves.
-    """
-    for name, array in arrays.items():
-        if array.dtype.kind != "f":
-            raise ConfigError(f"confined descent moves floating-point numbers, and array {name!r} is of {array.dtype}")
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in statistics):
-            raise ConfigError(
-                f"array {name!r} is a running statistic, which confined descent cannot move: replace batch "
-                "normalisation by layer or group normalisation"
-            )
 
 
 def _check(name: str, value: object, *, above: bool) -> None:

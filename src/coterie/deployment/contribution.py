@@ -167,10 +167,12 @@ class NodeContribution:
             return self._run(received)
         with regarding(Reason.FORM):
             shown = self._request.displacement()
-        if shown is not None and not shown.models:
+        if shown is not None and not shown.models:  # a position in the chain
             self._check_judging(shown)
-        node, settings, evaluates = self._node, self._node.settings, shown is not None and not shown.models
-        judged_by = self._memory.fixed(shown.task) if shown is not None and evaluates else self._configuration()
+            judged_by = self._memory.fixed(shown.task)
+        else:
+            judged_by = self._configuration()
+        node, settings = self._node, self._node.settings
         own = ConfinedNode(
             settings.folder,
             recipe.confinement,

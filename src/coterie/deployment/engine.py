@@ -26,7 +26,6 @@ Metrics: TypeAlias = Mapping[str, object]
 TRAIN, EVALUATE = "train", "evaluate"
 """Kinds of functions whose replies can be summed: the first returns a model and metrics, the second only metrics."""
 
-
 HELLO, STEP, SHOW = "hello", "step", "show"
 """Kinds of requests: an introduction, an answer in a session, and a look at models of a confined descent."""
 

@@ -36,6 +36,7 @@ from coterie.arithmetic.quantize import MARGIN, FloatArray, Layout, Quantizer, a
 from coterie.arithmetic.ring import RingVector
 from coterie.cohorts.roster import Roster
 from coterie.crypto.context import bind, digest
+from coterie.deployment.array_bytes import NUMBERS
 from coterie.deployment.engine import EVALUATE, TRAIN, AppReply, Arrays, Metrics, Task, kind_of
 from coterie.deployment.logs import LOGGER
 from coterie.deployment.recipe import Metric, RosterRecipe
@@ -44,11 +45,9 @@ from coterie.reports.words import one_line
 from coterie.secagg.messages import SERVER
 from coterie.secagg.server import Aggregate
 
-_KINDS = "fiu"  # floats, signed and unsigned integers
 _ONE_PART = 16.0  # times clip; a range up to this loses at most four bits, and is sent in one part
 _PIECE = 1 << 14  # entries processed at a time, so that temporaries stay in the cache and no copy of a model is made
 _FINEST = 2.0**-43  # finest step, as a share of a range at full weight; dither needs the ten further bits of float64
-
 
 _ROUNDING_VARIANCE = 1.5**2 + 0.25
 """The largest variance of one client's integer: dither of deviation 1.5, and random rounding."""
@@ -213,7 +212,7 @@ class Form:
     def _parts(self, received: Arrays) -> "Iterator[_Part]":
         """Yield the arrays of a model with their ranges, one at a time, because each may be large."""
         for name, base in received.items() if self.arrays else ():
-            if base.dtype.kind not in _KINDS:
+            if base.dtype.kind not in NUMBERS:
                 raise InputError(f"array {name!r} is of {base.dtype}, which has no mean")
             whole = base.dtype.kind != "f"
             yield _Part(name, base, _Scale.of(self.reach(name, base.dtype.kind), self.recipe, whole=whole))
@@ -268,7 +267,7 @@ class _Part(NamedTuple):
 
     def clipped_share(self, now: NDArray[Any]) -> float:
         """Return the share of clipped entries; :class:`InputError` for another shape, or if entries are no numbers."""
-        if now.shape != self.base.shape or now.dtype.kind not in _KINDS:
+        if now.shape != self.base.shape or now.dtype.kind not in NUMBERS:
             raise InputError(f"array {self.name!r} came back as {now.dtype} of shape {now.shape}")
         inside, lost = 0, False
         for moved in self._differences(now):

@@ -16,8 +16,6 @@ LOGGER = logging.getLogger("coterie.deployment")
 
 _NAMES = 5
 _LONGEST = 300  # characters of text from another party
-
-
 _PREFIX = "Coterie: "
 
 

@@ -7,6 +7,7 @@ chooses a recipe once, when it founds the roster. The roster's digest covers it,
 they trust.
 """
 
+import fnmatch
 import math
 import re
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from msgspec.structs import force_setattr
 from coterie.arithmetic.quantize import Quantizer
 from coterie.cohorts.roster import Roster
 from coterie.deployment.confinement import Confinement
+from coterie.deployment.engine import Arrays
 from coterie.errors import ConfigError
 
 WIDE = 1e6
@@ -164,6 +166,18 @@ class ConfinedRecipe(RosterRecipe, frozen=True, kw_only=True, tag=2):
         return {**super().settings(), "confined": str(self.confinement)}
 
 
+def check_confinable(arrays: Arrays) -> None:
+    """Refuse a model with arrays that are not parameters, because a random start would make them meaningless."""
+    for name, array in arrays.items():
+        if array.dtype.kind != "f":
+            raise ConfigError(f"confined descent moves floating-point numbers, and array {name!r} is of {array.dtype}")
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern, _ in STATISTICS):
+            raise ConfigError(
+                f"array {name!r} is a running statistic, which confined descent cannot move: replace batch "
+                "normalisation by layer or group normalisation"
+            )
+
+
 def _word(name: str) -> str:
     """Return a name, in quotes if it could be mistaken for several names or for other words."""
     return name if _PLAIN.fullmatch(name) and name.isascii() else repr(name)
@@ -171,4 +185,4 @@ def _word(name: str) -> str:
 
 def to_metrics(ranges: Mapping[str, tuple[float, float]]) -> tuple[Metric, ...]:
     """Return metrics in the order of their names."""
-    return tuple(Metric(name, float(low), float(high)) for name, (low, high) in sorted(ranges.items()))
+    return tuple(Metric(name, low, high) for name, (low, high) in sorted(ranges.items()))

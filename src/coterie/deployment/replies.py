@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from coterie.deployment.array_bytes import NUMBERS
 from coterie.deployment.engine import AppReply, Arrays, Metrics
 from coterie.deployment.form import Form
 from coterie.deployment.logs import list_names
@@ -55,4 +56,4 @@ def _is_number(metrics: Metrics, name: str) -> bool:
 
 
 def _fits(sent: NDArray[Any], came: NDArray[Any]) -> bool:
-    return came.shape == sent.shape and came.dtype.kind in "fiu"  # floats and integers
+    return came.shape == sent.shape and came.dtype.kind in NUMBERS

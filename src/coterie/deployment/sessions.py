@@ -90,7 +90,7 @@ def hold_place(folder: Path, run: int) -> Iterator[SessionFile]:
 
 
 def useful_until(created_at: float, ttl: float) -> float:
-    """Return until when the answer to a message is needed, from the age and lifetime that the server states.
+    """Return the time until which the answer to a message is needed, from the creation time and lifetime in it.
 
     These values are limited: no message comes from the future, and none has expired before it is answered.
     """

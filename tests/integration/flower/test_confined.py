@@ -1,4 +1,4 @@
-"""Confined descent with real processes that are killed: own models survive on their nodes' disks, and catch up.
+"""Confined descent with real processes that are killed: own models survive on disk, and catch up.
 
 The app moves every model upwards by a constant of its node, and its loss falls with that, so nodes take all moves. A
 node's own model is then its private start plus the public model, whatever happened in between.
@@ -26,13 +26,13 @@ def folder(federation: HookedFederation, number: int) -> Path:
 
 
 def start(federation: HookedFederation, number: int) -> np.ndarray:
-    """What sets a node's own model apart from the last public model that it has judged."""
+    """Return the difference of a node's own model and the last public model that it has judged."""
     seen = unpack_arrays(own_state(folder(federation, number)).seen)
     return np.asarray(own_model(folder(federation, number))["w"] - seen["w"])
 
 
 def check_descent(federation: HookedFederation, judged: int) -> None:
-    """Each round moved the public model by the mean over exactly its nodes, and all have judged so many models."""
+    """Check that each round moved the public model by the mean over its nodes, and how many models each has judged."""
     federation.check_moves()
     assert [own_state(folder(federation, number)).judged for number in range(NODES)] == [judged] * NODES
     starts = [start(federation, number) for number in range(NODES)]
@@ -41,8 +41,8 @@ def check_descent(federation: HookedFederation, judged: int) -> None:
     federation.check_history()
 
 
-def test_node_killed_catches_up(federation: HookedFederation, tmp_path: Path) -> None:
-    """Killed with its contribution on disk and not sent, away for a round, and back again for the last one."""
+def test_a_killed_node_catches_up(federation: HookedFederation, tmp_path: Path) -> None:
+    """It is killed with its contribution on disk and not sent, is away for a round, and is back for the last one."""
     first = federation.hold("server", "round", "1")
     run = federation.run(hooked_app(tmp_path), rounds=4, deadline=DEADLINE, confined=True)
     first.reached(LONGEST)
@@ -58,7 +58,7 @@ def test_node_killed_catches_up(federation: HookedFederation, tmp_path: Path) ->
     third.release()
     federation.finish(run, LONGEST)
     rows = [len(noted["clients"]) for noted in federation.rounds() if noted["outcome"]]
-    assert rows == [4, 2, 2, 4], "the circle of the node sat out twice"
+    assert rows == [4, 2, 2, 4], "the circle of the node was left out twice"
     assert start(federation, 0) == pytest.approx(before, abs=1e-6)
     check_descent(federation, judged=5)
 

@@ -1,4 +1,4 @@
-"""The same Flower app before and after: a few lines apart, and both run."""
+"""The Flower app of the examples, plain, private and confined: they differ by a few lines, and all run."""
 
 import difflib
 import re
@@ -39,13 +39,13 @@ def test_few_changed_lines_make_an_app_private() -> None:
 
 
 def test_few_changed_lines_make_an_app_confined() -> None:
-    """But for the task itself, which takes one step on all examples, and numbers of the configuration."""
+    """The task, which takes one step on all examples, and the numbers of the configuration are not counted."""
     apart = ("digits/task.py", "pyproject.toml")
     assert 0 < len(changed_lines("plain", "confined", *apart)) <= MOST_CHANGED_LINES
 
 
 def accuracies(log: str) -> list[float]:
-    """The accuracies that Flower's strategies log at the end, by round."""
+    """Return the accuracies of all rounds, which Flower's strategies log at the end."""
     return [float(value) for value in re.findall(r"\d+: \{'accuracy': '([^']+)'\}", log)]
 
 
@@ -66,7 +66,7 @@ def test_both_apps_run_in_simulation(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_confined_nodes_in_simulation(tmp_path: Path) -> None:
+def test_the_confined_app_runs_in_simulation(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="needs coterie[simulation]")
     with HookedFederation(tmp_path / "federation", simulation=True) as federation:
         app = shutil.copytree(EXAMPLES / "confined", tmp_path / "confined")
@@ -82,7 +82,7 @@ def test_confined_nodes_in_simulation(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_fifty_nodes_in_simulation(tmp_path: Path) -> None:
+def test_fifty_nodes_are_summed_in_simulation(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="needs coterie[simulation]")
     with HookedFederation(tmp_path / "federation", simulation=True) as federation:
         run = federation.run(

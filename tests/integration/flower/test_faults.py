@@ -1,8 +1,9 @@
-"""Faults of real processes: after each, a sum over the right nodes or none, the promise kept, and training goes on.
+"""Faults of real processes: after each, a sum is over the right nodes or none, T holds, and training continues.
 
-Four nodes are two circles of two. A node that leaves before its input is in takes its circle along; one that leaves
-later takes nobody, because three of four are enough to open the sum. In two trips, places are named after what nodes
-are sent: the request to contribute, the list of survivors and, if a node left before it contributed, the proof of it.
+Four nodes are two circles of two. If a node leaves before it contributed, its whole circle is left out. If it leaves
+later, no node is left out, because three of four are enough to open the sum. In two trips, places are named after the
+messages to nodes: the request to contribute, the list of survivors and, if a node left before it contributed, the proof
+of the survivors.
 """
 
 import os
@@ -11,10 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.homes import latest_roster
 from tests.support.loopback import NODES, Hold, HookedFederation, hooked_app
 
 from coterie.bench.loopback import LocalProcess, until
-from coterie.deployment.roster_folder import RosterFolder
 
 pytestmark = pytest.mark.slow
 
@@ -26,14 +27,13 @@ ALL = {f"node-{number}" for number in range(NODES)}
 
 
 def without_circle_of(federation: HookedFederation, name: str) -> set[str]:
-    roster = RosterFolder(federation.server / "rosters").latest
-    assert roster is not None
+    roster = latest_roster(federation.server)
     circles = [{roster.names[number] for number in circle} for circle in roster.circles]
     return ALL - next(circle for circle in circles if name in circle)
 
 
 def check_sums(federation: HookedFederation) -> None:
-    """Each round moved the model by the mean over exactly the nodes of its row, or not at all."""
+    """Check that each round moved the model by the mean over exactly the nodes of its row, or not at all."""
     assert federation.rounds()[0]["value"] == 0
     federation.check_moves()
 
@@ -51,10 +51,10 @@ KILLED = [
 
 
 @pytest.mark.parametrize(("protocol", "steps"), KILLED, ids=["-".join(steps) for _, steps in KILLED])
-def test_node_killed_after_it_made_its_answer(
+def test_a_node_killed_with_its_answer_on_disk_takes_part_again(
     federation: HookedFederation, tmp_path: Path, protocol: str, steps: tuple[str, ...]
 ) -> None:
-    """The worst moment: the answer is on its disk and has not left. Started again, the node takes part again."""
+    """At the worst moment, the answer is on disk and has not left. A node that is started again takes part again."""
     holds = [federation.hold("node-0", step, "after") for step in steps]
     run = federation.run(hooked_app(tmp_path), rounds=len(steps) + 1, deadline=DEADLINE, protocol=protocol)
     for hold in holds:
@@ -70,7 +70,7 @@ def test_node_killed_after_it_made_its_answer(
     federation.check_history()
 
 
-def test_slow_node(federation: HookedFederation, tmp_path: Path) -> None:
+def test_a_slow_node_is_left_out_of_one_round(federation: HookedFederation, tmp_path: Path) -> None:
     hold = federation.hold("node-1", "contribute", "before")
     run = federation.run(hooked_app(tmp_path), rounds=2, deadline=DEADLINE)
     hold.reached(LONGEST)
@@ -87,10 +87,10 @@ def test_slow_node(federation: HookedFederation, tmp_path: Path) -> None:
     [("two-trips", ("contribute", "survivors")), ("papers", ("share", "mask")), ("papers", ("confirm", "reveal"))],
     ids=["contribute-survivors", "share-mask", "confirm-reveal"],
 )
-def test_server_killed_and_run_again(
+def test_a_killed_server_resumes_after_its_last_finished_round(
     federation: HookedFederation, tmp_path: Path, protocol: str, steps: tuple[str, ...]
 ) -> None:
-    """The next run goes on after the last round that was finished; what may have been revealed stays in the ledger."""
+    """The next run continues after the last finished round; a sum that may have been revealed stays in the ledger."""
     app, rounds = hooked_app(tmp_path), 2
     hold = federation.hold("server", "round", "1")
     run = federation.run(app, rounds=rounds, deadline=DEADLINE, protocol=protocol)
@@ -113,8 +113,8 @@ def test_server_killed_and_run_again(
     assert len(federation.check_history()) == (3 if {"reveal", "survivors"} & set(steps) else 2)
 
 
-def test_superlink_restarted(federation: HookedFederation, tmp_path: Path) -> None:
-    """Flower gives the run up; the next one goes on from the checkpoint, with nodes that connect again."""
+def test_a_run_resumes_after_a_restart_of_the_superlink(federation: HookedFederation, tmp_path: Path) -> None:
+    """Flower ends the run; the next one continues from the checkpoint, with nodes that connect again."""
     app = hooked_app(tmp_path)
     noted = federation.hold("server", "round", "1")
     run = federation.run(app, rounds=2, deadline=DEADLINE)
@@ -146,8 +146,8 @@ def wait_for_error(run: LocalProcess) -> None:
     until(lambda: "HTTPStatusError: Server error '500" in run.log, LONGEST, "the server's log has the error")
 
 
-def test_superlink_fails_in_a_round(federation: HookedFederation, tmp_path: Path) -> None:
-    """It answers with HTTP 500 after it took the replies, which are lost; then where it should take requests."""
+def test_a_round_survives_failures_of_the_superlink(federation: HookedFederation, tmp_path: Path) -> None:
+    """It answers with HTTP 500 after it took the replies, which are lost, and again when it should take requests."""
     hold, run = hold_answered(federation, hooked_app(tmp_path), retries=True)
     following = federation.hold("server", "survivors", "before")
     with federation.failing("DELETE ON message_ins"):
@@ -165,7 +165,7 @@ def test_superlink_fails_in_a_round(federation: HookedFederation, tmp_path: Path
     assert len(federation.check_history()) == 1
 
 
-def test_superlink_fails_and_retries_are_off(federation: HookedFederation, tmp_path: Path) -> None:
+def test_without_retries_a_failure_of_the_superlink_ends_the_run(federation: HookedFederation, tmp_path: Path) -> None:
     hold, run = hold_answered(federation, hooked_app(tmp_path), retries=False)
     with federation.failing("DELETE ON message_ins"):
         hold.release()
@@ -176,7 +176,7 @@ def test_superlink_fails_and_retries_are_off(federation: HookedFederation, tmp_p
 
 
 @pytest.mark.parametrize("retries", [True, False])
-def test_superlink_unreachable_in_a_round(tmp_path: Path, retries: bool) -> None:
+def test_a_round_survives_an_unreachable_superlink_only_with_retries(tmp_path: Path, retries: bool) -> None:
     """The connection is cut after the SuperLink sent the replies and before they arrive, so they are lost.
 
     Flower connects again by itself and is told that its messages are unknown. Coterie asks the nodes again.
@@ -205,7 +205,7 @@ def test_superlink_unreachable_in_a_round(tmp_path: Path, retries: bool) -> None
 
 
 def test_nodes_that_misbehave_do_not_stop_the_others(federation: HookedFederation, tmp_path: Path) -> None:
-    """Garbage, errors, a floor that refuses, a stranger and an impostor: nobody stops the others."""
+    """A node sends garbage or an error or refuses by its floor, and a stranger and an impostor connect."""
     turns: list[dict[str, str | int]] = [
         {"garbage": "contribute"},
         {"nonsense": "contribute"},
@@ -234,8 +234,8 @@ def test_nodes_that_misbehave_do_not_stop_the_others(federation: HookedFederatio
     federation.check_history()
 
 
-def test_node_killed_comes_back_within_the_round(tmp_path: Path) -> None:
-    """Authenticated, a node keeps its number. What it had made before it was killed is what it then sends."""
+def test_a_killed_node_comes_back_within_the_round(tmp_path: Path) -> None:
+    """An authenticated node keeps its number, and sends the answer that it made before it was killed."""
     with HookedFederation(tmp_path / "federation", authenticated=True) as federation:
         for number in range(NODES):
             federation.start_node(number, NODES)
@@ -244,7 +244,7 @@ def test_node_killed_comes_back_within_the_round(tmp_path: Path) -> None:
         hold.reached(LONGEST)
         federation.nodes["node-0"].kill()
         hold.release()
-        # Flower takes the node to be connected for up to a minute, and until then turns it away.
+        # Flower considers the node connected for up to a minute, and refuses it until then.
         node = federation.start_node(0, NODES)
         while run.running:
             if not node.running:

@@ -18,7 +18,7 @@ LONGEST = 1800.0
 
 
 def commands(document: str) -> str:
-    """The commands of a document but for installing, on ports that are free here."""
+    """Return the commands of a document without those that install packages, with ports that are free."""
     text = "".join(re.findall(r"```sh\n(.*?)```", document, re.DOTALL)).replace("--port 909$n", "--port $(port 909$n)")
     text = re.sub(r"^pip install .*\n", "", text, flags=re.MULTILINE)
     free = {port: str(free_port()) for port in PORTS}
@@ -26,13 +26,13 @@ def commands(document: str) -> str:
     return f"port() {{ case $1 in {cases}esac; }}\n{text.replace('8000', free['8000'])}"
 
 
-def test_links_lead_somewhere() -> None:
+def test_the_targets_of_all_links_exist() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         assert (ROOT / "examples" / "flower" / target).exists(), target
 
 
 def check_the_mean(log: str) -> None:
-    """What is sent to all in the second private round is the mean of what the nodes sent back to the plain server."""
+    """Check that the model of the second private round is the mean of the models that the plain server got."""
     lines = re.findall(r"wiretap: (to all nodes|from one node): 0\.weight, .*\[(.*)\]", log)
     models = [[float(value) for value in values.split()] for way, values in lines if way == "from one node"]
     sent = [[float(value) for value in values.split()] for way, values in lines if way == "to all nodes"]
@@ -40,7 +40,7 @@ def check_the_mean(log: str) -> None:
 
 
 def gone_after(reader: LocalProcess, seconds: float) -> list[int]:
-    """What is still there of all that the reader started, once it had so long to end."""
+    """Return the processes that the reader started and that still run after this time."""
     until = time.monotonic() + seconds
     while reader.left and time.monotonic() < until:
         time.sleep(0.5)
@@ -48,7 +48,7 @@ def gone_after(reader: LocalProcess, seconds: float) -> list[int]:
 
 
 def type_commands(document: str, folder: Path, start: Path) -> str:
-    """Type all commands of a document in one shell, and return everything that it prints."""
+    """Run all commands of a document in one shell, and return everything that it prints."""
     pytest.importorskip("ray", reason="needs coterie[simulation]")
     env = {name: value for name, value in environment(folder).items() if not name.startswith(("FLWR_", "COTERIE_"))}
     script = folder / "commands"

@@ -31,7 +31,7 @@ def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_jobs_of_one_population(tmp_path: Path) -> None:
+def test_jobs_of_one_population_continue_its_history_with_one_configuration(tmp_path: Path) -> None:
     for file in EXAMPLE.glob("*.py"):
         shutil.copy(file, tmp_path)
     done = run(tmp_path, "--rounds", "3")

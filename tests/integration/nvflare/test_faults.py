@@ -1,6 +1,6 @@
-"""Faults of NVFlare's clients in its simulator: a sum over whole circles or none, and training goes on.
+"""Faults of NVFlare's clients in its simulator: a sum is over whole circles or none, and training continues.
 
-Six sites are three circles of two. A site that leaves takes its circle along, for that round.
+Six sites are three circles of two. If a site leaves a round, its circle is left out of that round.
 """
 
 import json
@@ -57,7 +57,7 @@ class Job:
             return [set(ledger.revealed(number)) for number in range(1, ledger.latest() + 1)]
 
     def model(self) -> float:
-        """Return the number that the last job has come to."""
+        """Return the model of the last job, which is one number."""
         (saved,) = self.folder.rglob("server.npy")
         return float(np.load(saved)[0])
 
@@ -72,7 +72,7 @@ def mean_of(sites: set[str]) -> float:
     return sum(2.0 ** -int(site.removeprefix("site-")) for site in sites) / len(sites)
 
 
-def test_a_client_that_dies_takes_its_circle_along_and_is_back_in_the_next_job(tmp_path: Path) -> None:
+def test_a_client_that_dies_is_left_out_with_its_circle_and_is_back_in_the_next_job(tmp_path: Path) -> None:
     job = Job(tmp_path)
     printed = job.run(2, {"site-2": {"1": "die"}})
     others = job.without_circle_of("site-2")

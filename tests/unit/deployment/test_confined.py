@@ -34,7 +34,7 @@ MODELS = st.lists(arrays(np.float32, 2, elements=NUMBERS), min_size=1, max_size=
 
 
 class Killed(BaseException):
-    """What the operating system does to a process."""
+    """The end of a process by the operating system."""
 
 
 class App:
@@ -59,7 +59,7 @@ def shown(models: Sequence[NDArray[Any]], first: int, descent: bytes = DESCENT) 
 
 
 def accept() -> None:
-    """Find the configuration of a request as it was stored."""
+    """Accept the configuration of every request."""
 
 
 def judged(node: ConfinedNode, models: Sequence[NDArray[Any]], first: int = 0, app: App | None = None) -> AppReply:
@@ -72,7 +72,7 @@ def node_in(folder: Path, confinement: Confinement | None = None) -> ConfinedNod
 
 @pytest.mark.parametrize("stored", [False, True])
 def test_no_model_is_kept_that_another_configuration_judged(tmp_path: Path, stored: bool) -> None:
-    """Two runs at once may configure a node's first task in two ways. The later one is refused, after it was judged."""
+    """Two concurrent runs may configure a node's first task differently. The later is refused after it was judged."""
 
     def refuse() -> None:
         raise PeerProtocolError("server", "configured this task differently than the first time")
@@ -83,7 +83,7 @@ def test_no_model_is_kept_that_another_configuration_judged(tmp_path: Path, stor
     assert len(list(tmp_path.glob("confined/*.model"))) == (0 if stored else 1)
 
 
-def test_a_model_in_the_folder_of_another_node_or_configuration_counts_as_none(tmp_path: Path) -> None:
+def test_a_model_in_the_folder_of_another_node_or_configuration_is_ignored(tmp_path: Path) -> None:
     """A folder may be used by a node with another name and another memory; its models belong to the old node."""
     models = [np.zeros(2, np.float32), np.ones(2, np.float32)]
     judged(node_in(tmp_path), models[:1])
@@ -122,7 +122,7 @@ def test_all_descents_of_a_node_begin_with_the_same_arrays(tmp_path: Path, name:
 def test_the_own_model_does_not_depend_on_how_models_arrive(
     tmp_path_factory: pytest.TempPathFactory, models: list[NDArray[Any]], data: st.DataObject
 ) -> None:
-    """One by one, several after an absence, some again, and with a node that is killed while it judges."""
+    """They arrive one by one, several after an absence, or repeated, and the node may be killed while it judges."""
     folder = tmp_path_factory.mktemp("nodes")
     one, other = folder / "one", folder / "other"
     replies = [judged(node_in(one), models[: end + 1], first=end) for end in range(len(models))]
@@ -307,7 +307,7 @@ def test_bytes_that_are_no_model_are_refused(content: bytes) -> None:
         assert isinstance(unpack_arrays(content), dict)
 
 
-def test_a_model_of_something_else_than_numbers_is_refused() -> None:
+def test_a_model_with_entries_that_are_no_numbers_is_refused() -> None:
     with pytest.raises(InputError):
         pack_arrays({"w": np.array([None])})
     for stored in (["w", "<U1", [1], b"1234"], ["w", "|O", [1], bytes(8)], ["w", "<f8", [2], bytes(8)]):
@@ -346,7 +346,7 @@ def test_a_new_descent_has_a_new_name(tmp_path: Path) -> None:
     assert Descent(tmp_path / "chain", resume=False).name != first.name
 
 
-def test_a_chain_that_was_damaged_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_damaged_chain(tmp_path: Path) -> None:
     descent = Descent(tmp_path / "chain", resume=False)
     for number in range(2):
         descent.show({"w": np.full(2, float(number))}, [])
@@ -362,7 +362,7 @@ def test_a_chain_that_was_damaged_is_named(tmp_path: Path) -> None:
             Descent(tmp_path / "chain", resume=True)
 
 
-def test_a_model_that_this_version_cannot_read_is_named(tmp_path: Path) -> None:
+def test_the_error_says_that_a_model_cannot_be_read(tmp_path: Path) -> None:
     judged(node_in(tmp_path), [np.zeros(2, np.float32)])
     (file,) = (tmp_path / "confined").glob("*.model")
     CheckpointFile(file).write(b"nothing")
@@ -370,7 +370,7 @@ def test_a_model_that_this_version_cannot_read_is_named(tmp_path: Path) -> None:
         own_model(tmp_path)
 
 
-def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
+def test_the_error_says_that_a_folder_has_no_model(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no model of its own"):
         own_model(tmp_path)
     judged(node_in(tmp_path), [np.zeros(2, np.float32)])
@@ -380,7 +380,7 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("noisy", ["", "loss", "change"])
-def test_an_app_with_two_answers_to_one_model_is_warned_of(
+def test_an_app_with_two_results_for_one_model_causes_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, noisy: str
 ) -> None:
     app = App()

@@ -1,4 +1,4 @@
-"""How many nodes may leave a round: computed, tried in real sessions, and as the guide states."""
+"""The number of nodes that may leave a round: as computed, in real sessions, and as the guide states."""
 
 import re
 from itertools import combinations
@@ -22,8 +22,6 @@ from coterie.transports.memory import Carrier, Session, make_book
 
 ACTIVE, CURIOUS = ThreatMode.ACTIVE_SERVER, ThreatMode.HONEST_BUT_CURIOUS
 GUIDE = Path(__file__).parents[3] / "docs" / "flower.md"
-
-
 PROTOCOLS = pytest.mark.parametrize("two_trips", [False, True], ids=["papers", "two-trips"])
 STEPS = {
     False: [Step.ADVERTISE, Step.SHARE, Step.MASK, Step.CONFIRM, Step.REVEAL],
@@ -32,7 +30,7 @@ STEPS = {
 
 
 def has_result(outlook: SessionOutlook, leaving: tuple[int, ...], step: Step, *, two_trips: bool) -> bool:
-    """Play a session in which these clients leave before they answer this step."""
+    """Return whether a session has a result if these clients leave before they answer this step."""
     names = tuple(f"n{number}" for number in range(outlook.clients))
     identities = {name: Identity.generate(SystemEntropy()) for name in names}
     active = outlook.mode is ACTIVE
@@ -91,7 +89,7 @@ def test_one_more_can_end_the_round(nodes: int, colluders: int | None, two_trips
 
 
 @pytest.mark.parametrize(("nodes", "colluders", "departures"), [(3, 0, 0), (4, 0, 1), (5, 0, 1), (6, 1, 1), (7, 2, 1)])
-def test_a_consortium_of_four_loses_one_without_losing_the_round(nodes: int, colluders: int, departures: int) -> None:
+def test_by_default_one_of_four_or_more_nodes_may_leave(nodes: int, colluders: int, departures: int) -> None:
     outlook = SessionOutlook(tuple(circle_sizes(nodes, 2).tolist()), ACTIVE)
     assert (outlook.chosen_colluders, outlook.departures) == (colluders, departures)
 

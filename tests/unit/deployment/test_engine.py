@@ -24,7 +24,7 @@ def ledger(home: Path) -> Ledger:
 
 @pytest.mark.parametrize(("protocol", "trips"), [("auto", 2), ("two-trips", 2), ("papers", 5)])
 def test_rounds_are_the_weighted_mean_and_are_in_the_ledger(ledger: Ledger, protocol: str, trips: int) -> None:
-    """The weighted mean is exact but for rounding.
+    """The weighted mean is exact except for rounding.
 
     Each of the four nodes adds an integer that is less than MARGIN units from its entry, dither included. A unit is a
     step of the quantizer times the clip, and the mean is the sum divided by the weights, which are 1 + 2 + 3 + 4.
@@ -43,7 +43,7 @@ def test_rounds_are_the_weighted_mean_and_are_in_the_ledger(ledger: Ledger, prot
     assert [len(traffic.seconds) for traffic in rounds.traffic] == [trips, trips]
 
 
-def test_a_node_that_leaves_is_named_with_its_reason(ledger: Ledger) -> None:
+def test_the_reason_of_a_node_that_leaves_is_recorded(ledger: Ledger) -> None:
     carrier = DirectCarrier(6, moving)
     rounds = aggregator(carrier, server_home(), ledger, PrivateSettings(deadline=2, colluders=0))
     carrier.away = {0}
@@ -65,10 +65,11 @@ def test_an_app_that_fails_ends_the_run_after_some_rounds(ledger: Ledger) -> Non
     assert "no data" not in str(caught.value)
 
 
-def test_nothing_of_a_deployment_imports_an_engine() -> None:
+def test_no_module_of_deployment_imports_an_engine() -> None:
     program = (
-        "import sys, pkgutil, importlib, coterie.deployment as rooms\n"
-        "for room in pkgutil.iter_modules(rooms.__path__): importlib.import_module(f'coterie.deployment.{room.name}')\n"
+        "import sys, pkgutil, importlib, coterie.deployment as package\n"
+        "for module in pkgutil.iter_modules(package.__path__):\n"
+        "    importlib.import_module(f'coterie.deployment.{module.name}')\n"
         "print([name for name in sys.modules if name.split('.')[0] in ('flwr', 'torch', 'ray')])"
     )
     assert printed_by(program) == "[]\n"

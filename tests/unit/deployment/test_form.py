@@ -50,7 +50,7 @@ def mean_of(form: Form, received: Arrays, replies: list[AppReply]) -> Mean:
 
 
 @pytest.mark.parametrize("piece", [1, 3, 64])
-def test_a_large_model_is_worked_on_in_pieces_with_the_same_result(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_model_is_encoded_in_pieces_with_the_same_result(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     received = model(
         {"w": np.linspace(-1, 1, 50, dtype=np.float32).reshape(5, 10), "bn.running_var": np.ones(7), "n": np.arange(4)}
     )
@@ -74,7 +74,7 @@ def test_the_sum_of_contributions_is_the_mean_that_flower_would_compute(data: st
     replies, weights = [], []
     for at in range(clients):
         weight = data.draw(st.integers(0 if at else 1, 64))
-        # Below 1: adding it to what was received rounds it, and one that is rounded up would count as clipped.
+        # Below 1: a sum with a received entry is rounded, and a change that is rounded up would count as clipped.
         moves = {f"a{at}": data.draw(hnp.arrays(np.float64, shape, elements=st.floats(-0.999, 0.999)))
                  for at, shape in enumerate(shapes)}  # fmt: skip
         replies.append(reply_to(received, moves, weight, loss=data.draw(st.floats(0, 4))))
@@ -93,7 +93,7 @@ def test_the_sum_of_contributions_is_the_mean_that_flower_would_compute(data: st
 
 
 @pytest.mark.parametrize(("weights", "most"), [((3, 4), 10_000), ((3, 4), 4), ((9_000,) * 5, 10_000)])
-def test_the_error_of_rounding_is_what_is_stated(weights: tuple[int, ...], most: int) -> None:
+def test_the_error_of_rounding_is_the_stated_one(weights: tuple[int, ...], most: int) -> None:
     received, form, rng = model({"w": np.zeros(20_000)}), make(len(weights), most_weight=most), np.random.default_rng(1)
     scales = [form.scale(received, reply_to(received, {"w": 0.3}, weight)) for weight in weights]
     total = np.zeros_like(form.encode(scales[0], scales[0].weight, rng))
@@ -164,7 +164,7 @@ def test_the_statistics_of_a_batch_normalisation_are_not_clipped() -> None:
 
 @given(st.lists(st.tuples(st.integers(-(10**6), 10**6), st.integers(1, 10_000)), min_size=1, max_size=4))
 def test_the_mean_of_whole_numbers_is_exact(moves: list[tuple[int, int]]) -> None:
-    """Reading it as a whole number cuts its fraction off."""
+    """A node that reads a mean as an integer cuts off its fraction, so 44.9999 would become 44."""
     received = model({"count": np.array(7)})
     replies = [reply_to(received, {"count": move}, weight) for move, weight in moves]
     total = sum(move * weight for move, weight in moves)
@@ -194,7 +194,7 @@ def test_a_mean_at_the_end_of_its_range_stays_within_it(accuracy: float, weight:
     assert 0 <= clipped["w"] <= 1
 
 
-def test_metrics_that_were_not_declared_never_leave() -> None:
+def test_metrics_that_were_not_declared_never_leave_their_node() -> None:
     received = model({"w": np.zeros(1)})
     metrics = mean_of(make(), received, [reply_to(received, {}, 3, secret=1.0)] * 2).metrics
     assert set(metrics) == {"num-examples"}
@@ -213,7 +213,7 @@ def test_no_value_of_a_contribution_causes_a_refusal(
     assert scaled.weight == expected
     vector = form.encode(scaled, scaled.weight, np.random.default_rng(0))
     assert vector[0] == expected
-    if expected == 0:  # but for dither, without which a sum would tell how many weigh nothing
+    if expected == 0:  # only dither is left; without it, a sum would reveal how many clients have weight 0
         assert np.abs(form.quantizer.ring.lift(vector)).max() <= MARGIN
         return
     metrics = form.decode(received, Aggregate(vector, ("one",))).metrics
@@ -282,7 +282,7 @@ def test_the_digest_of_the_content_covers_all_of_a_clients_work() -> None:
     assert len(names) == 10
 
 
-def test_a_roster_says_what_is_contributed_to_which_kind_of_message() -> None:
+def test_the_recipe_of_a_roster_gives_the_form_of_each_kind_of_function() -> None:
     clients = tuple(Client(name) for name in "abc")
     metrics = (Metric("accuracy", 0, 1),)
     plain = Roster(privacy=2, clients=clients, circles=((0, 1, 2),), recipe=RosterRecipe().to_bytes())

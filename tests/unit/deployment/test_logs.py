@@ -21,7 +21,7 @@ def test_lines_of_a_traceback_cannot_be_taken_for_other_log_lines() -> None:
     assert "ValueError: x" in format_traceback(error_of(lambda: int("x\n")))
 
 
-def test_where_an_error_came_from_is_told_without_its_text() -> None:
+def test_the_origin_of_an_error_is_logged_without_its_text() -> None:
     lines = format_frames(error_of(lambda: int("patient 4817"))).split("\n")
     assert lines[-1] == "  | ValueError"
     assert "test_logs.py" in lines[0]

@@ -1,8 +1,10 @@
 import math
 import os
+import pwd
 import re
 import stat
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -12,7 +14,7 @@ from coterie.rounds import Floor
 from coterie.secagg import ThreatMode
 
 
-def test_default_floor_of_a_node() -> None:
+def test_by_default_a_node_requires_t_2_against_a_malicious_server() -> None:
     floor = NodeSettings.read({"partition-id": 3}).floor
     assert floor.mode is ThreatMode.ACTIVE_SERVER
     assert floor.privacy == 2
@@ -61,7 +63,7 @@ def test_settings_come_from_the_node_and_its_own_file(home: Path) -> None:
         *({f"coterie-{key}": ""} for key in ("roster", "members", "folder", "auth-key")),
     ],
 )
-def test_settings_that_mean_nothing_are_refused(wrong: dict[str, object]) -> None:
+def test_invalid_settings_of_a_node_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         NodeSettings.read(wrong)
 
@@ -101,7 +103,7 @@ def test_other_settings_of_a_node_are_ignored() -> None:
     assert NodeSettings.read({"partition-id": 3, "roster": "x", "cotery": 4, "num_partitions": 7}).roster == ""
 
 
-def test_an_identity_is_made_once_and_kept_to_its_owner() -> None:
+def test_an_identity_is_made_once_and_readable_only_by_its_owner() -> None:
     first, again = Node(NodeSettings.read({})), Node(NodeSettings.read({}))
     assert first.identity.public == again.identity.public
     assert Node(NodeSettings.read({"partition-id": 1})).identity.public != first.identity.public
@@ -109,14 +111,15 @@ def test_an_identity_is_made_once_and_kept_to_its_owner() -> None:
     assert os.stat(first.folder).st_mode & 0o077 == 0
 
 
-def test_a_damaged_key_is_not_replaced_in_silence() -> None:
+def test_a_damaged_key_is_refused_and_not_replaced() -> None:
     node = Node(NodeSettings.read({}))
     (node.folder / "identity.key").write_bytes(b"short")
     with pytest.raises(ConfigError, match="enrol"):
         Node(NodeSettings.read({}))
+    assert (node.folder / "identity.key").read_bytes() == b"short"
 
 
-def test_runs_with_other_configurations_have_other_names() -> None:
+def test_other_configurations_of_a_run_have_other_digests() -> None:
     assert run_config_digest({"lr": 0.1, "epochs": 1}) == run_config_digest({"epochs": 1, "lr": 0.1})
     assert run_config_digest({"lr": 0.1}) != run_config_digest({"lr": 0.2})
     assert run_config_digest({"lr": 1}) != run_config_digest({"lr": "1"})
@@ -130,6 +133,31 @@ def test_a_folder_that_everybody_may_write_to_is_refused(home: Path) -> None:
         NodeSettings.read({"coterie-folder": str(shared)})
     inside = NodeSettings.read({"coterie-folder": str(shared / "mine")}).folder
     assert stat.S_IMODE(inside.stat().st_mode) == 0o700
+
+
+def test_a_folder_that_the_process_cannot_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service of a node may run as another user than the one that made the folder."""
+    folder = NodeSettings.read({}).folder
+    monkeypatch.setattr(os, "access", lambda _path, _mode: False)
+    for config in {}, {"coterie-folder": str(folder)}:
+        with pytest.raises(ConfigError, match=f"cannot read and write in {folder}: check its owner"):
+            NodeSettings.read(config)
+
+
+def test_a_folder_of_an_unknown_user_is_refused() -> None:
+    with pytest.raises(ConfigError, match="coterie-folder: there is no such user as in '~nobody-of-this-name/node'"):
+        NodeSettings.read({"coterie-folder": "~nobody-of-this-name/node"})
+
+
+def test_a_user_without_a_home_directory_has_to_name_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_number: int) -> NoReturn:
+        raise KeyError
+
+    for name in "COTERIE_HOME", "HOME":
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with pytest.raises(ConfigError, match="set COTERIE_HOME to a folder"):
+        NodeSettings.read({})
 
 
 def test_the_guide_lists_every_setting() -> None:

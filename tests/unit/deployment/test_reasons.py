@@ -13,7 +13,7 @@ COUNTED = {Reason.METRIC, Reason.ARRAY, Reason.SHAPE}
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_every_word_has_a_meaning_of_its_own(reason: Reason) -> None:
+def test_every_word_has_its_own_meaning(reason: Reason) -> None:
     word = f"{reason}:0" if reason in COUNTED else str(reason)
     said = ASKED.refusal(word)
     assert said != ASKED.outside

@@ -30,7 +30,7 @@ class BrokenDelivery(PlainDelivery):
 
 
 @pytest.mark.parametrize("function", ["train", "train.other", "query", "evaluate", "anything"])
-def test_a_message_that_is_no_step_is_refused(function: str, home: Path) -> None:
+def test_a_message_that_is_no_step_is_refused(function: str) -> None:
     answer = Reception().receive(NODE, PlainDelivery(function))
     assert not answer.payload
     assert "not a step of a session" in answer.reason
@@ -42,19 +42,18 @@ def test_the_operator_may_allow_evaluations_and_queries_but_no_training(
 ) -> None:
     allowing = {**NODE, "coterie-allow": "evaluate, query"}
     answer = Reception().receive(allowing, PlainDelivery(function))
-    assert answer == TripReply(0, b"the app's own reply") if passes else answer.reason
+    assert (answer == TripReply(0, b"the app's own reply")) == passes
+    assert bool(answer.reason) != passes
 
 
-def test_an_unknown_kind_and_settings_that_cannot_be_used_have_words_of_their_own(home: Path) -> None:
+def test_an_unknown_kind_and_unusable_settings_have_their_own_reasons() -> None:
     assert "same version" in Reception().receive(NODE, PlainDelivery("train", "dance")).reason
     unusable = {**NODE, "coterie-privacy": "two"}
     assert "cannot use its settings" in Reception().receive(unusable, PlainDelivery("train", "step")).reason
 
 
 @pytest.mark.parametrize("kind", ["hello", "step", "show"])
-def test_the_text_of_an_error_stays_in_the_log_of_the_node(
-    kind: str, home: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_text_of_an_error_stays_in_the_log_of_the_node(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         answer = Reception().receive(NODE, BrokenDelivery("train", kind))
     assert answer.reason

@@ -54,7 +54,7 @@ def test_bytes_that_are_no_recipe_are_refused(data: bytes) -> None:
         RosterRecipe.from_bytes(data)
 
 
-def test_a_recipe_is_read_in_one_spelling_only() -> None:
+def test_a_recipe_in_another_encoding_is_refused() -> None:
     fields = msgspec.msgpack.decode(RosterRecipe(varying=("a", "b")).to_bytes())
     assert RosterRecipe.from_bytes(msgspec.msgpack.encode(fields)) == RosterRecipe(varying=("a", "b"))
     with pytest.raises(ConfigError, match="would write it differently"):
@@ -64,7 +64,7 @@ def test_a_recipe_is_read_in_one_spelling_only() -> None:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_setting_that_is_not_as_founded_is_named_with_both_values(name: str) -> None:
+def test_the_error_names_a_changed_setting_with_both_values(name: str) -> None:
     founded, asked = RosterRecipe(), RosterRecipe(**CHANGES[name])
     founded.check_kept(RosterRecipe())
     with pytest.raises(ConfigError) as error:

@@ -4,14 +4,12 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from coterie.deployment.node import Node, NodeSettings
-from coterie.deployment.sessions import LEEWAY, STALE, Parked, SessionFile, delete_expired, hold_place
-from coterie.deployment.sessions import useful_until as until
+from coterie.deployment.sessions import LEEWAY, STALE, Parked, delete_expired, hold_place, useful_until
 
 SECRET = Parked(b"request", b"reply", b"secret")
 
@@ -65,7 +63,7 @@ def test_secrets_expire_shortly_after_the_step(
 ) -> None:
     now = 1.7e9
     monkeypatch.setattr(time, "time", lambda: now)
-    assert until(now + created, ttl) == now + lasts + LEEWAY
+    assert useful_until(now + created, ttl) == now + lasts + LEEWAY
 
 
 def test_a_session_that_was_given_up_is_deleted_with_its_secrets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +112,7 @@ def test_a_state_is_synced_with_its_expiry_time_before_anything_else(
 def test_cleaning_up_deletes_nothing_of_a_run_that_is_being_answered(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half-written and expired states are kept too: the process that holds the lock decides."""
+    """Half-written and expired states are kept too, because the process that holds the lock may still use them."""
     park(folder, 7, -60)
     sync = os.fsync
 
@@ -194,29 +192,18 @@ def _write_often(folder: Path, run: int, lost: "multiprocessing.Queue[int]") -> 
     for number in range(100):
         delete_expired(folder)
         parked = Parked(b"%d" % number, bytes(50_000), b"secret")
-        for step in _write(parked), _compare(parked):
-            with hold_place(folder, run) as place:
-                missing += not step(place)
+        with hold_place(folder, run) as place:
+            place.write(parked, time.time() + 60)
+        with hold_place(folder, run) as place:
+            missing += place.read() != parked
     lost.put(missing)
-
-
-def _write(parked: Parked) -> Callable[[SessionFile], bool]:
-    def write(place: SessionFile) -> bool:
-        place.write(parked, time.time() + 60)
-        return True
-
-    return write
-
-
-def _compare(parked: Parked) -> Callable[[SessionFile], bool]:
-    return lambda place: place.read() == parked
 
 
 def test_concurrent_runs_lose_no_state(folder: Path) -> None:
     folder.mkdir()
-    spawned = multiprocessing.get_context("fork")
-    lost: multiprocessing.Queue[int] = spawned.Queue()
-    processes = [spawned.Process(target=_write_often, args=(folder, run, lost)) for run in (7, 8)]
+    forking = multiprocessing.get_context("fork")
+    lost: multiprocessing.Queue[int] = forking.Queue()
+    processes = [forking.Process(target=_write_often, args=(folder, run, lost)) for run in (7, 8)]
     for process in processes:
         process.start()
     assert [lost.get(timeout=60) for _ in processes] == [0, 0]

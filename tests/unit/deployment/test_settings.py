@@ -45,6 +45,6 @@ def test_settings_from_json_are_those_from_python() -> None:
         ({"clips": [1.0]}, "clips is a mapping"),
     ],
 )
-def test_a_setting_that_cannot_work_is_named(given: dict[str, Any], said: str) -> None:
+def test_the_error_names_a_setting_that_cannot_work(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         read_settings(given, "steps")

@@ -13,7 +13,7 @@ from coterie.transports.memory import AnswerCount, Carrier, Session
 
 @pytest.mark.parametrize("workers", [1, 2, None])
 @pytest.mark.parametrize("active", [False, True])
-def test_a_session_in_one_process(workers: int | None, active: bool) -> None:
+def test_a_session_in_one_process_gives_the_sum_and_its_cost(workers: int | None, active: bool) -> None:
     terms = make_terms(10, topology=Harary(6), active=active, length=70_000, colluders=2)
     inputs = make_inputs(terms)
     identities = {name: identity_for(name) for name in terms.clients}
@@ -59,7 +59,7 @@ def test_masked_inputs_upload_no_more_than_their_bits() -> None:
 
 @pytest.mark.parametrize("step", [Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL])
 @pytest.mark.parametrize("direction", list(Direction))
-def test_a_client_that_drops_out_in_any_step(step: Step, direction: Direction) -> None:
+def test_a_client_may_drop_out_in_any_step(step: Step, direction: Direction) -> None:
     terms = make_terms(7)
     inputs = make_inputs(terms)
     faults = Faults(0, (Fault(FaultKind.DROP, step, ("client-03",), direction=direction),))
@@ -97,7 +97,7 @@ def test_reordering_changes_the_order_only() -> None:
     assert Faults().order(Step.MASK, names(9)) == list(names(9))
 
 
-def test_dropouts_strike_at_the_given_rate() -> None:
+def test_dropouts_occur_at_the_given_rate() -> None:
     faults = dropouts(0.25, seed=5)
     clients = names(2000)
     for step in (Step.ADVERTISE, Step.SHARE, Step.MASK, Step.REVEAL):
@@ -108,7 +108,7 @@ def test_dropouts_strike_at_the_given_rate() -> None:
 
 
 def test_a_victim_of_packet_drops_neither_sends_nor_receives() -> None:
-    """In any step and direction; nobody else notices, and without the adversary nobody is cut off."""
+    """It is cut off in every step and direction. Other clients are not affected, and without the adversary none is."""
     faults = Faults(0, (Fault(FaultKind.DROP, Step.MASK, probability=0.3), packet_drops(["client-03"])))
     for step in Step:
         for direction in Direction:
@@ -120,7 +120,7 @@ def test_a_victim_of_packet_drops_neither_sends_nor_receives() -> None:
         assert faults.strikes(FaultKind.DROP, Step.MASK, client) == without.strikes(FaultKind.DROP, Step.MASK, client)
 
 
-def test_packet_drops_strike_as_often_as_they_should() -> None:
+def test_packet_drops_occur_at_the_given_rate() -> None:
     struck = [Faults(seed, (packet_drops(["a", "b"], 0.25),)).cut_off(["a", "b", "c"]) for seed in range(2000)]
     assert {name for some in struck for name in some} == {"a", "b"}
     assert sum("a" in some for some in struck) / 2000 == pytest.approx(0.25, abs=0.04)
@@ -141,7 +141,7 @@ def test_impossible_faults_are_refused(fault: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("step", [Step.ADVERTISE, Step.MASK, Step.REVEAL])
-def test_a_client_may_refuse_to_go_on(step: Step) -> None:
+def test_a_client_may_refuse_to_continue(step: Step) -> None:
     class Reluctant:
         def answer(self, message: bytes) -> bytes:
             if session.server.step is step:

@@ -39,7 +39,7 @@ def train(model: nn.Module, images: Tensor, labels: Tensor, epochs: int, rate: f
 
 
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Return the share of digits that a model knows."""
+    """Return the share of digits that a model classifies correctly."""
     with torch.no_grad():
         return (model(images).argmax(dim=1) == labels).float().mean().item()
 

@@ -1,4 +1,4 @@
-"""The server: asks the nodes to train, averages their models, and tries the mean on digits that no node has."""
+"""The server: asks the nodes to train, averages their models, and tests the mean on digits that no node has."""
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
@@ -26,7 +26,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
-    """Try a model on the digits kept for that."""
+    """Test a model on digits that no node has."""
     model = task.make_model()
     model.load_state_dict(arrays.to_torch_state_dict())
     return MetricRecord({"accuracy": task.accuracy(model, *task.load_test())})

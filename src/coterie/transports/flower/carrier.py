@@ -51,20 +51,17 @@ class FlowerCarrier:
 
 
 def _request(trip: Trip, node: int, payload: bytes) -> RecordDict:
-    header: dict[str, ConfigRecordValues] = {"kind": HELLO if trip.hello else SHOW if trip.shows else STEP}
-    if trip.prekeys:
-        header["prekeys"] = True
-    if trip.renew:
-        header["renew"] = True
-    if trip.about:
-        header["about"] = trip.about
-    if trip.notice:
-        header["notice"] = trip.notice
-    if rosters := trip.rosters.get(node):
-        header["rosters"] = list(rosters)
-    if trip.vouchers:
-        header["vouchers"] = trip.vouchers
-    return pack(payload, header, trip.records if isinstance(trip.records, RecordDict) else None)
+    header: dict[str, ConfigRecordValues] = {
+        "kind": HELLO if trip.hello else SHOW if trip.shows else STEP,
+        "prekeys": trip.prekeys,
+        "renew": trip.renew,
+        "about": trip.about,
+        "notice": trip.notice,
+        "rosters": list(trip.rosters.get(node, ())),
+        "vouchers": trip.vouchers,
+    }
+    sent = {name: value for name, value in header.items() if value}
+    return pack(payload, sent, trip.records if isinstance(trip.records, RecordDict) else None)
 
 
 def _read(reply: Reply) -> TripReply:

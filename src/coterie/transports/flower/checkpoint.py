@@ -93,9 +93,10 @@ class StrategyCheckpoint:
                 records.config_records["train-given"],
                 records.config_records["evaluate-given"],
             )
+            found = {kind: getattr(progress.result, kind) for kind in METRICS}
             for key, metrics in records.metric_records.items():
                 kind, _, at = key.rpartition(".")
-                {kind: getattr(progress.result, kind) for kind in METRICS}[kind][int(at)] = metrics
+                found[kind][int(at)] = metrics
             restored = {
                 name: restore(state)
                 for name in _attributes(strategy)

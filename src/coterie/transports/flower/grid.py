@@ -160,7 +160,8 @@ class PrivateGrid(Grid):
     def _mean(self, template: Message, seconds: float, share: float) -> list[Message]:
         function, content = template.metadata.message_type, template.content
         trains = kind_of(function) == TRAIN
-        self._trained = template if trains else self._trained
+        if trains:
+            self._trained = template
         if share < 1 and self._settings.cohort is None:
             self._log_once(f"the strategy asks for {100 * share:.0f} % of the nodes: rounds have that share of circles")
         assignment = Assignment(

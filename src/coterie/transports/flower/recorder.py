@@ -53,13 +53,14 @@ def reconfigure(kept: StrategyProgress, new: StrategyProgress) -> None:
 class Recorder:
     """While it is entered, continues the numbers of a strategy's rounds, and writes a checkpoint of their results.
 
-    The strategy's ``start`` calls its own methods, so they are replaced on this one object.
+    The strategy's ``start`` calls its own methods, so they are replaced on this one object until the end.
     """
 
     def __init__(self, strategy: Strategy, progress: StrategyProgress, checkpoint: StrategyCheckpoint) -> None:
         self._strategy, self._progress, self._checkpoint = strategy, progress, checkpoint
         self._offset = progress.round
         self._own: dict[str, Callable[..., Any]] = {name: getattr(strategy, name) for name in _METHODS}
+        self._replaced = {name: vars(strategy)[name] for name in _METHODS if name in vars(strategy)}
         self._sent = progress.train_config
         self.number = self._offset
         """The current round, counted over interruptions."""
@@ -70,6 +71,7 @@ class Recorder:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for name in _METHODS:
             delattr(self._strategy, name)
+        vars(self._strategy).update(self._replaced)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

@@ -9,7 +9,7 @@ import io
 import math
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, ConfigRecordValues, MetricRecord, RecordDict
@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from coterie.deployment.engine import Arrays
 from coterie.errors import InputError, PeerProtocolError
-
-R = TypeVar("R")
 
 HEADER = "coterie"
 PAYLOAD = "coterie-payload"
@@ -168,7 +166,10 @@ def _read_start(start: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 def model_of(records: RecordDict) -> Arrays:
     """Return the model in records of an app; :class:`InputError` unless there is exactly one."""
-    return RecordArrays(_single(records.array_records, "ArrayRecord"))
+    found = list(records.array_records.values())
+    if len(found) != 1:
+        raise InputError(f"expected exactly one ArrayRecord, not {len(found)}")
+    return RecordArrays(found[0])
 
 
 def configuration_of(
@@ -195,9 +196,3 @@ def configuration_of(
             now = view_of(array)
             kind = place, now.shape, now.dtype.str, tuple(array.shape), array.dtype
             yield f"array {name!r} of {record!r}", repr(kind).encode()
-
-
-def _single(records: Mapping[str, R], kind: str) -> R:
-    if len(records) != 1:
-        raise InputError(f"expected exactly one {kind}, not {len(records)}")
-    return next(iter(records.values()))

@@ -1,4 +1,4 @@
-"""A private strategy: an ordinary strategy whose grid shows it only means.
+"""A private strategy: an ordinary strategy that gets only weighted means from its grid.
 
     strategy = PrivateStrategy(FedAvg(...), privacy=2)
     result = strategy.start(grid=grid, initial_arrays=arrays, num_rounds=10)
@@ -12,6 +12,7 @@ import logging
 import re
 import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +25,15 @@ from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.roster import Roster
 from coterie.deployment.aggregator import Aggregator
 from coterie.deployment.checkpoint import CheckpointFile
-from coterie.deployment.confinement import Confinement, check_confinable
+from coterie.deployment.confinement import Confinement
 from coterie.deployment.descent import Descent
 from coterie.deployment.enrolment import Enrolment, enrol
 from coterie.deployment.events import Observer
 from coterie.deployment.home import server_home
 from coterie.deployment.logs import LOGGER, join_log
 from coterie.deployment.reasons import Asked
-from coterie.deployment.recipe import STATISTICS, ConfinedRecipe
-from coterie.deployment.settings import (
-    PrivateSettings,
-    read_clips,
-    read_metrics,
-    read_varying,
-    threat_mode,
-)
+from coterie.deployment.recipe import ConfinedRecipe, check_confinable
+from coterie.deployment.settings import PrivateSettings, read_clips, read_metrics, read_varying, threat_mode
 from coterie.errors import ConfigError
 from coterie.transports.flower.carrier import FlowerCarrier
 from coterie.transports.flower.checkpoint import StrategyCheckpoint
@@ -61,11 +56,6 @@ _REASONS: dict[type[flower.Strategy], str] = {
     flower.FedXgbBagging: "it collects the trees of single clients",
     flower.FedXgbCyclic: "it sends the model from one client to the next",
 }
-
-_FURTHER = (
-    "the interrupted run has done %s rounds, which is more than num_rounds = %s: its model is returned unchanged, "
-    "and its checkpoint stays"
-)
 
 
 class PrivateStrategy(flower.Strategy):
@@ -159,12 +149,18 @@ class PrivateStrategy(flower.Strategy):
         if num_rounds < 1:
             return _report_roster(self._enrol(self._carrier(grid), home).roster, initial_arrays)
         begin = new_progress(initial_arrays, train_config, evaluate_config)
-        with CheckpointFile.hold(home / f"{_slug(grid)}.checkpoint", resume=self._resume) as file:
+        held = CheckpointFile.hold(home / f"{_slug(grid)}.checkpoint", resume=self._resume)
+        with held as file, ExitStack() as closing:
             checkpoint = StrategyCheckpoint(file)
             progress = (checkpoint.load(strategy, initial_arrays) if self._resume else None) or begin
             offset = progress.round
             if offset > num_rounds:
-                LOGGER.warning(_FURTHER, offset, num_rounds)
+                LOGGER.warning(
+                    "the interrupted run has done %s rounds, which is more than num_rounds = %s: its model is "
+                    "returned unchanged, and its checkpoint stays",
+                    offset,
+                    num_rounds,
+                )
                 progress.result.arrays = progress.arrays
                 return progress.result
             if offset:
@@ -172,6 +168,8 @@ class PrivateStrategy(flower.Strategy):
                 reconfigure(progress, begin)
             recorder = Recorder(strategy, progress, checkpoint)
             descent = self._descend(file, initial_arrays, resume=bool(offset))
+            if descent and not file.ours:
+                closing.callback(descent.remove)  # even if this run fails, because no run can resume it
             with Ledger.open(home / "ledger.sqlite") as ledger, recorder:
                 carrier = self._carrier(grid)
                 enrolment = self._enrol(carrier, home)
@@ -210,7 +208,7 @@ class PrivateStrategy(flower.Strategy):
         """Continue the confined descent of an interrupted run, or begin one; None if models are not confined."""
         if self._settings.confined is None:
             return None
-        check_confinable(RecordArrays(arrays), tuple(pattern for pattern, _ in STATISTICS))
+        check_confinable(RecordArrays(arrays))
         folder = file.path.with_suffix(".descent" if file.ours else f".{secrets.token_hex(8)}.descent")
         return Descent(folder, resume=resume)
 

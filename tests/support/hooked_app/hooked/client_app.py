@@ -13,7 +13,7 @@ from . import places
 
 
 def hook(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Stop where a test wants it, before and after everything that Coterie does; or answer with garbage."""
+    """Stop where a test wants it, before and after Coterie; or answer with garbage."""
     who = str(context.node_config.get("coterie-name", context.node_config["partition-id"]))
     request, step = message.content, places.step_of(message.content)
     places.reach(who, step, "before")
@@ -41,7 +41,7 @@ def train(message: Message, context: Context) -> Message:
         name: Array(np.asarray(array.numpy() + 2.0 ** -(place + 2)))
         for name, array in message.content.array_records["arrays"].items()
     }
-    # Every move upwards is welcome, so that confined nodes take all moves.
+    # The loss falls with every move upwards, so confined nodes take all moves.
     loss = -float(message.content.array_records["arrays"]["w"].numpy().sum())
     metrics = MetricRecord({"num-examples": 1, "train_loss": loss})
     return Message(RecordDict({"arrays": ArrayRecord(arrays), "metrics": metrics}), reply_to=message)

@@ -1,4 +1,4 @@
-"""Places in the steps of a session at which a test can hold a process, kill it, or see what it answered."""
+"""Places in the steps of a session at which a test can hold or kill a process, and a record of its answers."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ def step_of(records: RecordDict) -> str:
 
 
 def reach(who: str, step: str, when: str) -> None:
-    """Say that this place is reached, and stay there as long as a test wants it."""
+    """Record that this place is reached, and wait there until a test releases it."""
     place = folder() / f"{who}.{step}.{when}"
     hold = place.with_name(f"{place.name}.hold")
     if not hold.exists():
@@ -41,7 +41,7 @@ def reach(who: str, step: str, when: str) -> None:
 
 
 def note_answer(who: str, request: RecordDict, reply: RecordDict) -> None:
-    """Note what was answered to which step of which session."""
+    """Record the answer to a step of a session."""
     asked = payload(request)
     if not asked:
         return

@@ -1,4 +1,4 @@
-"""A server that writes down the model after each round, and whose grid a test can hold."""
+"""A server that records the model after each round, and whose grid a test can hold."""
 
 import json
 from collections.abc import Iterable

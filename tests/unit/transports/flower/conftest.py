@@ -5,8 +5,7 @@ from tests.support.homes import home as home
 
 
 @pytest.fixture
-def log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
-    """What Coterie says in Flower's log."""
-    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """The lines of Coterie in Flower's log."""
     caplog.set_level(logging.INFO, "flwr")
     return caplog

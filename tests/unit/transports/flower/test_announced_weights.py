@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.flower import FakeGrid, make_grid
 from tests.support.flower_strategies import QUIET, last_mean
+from tests.support.homes import latest_roster
 
 from coterie.arithmetic.quantize import MARGIN
 from coterie.cohorts.memory import MemoryFile
@@ -24,7 +25,6 @@ from coterie.deployment.form import Form
 from coterie.deployment.home import server_home
 from coterie.deployment.node import Node, NodeSettings
 from coterie.deployment.recipe import RosterRecipe
-from coterie.deployment.roster_folder import RosterFolder
 from coterie.deployment.settings import MOST_ANNOUNCED, MOST_EXAMPLES, PrivateSettings
 from coterie.errors import ConfigError, PeerProtocolError
 from coterie.transports.flower import PrivateStrategy, private_mod
@@ -61,9 +61,7 @@ def start(grid: FakeGrid, rounds: int = 1, **settings: Any) -> PrivateStrategy: 
 
 
 def founded() -> RosterRecipe:
-    roster = RosterFolder(server_home() / "rosters").latest
-    assert roster is not None
-    return RosterRecipe.of(roster)
+    return RosterRecipe.of(latest_roster(server_home()))
 
 
 def outcome(kept: PrivateStrategy, weights: list[int]) -> tuple[int, float]:
@@ -166,7 +164,7 @@ def test_a_node_announces_a_power_of_two_and_only_before_it_trusts_a_roster(home
     assert read_introduction(sent, run=1, node=2, authenticated=b"").weight_bits is None
 
 
-def test_a_weight_below_zero_is_refused(home: Path) -> None:
+def test_a_weight_below_zero_is_refused() -> None:
     settings = NodeSettings.read({"partition-id": 0, "coterie-weight": 9, "coterie-announce-weight": True})
     node = Node(settings)
     with node.memory() as file:

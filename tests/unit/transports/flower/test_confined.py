@@ -1,5 +1,6 @@
 """Confined descent on Flower: own models stay on their nodes, and public ones follow from sums over whole circles."""
 
+import hashlib
 import stat
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,14 +15,16 @@ from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 from tests.support.confined import ANCHOR, CENTRES, LOOSE, World, change, folders, loss, own, places, start
 from tests.support.flower import FakeGrid, initial_arrays
-from tests.support.flower_strategies import private_grid
+from tests.support.flower_strategies import last_mean, private_grid, sums_of
+from tests.support.homes import latest_roster
 
 from coterie.cohorts.ledger import Ledger
+from coterie.deployment.checkpoint import CheckpointFile
 from coterie.deployment.confined import own_state
 from coterie.deployment.confinement import Confinement
 from coterie.deployment.displacement import Displacement
 from coterie.deployment.engine import SHOW, Arrays, Trip, TripReply
-from coterie.deployment.roster_folder import RosterFolder
+from coterie.deployment.home import server_home
 from coterie.errors import CarrierError, ConfigError, InputError, NothingTrained
 from coterie.transports.flower import PrivateStrategy
 from coterie.transports.flower.carrier import FlowerCarrier
@@ -32,7 +35,7 @@ NODES = len(CENTRES)
 
 
 def check_descent(home: Path, world: World, confined: Confinement) -> None:
-    """Every public step is the mean over all nodes, and every own model is what the node's own loss makes of them."""
+    """Check that each public step is the mean over all nodes, and that each own model follows from the node's loss."""
     walks = [list(places(home, world, node, confined, world.models)) for node in range(NODES)]
     for number, (before, after) in enumerate(pairwise(world.models)):
         changes = [change(world, node, confined, *walks[node][number]) for node in range(NODES)]
@@ -72,7 +75,7 @@ def test_starts_differ_between_nodes_and_stay_the_same_for_a_node(home: Path) ->
     assert [start(home, node, ANCHOR, 0.1) for node in range(NODES)] == [pytest.approx(model) for model in first]
 
 
-def test_a_node_may_have_a_spread_of_its_own(home: Path) -> None:
+def test_a_node_may_have_its_own_spread(home: Path) -> None:
     world = World()
     grid = world.grid()
     grid.nodes[100].node_config["coterie-spread"] = 0
@@ -92,7 +95,7 @@ def test_files_of_a_node_are_readable_only_by_its_user(home: Path) -> None:
 
 
 class Disturbed(FedAvg):
-    """Something happens before a round."""
+    """A strategy that calls a function before each round."""
 
     def __init__(self, disturb: Callable[[int], object]) -> None:
         super().__init__(fraction_evaluate=0.0)
@@ -109,13 +112,8 @@ def check_own_models(home: Path, world: World) -> None:
         assert own(home, node) == pytest.approx(model, abs=1e-12)
 
 
-def summed(strategy: PrivateStrategy) -> list[int]:
-    assert strategy.grid is not None
-    return [len(result.revealed) for result in strategy.grid.results]
-
-
 def missed(grid: FakeGrid) -> int:
-    """The most earlier models that were sent along with one."""
+    """Return the largest number of earlier models that were sent with a model."""
     return max(sum(name.startswith(MISSED) for name in message.content) for message in grid.sent)
 
 
@@ -128,7 +126,7 @@ def test_a_node_that_was_away_judges_every_model_it_missed(home: Path) -> None:
         away = mates(home, 0) if 2 <= server_round <= 4 else set()
         grid.nodes = {number: node for number, node in here.items() if number - 100 not in away}
 
-    assert summed(world.run(6, None, grid, strategy=Disturbed(leave))) == [4, 2, 2, 2, 4, 4]
+    assert sums_of(world.run(6, None, grid, strategy=Disturbed(leave))) == [4, 2, 2, 2, 4, 4]
     check_own_models(home, world)
     assert missed(grid) == 3, "the models of three rounds were sent again"
 
@@ -143,23 +141,21 @@ def test_a_node_that_lost_its_model_makes_it_again(home: Path) -> None:
             model.unlink()
 
     strategy = world.run(5, None, grid, strategy=Disturbed(lose))
-    assert summed(strategy) == [4, 4, 2, 4, 4], "its circle is left out once, until it was sent all models"
+    assert sums_of(strategy) == [4, 4, 2, 4, 4], "its circle is left out once, until it was sent all models"
     check_own_models(home, world)
     assert missed(grid) == 3
 
 
 def test_circles_that_take_turns_judge_all_models(home: Path) -> None:
     world = World()
-    assert summed(world.run(6, cohort=2)) == [2] * 6
+    assert sums_of(world.run(6, cohort=2)) == [2] * 6
     check_own_models(home, world)
 
 
 def mates(home: Path, node: int) -> set[int]:
-    """The nodes in the circle of one."""
-    roster = RosterFolder(home / "server" / "rosters").latest
-    assert roster is not None
-    (circle,) = [circle for circle in roster.circles if roster.names.index(f"partition-{node}") in circle]
-    return {int(roster.names[number].removeprefix("partition-")) for number in circle}
+    """Return the nodes in the circle of this node."""
+    circle = latest_roster(home / "server").circle_of(f"partition-{node}") or ()
+    return {int(client.name.removeprefix("partition-")) for client in circle}
 
 
 def interrupt(world: World, rounds: int, **attributes: object) -> None:
@@ -173,7 +169,7 @@ def interrupt(world: World, rounds: int, **attributes: object) -> None:
         world.run(rounds, observer=stop)
 
 
-def test_a_killed_server_continues_its_chain(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_killed_server_continues_its_chain(home: Path) -> None:
     world = World()
     interrupt(world, 5, step="contribute", round=3)
     assert list((home / "server").glob("*.descent"))
@@ -184,16 +180,26 @@ def test_a_killed_server_continues_its_chain(home: Path, caplog: pytest.LogCaptu
     assert not list((home / "server").glob("*.descent")), "a finished run leaves no chain"
 
 
-def test_evaluation_is_of_the_nodes_own_models_and_moves_none(home: Path) -> None:
+def test_a_failed_run_beside_another_leaves_no_chain(home: Path) -> None:
+    """It has no checkpoint, so no later run can resume its descent."""
+
+    def stop(event: object) -> None:
+        assert list((home / "server").glob("*.descent"))
+        raise KeyboardInterrupt
+
+    name = f"app-{hashlib.sha256().hexdigest()[:16]}.checkpoint"
+    with CheckpointFile.hold(server_home() / name, resume=False), pytest.raises(KeyboardInterrupt):
+        World().run(2, resume=False, observer=stop)
+    assert not list((home / "server").glob("*.descent"))
+
+
+def test_evaluation_uses_the_nodes_own_models_and_moves_none(home: Path) -> None:
     world = World()
     strategy = world.run(3, evaluates=True)
     check_descent(home, world, Confinement())
     before = [list(places(home, world, node, Confinement(), world.models[:-1]))[-1][0] for node in range(NODES)]
     losses = [loss(model.astype(np.float32), CENTRES[node]) for node, model in enumerate(before)]
-    assert strategy.grid is not None
-    mean = strategy.grid.results[-1].value
-    assert mean is not None
-    assert mean.metrics["train_loss"] == pytest.approx(np.mean(losses), abs=1e-4)
+    assert last_mean(strategy).metrics["train_loss"] == pytest.approx(np.mean(losses), abs=1e-4)
     assert [kind for kind, node in world.calls if node == 0] == [
         *["train", "train", "evaluate"],
         *["train", "train", "evaluate"],
@@ -206,9 +212,9 @@ def test_a_poisoned_step_is_refused_and_stays_refused(home: Path) -> None:
     world = World(poison={3: np.full(3, -4.0)})
     world.run(4, Confinement(norm=20.0))
     check_descent(home, world, Confinement(norm=20.0))
-    assert world.models[-1].max() < 0, "the public model went where the poison led it"
+    assert world.models[-1].max() < 0, "the public model followed the poison"
     for node in range(3):
-        assert np.linalg.norm(own(home, node) - CENTRES[node]) < 2, "and honest models did not"
+        assert np.linalg.norm(own(home, node) - CENTRES[node]) < 2, "honest models did not follow it"
 
 
 def test_without_the_check_poison_is_accepted(home: Path) -> None:
@@ -225,11 +231,11 @@ def test_a_node_that_refuses_too_long_contributes_no_change(home: Path) -> None:
     world.run(5, strict)
     check_descent(home, world, strict)
     walks = [list(places(home, world, node, strict, world.models)) for node in range(NODES)]
-    assert max(refused for walk in walks for _, refused in walk) >= 2, "nobody came to the bound"
+    assert max(refused for walk in walks for _, refused in walk) >= 2, "no node reached the bound"
 
 
 def test_no_message_reveals_a_decision(home: Path) -> None:
-    """As many calls of the app and replies of as many bytes, whether moves are taken or refused."""
+    """Taken and refused moves cause the same calls of the app and replies of the same size."""
     World().run(1, Confinement(norm=20.0))  # nodes say hello and leave their first prekeys
     seen = []
     for poison in ({}, {3: np.full(3, -4.0)}):
@@ -247,7 +253,7 @@ def test_no_message_reveals_a_decision(home: Path) -> None:
 def measure(
     sizes: list[tuple[str, int, int]], message: Message, answer: Callable[[Message], Message]
 ) -> Message | None:
-    """Note the kind of a request, its node and the size of the reply."""
+    """Record the kind of a request, its node and the size of the reply."""
     reply = answer(message)
     size = sum(len(array.data) for record in reply.content.array_records.values() for array in record.values())
     kind = str(message.content.config_records["coterie"]["kind"])
@@ -268,7 +274,7 @@ def test_sums_are_over_whole_circles(home: Path) -> None:
      {"threshold": -0.1}, {"threshold": float("inf")}, {"threshold": True}, {"tau": 0}, {"tau": 1.5}],
     ids=str,
 )  # fmt: skip
-def test_a_confinement_that_cannot_work_is_refused_by_its_name(wrong: dict[str, Any]) -> None:
+def test_the_error_names_the_part_of_a_confinement_that_cannot_work(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"confined: {next(iter(wrong))}"):
         Confinement(**wrong)
 
@@ -291,13 +297,13 @@ def test_a_model_with_more_than_parameters_is_refused_before_anything_is_sent(na
     assert not grid.sent
 
 
-def test_an_app_that_reports_no_loss_is_named(home: Path) -> None:
+def test_the_reason_says_that_an_app_reports_no_loss() -> None:
     world = World()
     with pytest.raises(NothingTrained, match="lacks the loss by which confined descent"):
         world.run(3, Confinement(loss="error"), empty_rounds=1)
 
 
-def test_settings_of_confined_descent_are_fixed_by_the_roster(home: Path) -> None:
+def test_settings_of_confined_descent_are_fixed_by_the_roster() -> None:
     world = World()
     world.run(1)
     for other in (Confinement(spread=0.2), Confinement(threshold=None)):
@@ -316,7 +322,7 @@ def test_only_the_last_few_descents_are_kept(home: Path) -> None:
     assert {len(list((folder / "confined").glob("*.model"))) for folder in folders(home)} == {3}
 
 
-def test_a_damaged_model_is_refused_and_named(home: Path) -> None:
+def test_a_damaged_model_of_a_node_is_refused(home: Path) -> None:
     world = World()
     interrupt(world, 3, outcome="completed", round=2)
     for folder in folders(home):
@@ -366,7 +372,7 @@ def test_a_model_that_is_only_shown_needs_the_usual_configuration(home: Path) ->
     assert own_state(home / "nodes" / "partition-0") == place
 
 
-def test_nodes_of_an_unconfined_roster_refuse_shown_models(home: Path) -> None:
+def test_nodes_of_an_unconfined_roster_refuse_shown_models() -> None:
     grid = private_grid()
     PrivateStrategy(FedAvg(fraction_evaluate=0.0)).start(grid, initial_arrays(), 1)
     reply = show(grid, RecordDict({"arrays": initial_arrays(), "config": ConfigRecord({"server-round": 1})}))
@@ -385,7 +391,7 @@ def test_a_result_is_not_lost_if_nodes_cannot_be_shown_the_last_model(
 
     monkeypatch.setattr(FlowerCarrier, "send", fail)
     world = World()
-    assert summed(world.run(2)) == [4, 4]
+    assert sums_of(world.run(2)) == [4, 4]
     assert "nodes were not shown the last model" in caplog.text
     assert own_state(home / "nodes" / "partition-0").judged == 2
 
@@ -413,6 +419,6 @@ def test_a_displacement_that_cannot_be_read_is_refused(home: Path, broken: str) 
     assert np.array_equal(own(home, 0), before)
 
 
-def test_a_server_shows_no_model_that_nodes_would_refuse_for_good(home: Path) -> None:
+def test_a_server_shows_no_model_that_nodes_would_refuse_for_good() -> None:
     with pytest.raises(InputError, match="beside which their private starts would be lost"):
         World().run(1, anchor=ANCHOR + np.float32(1e6))

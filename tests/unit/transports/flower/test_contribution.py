@@ -1,4 +1,4 @@
-"""What a node contributes is fixed when it first takes part: weight, configuration, arrays and their ranges."""
+"""Permanent properties of a node's contribution: weight, configuration, arrays and their ranges."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import FedAvg
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.flower import FakeGrid, configured, initial_arrays, make_app, make_grid
-from tests.support.flower_strategies import QUIET
+from tests.support.flower_strategies import QUIET, results_of, sums_of
 
 from coterie.cohorts.roster import Roster
 from coterie.deployment.credentials import check_roster
@@ -39,8 +39,7 @@ def play(
 
 
 def total_of(kept: PrivateStrategy) -> object:
-    assert kept.grid is not None
-    mean = kept.grid.results[-1].value
+    mean = results_of(kept)[-1].value
     return mean.metrics["num-examples"] if mean else None
 
 
@@ -124,7 +123,7 @@ def test_a_weight_is_on_disk_before_the_contribution_leaves() -> None:
     assert seen == [b"3", b"4"]
 
 
-def test_an_operator_sets_the_weight_and_the_apps_number_is_not_looked_at(log: pytest.LogCaptureFixture) -> None:
+def test_a_weight_set_by_the_operator_replaces_the_apps_number(log: pytest.LogCaptureFixture) -> None:
     grid = make_grid(reporting([3, 4]), 2)
     grid.nodes[100].node_config["coterie-weight"] = 50
     grid.nodes[101].node_config["coterie-weight"] = 10**6
@@ -143,7 +142,7 @@ def test_an_app_without_the_metric_fails_also_if_the_operator_sets_the_weight() 
 
 
 def test_a_failed_contribution_fixes_no_configuration() -> None:
-    """A first attempt that contributes nothing, for a bug in the app, may be configured otherwise the next time."""
+    """If the first attempt contributes nothing because of a bug in the app, the next may have another configuration."""
     assert total_of(play(make_grid(reporting([3, 4], "batches"), 2), config={"lr": 0.1})) is None
     assert kept_by(0, "task train.default") is None
     assert total_of(play(make_grid(reporting([3, 4]), 2), config={"lr": 0.2})) == 7
@@ -179,8 +178,7 @@ def test_a_resumed_run_may_have_another_number_of_rounds() -> None:
         for node in grid.nodes.values():
             node.run_config["num-server-rounds"] = rounds
         kept = play(grid, rounds=rounds)
-        assert kept.grid is not None
-        assert [result.value is not None for result in kept.grid.results] == [True] * rounds
+        assert sums_of(kept) == [2] * rounds
 
 
 @pytest.mark.parametrize(
@@ -196,7 +194,7 @@ def test_a_resumed_run_may_have_another_number_of_rounds() -> None:
     ],
     ids=["renamed", "another", "longer", "of whole numbers", "of another type", "in another order", "none"],
 )
-def test_arrays_keep_their_names_shapes_and_types_which_decide_on_ranges_and_rounding(other: dict[str, Any]) -> None:
+def test_names_shapes_types_and_order_of_arrays_cannot_change(other: dict[str, Any]) -> None:
     grid = make_grid(reporting([3, 4]), 2)
     first = ArrayRecord({"w": Array(np.zeros(3)), "v": Array(np.zeros(3))})
     assert total_of(play(grid, first)) == 7
@@ -225,7 +223,7 @@ def test_two_configurations_are_treated_as_equal_only_if_they_are(
             check_unchanged(first, second)
 
 
-def test_each_function_of_an_app_is_configured_for_itself() -> None:
+def test_each_function_of_an_app_has_its_own_configuration() -> None:
     records = RecordDict({"config": ConfigRecord({"lr": 0.1})})
     metrics = RecordDict({"config": MetricRecord({"lr": 0.1})})
     assert configured({}, records, ()) != configured({}, metrics, ())
@@ -245,7 +243,7 @@ def test_each_function_of_an_app_is_configured_for_itself() -> None:
 
 
 def test_a_roster_of_an_older_version_is_refused_by_server_and_nodes(
-    home: Path, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grid = make_grid(reporting([3, 4]), 2)
     found = Roster.found
@@ -269,13 +267,13 @@ def test_a_roster_of_an_older_version_is_refused_by_server_and_nodes(
 
 
 def counting(batches: int) -> ClientApp:
-    """Return an app with a batch normalisation, as far as its state goes: a counter, a variance and a weight."""
+    """Return an app whose model has the state of a batch normalisation: a counter, a variance and a weight."""
     app = ClientApp(mods=[private_mod])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
         arrays = {name: array.numpy() for name, array in message.content.array_records["arrays"].items()}
-        # As load_state_dict and state_dict do it: whatever came becomes a whole number, and goes back as one.
+        # As load_state_dict and state_dict do: every value that arrives becomes an integer, and is sent back as one.
         arrays["bn.num_batches_tracked"] = np.asarray(arrays["bn.num_batches_tracked"]).astype(np.int64) + batches
         arrays["seen"] = np.asarray(arrays["seen"]).astype(np.int64) + 10 * batches
         arrays["bn.running_var"] = np.full_like(arrays["bn.running_var"], 4617)
@@ -298,7 +296,7 @@ def normalised() -> ArrayRecord:
 
 
 @pytest.mark.parametrize("kind", [FedAvg, strategy.FedAvgM, strategy.FedProx], ids=["FedAvg", "FedAvgM", "FedProx"])
-def test_counters_and_running_statistics_come_through_in_every_round(
+def test_counters_and_running_statistics_survive_every_round(
     kind: Any,  # noqa: ANN401
     log: pytest.LogCaptureFixture,
 ) -> None:
@@ -311,7 +309,7 @@ def test_counters_and_running_statistics_come_through_in_every_round(
 
     kept = PrivateStrategy(inner, deadline=1)
     kept.start(make_grid(counting(15), 4), normalised(), 3, timeout=1, evaluate_fn=evaluate)
-    exactly = 1e-9 if kind is strategy.FedAvgM else 0  # whose momentum is arithmetic of its own
+    exactly = 1e-9 if kind is strategy.FedAvgM else 0  # the momentum of FedAvgM has its own arithmetic
     assert [count for count, _, _ in found] == pytest.approx([0, 15, 30, 45], abs=exactly)
     assert [seen for _, _, seen in found] == pytest.approx([0, 150, 300, 450], abs=exactly)
     assert [round(float(var)) for _, var, _ in found] == [1, 4617, 4617, 4617]

@@ -31,7 +31,7 @@ ALL = {f"partition-{number}" for number in range(4)}
 
 
 def replying(reply: Reply) -> FakeGrid:
-    """Return a grid whose nodes answer to training with what a function makes of the model."""
+    """Return a grid whose nodes answer to training with the result of a function of the model."""
     app = ClientApp(mods=[private_mod])
 
     @app.train()
@@ -121,7 +121,7 @@ class Compressing:
 
 
 class Adding:
-    """A mod that tells the function more than the server said."""
+    """A mod that adds a record to the request."""
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         message.content["extra"] = ConfigRecord({"seed": 5})
@@ -180,7 +180,7 @@ def test_a_failing_inner_mod_is_reported_as_the_apps_failure() -> None:
 
 @pytest.mark.parametrize("mods", [[private_mod, LocalDpMod(1.0, 1.0, 1.0, 1e-5)], [message_size_mod, private_mod],
                                   [arrays_size_mod, private_mod], [private_mod, message_size_mod]])  # fmt: skip
-def test_mods_in_an_order_that_works_train(mods: list[Mod], caplog: pytest.LogCaptureFixture) -> None:
+def test_mods_in_a_working_order_train_without_a_warning(mods: list[Mod], caplog: pytest.LogCaptureFixture) -> None:
     kept = PrivateStrategy(FedAvg(**QUIET), deadline=2)
     kept.start(make_grid(make_app(mods), 4), initial_arrays(), 1)  # type: ignore[arg-type]
     assert not any(
@@ -197,7 +197,7 @@ def test_mods_in_an_order_that_works_train(mods: list[Mod], caplog: pytest.LogCa
         ({"coterie-nonsense": 1}, "cannot use its settings"),
     ],
 )
-def test_a_node_whose_operator_wants_something_else_says_so(config: dict[str, object], words: str) -> None:
+def test_refusals_by_the_settings_of_an_operator_have_their_reasons(config: dict[str, object], words: str) -> None:
     found_roster()
     kept = PrivateStrategy(FedAvg(**QUIET), deadline=2)
     with pytest.raises(NothingTrained) as caught:
@@ -247,12 +247,12 @@ def test_a_run_ends_after_consecutive_empty_rounds_and_can_be_resumed(works: lis
     done = max((number for number, worked in enumerate(works[:ends], start=1) if worked), default=0)
     again = Moody([True] * rounds)
     result = PrivateStrategy(FedAvg(**QUIET), deadline=2).start(again.grid(), initial_arrays(), rounds, timeout=2)
-    assert again.trained == 4 * (rounds - done)  # rounds without a result are done again
+    assert again.trained == 4 * (rounds - done)  # rounds without a result are repeated
     trained = sum(works[:done]) + rounds - done
     assert result.arrays["b"].numpy() == pytest.approx(1 + 0.25 * trained, abs=0.01)
 
 
-def test_a_round_that_is_done_again_has_the_configuration_that_it_had() -> None:
+def test_a_repeated_round_has_its_first_configuration() -> None:
     first, then = Halving(fraction_evaluate=1.0), Halving(fraction_evaluate=1.0)
     config = ConfigRecord({"lr": 1.0})
 

@@ -1,9 +1,13 @@
+from itertools import count
 from pathlib import Path
 
 import msgspec
 import pytest
+from flwr.app import Message
 from flwr.serverapp.strategy import FedAvg
-from tests.support.flower import FakeGrid, FakeNode, initial_arrays, make_app, make_grid
+from tests.support.flower import Answer, FakeGrid, FakeNode, initial_arrays, make_app, make_grid
+from tests.support.flower_strategies import QUIET, results_of, sums_of
+from tests.support.homes import latest_roster
 
 from coterie.cohorts import Ledger
 from coterie.deployment.credentials import Voucher
@@ -14,19 +18,14 @@ from coterie.transports.flower import PrivateStrategy, private_mod
 
 
 def play(grid: FakeGrid, rounds: int = 1, privacy: int = 2, deadline: float = 2) -> PrivateStrategy:
-    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), privacy=privacy, deadline=deadline)
+    kept = PrivateStrategy(FedAvg(**QUIET), privacy=privacy, deadline=deadline)
     kept.start(grid, initial_arrays(), rounds)
     return kept
 
 
-def rosters(home: Path) -> RosterFolder:
-    return RosterFolder(home / "server" / "rosters")
-
-
 def test_the_connected_nodes_found_the_roster(home: Path) -> None:
     play(make_grid(make_app([private_mod]), 5))
-    roster = rosters(home).latest
-    assert roster is not None
+    roster = latest_roster(home / "server")
     assert roster.names == tuple(f"partition-{number}" for number in range(5))
     assert sorted(map(len, roster.circles)) == [2, 3]
 
@@ -34,23 +33,16 @@ def test_the_connected_nodes_found_the_roster(home: Path) -> None:
 def test_newcomers_wait_until_they_are_a_circle(home: Path) -> None:
     app = make_app([private_mod])
     play(make_grid(app, 4))
-    kept = play(make_grid(app, 5))
-    latest = rosters(home).latest
-    assert latest is not None
-    assert [latest.names[number] for number in latest.queue] == ["partition-4"]
-    assert kept.grid is not None
-    assert len(kept.grid.results[-1].revealed) == 4
-    kept = play(make_grid(app, 6))
-    latest = rosters(home).latest
-    assert latest is not None
-    assert latest.circles[-1] == (4, 5)
-    assert kept.grid is not None
-    assert len(kept.grid.results[-1].revealed) == 6
+    assert sums_of(play(make_grid(app, 5))) == [4]
+    waiting = latest_roster(home / "server")
+    assert [waiting.names[number] for number in waiting.queue] == ["partition-4"]
+    assert sums_of(play(make_grid(app, 6))) == [6]
+    assert latest_roster(home / "server").circles[-1] == (4, 5)
 
 
-def test_a_newcomer_is_enrolled_in_the_middle_of_a_run(home: Path) -> None:
+def test_a_newcomer_is_enrolled_in_the_middle_of_a_run() -> None:
     grid = make_grid(make_app([private_mod]), 4)
-    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=2)
+    kept = PrivateStrategy(FedAvg(**QUIET), deadline=2)
 
     def arrives(number: int, _arrays: object) -> None:
         if number == 1:
@@ -58,8 +50,7 @@ def test_a_newcomer_is_enrolled_in_the_middle_of_a_run(home: Path) -> None:
             grid.nodes[901] = FakeNode(grid.nodes[100].app, {"partition-id": 9})
 
     kept.start(grid, initial_arrays(), 2, evaluate_fn=arrives)
-    assert kept.grid is not None
-    assert [len(result.revealed) for result in kept.grid.results] == [4, 6]
+    assert sums_of(kept) == [4, 6]
 
 
 def test_a_node_under_another_number_is_recognised() -> None:
@@ -67,22 +58,18 @@ def test_a_node_under_another_number_is_recognised() -> None:
     play(make_grid(app, 4))
     grid = make_grid(app, 4)
     grid.nodes = {number + 500: node for number, node in grid.nodes.items()}
-    kept = play(grid)
-    assert kept.grid is not None
-    assert len(kept.grid.results[-1].revealed) == 4
+    assert sums_of(play(grid)) == [4]
 
 
-def test_a_circle_that_is_not_complete_sits_out(home: Path) -> None:
+def test_a_circle_that_is_not_complete_is_left_out(home: Path) -> None:
     app = make_app([private_mod])
     play(make_grid(app, 6))
     grid = make_grid(app, 6)
     del grid.nodes[100]
     kept = play(grid)
-    roster = rosters(home).latest
-    assert kept.grid is not None
-    assert roster is not None
+    roster = latest_roster(home / "server")
     alone = {client.name for client in roster.circle_of("partition-0") or ()}
-    assert set(kept.grid.results[-1].revealed) == set(roster.names) - alone
+    assert set(results_of(kept)[-1].revealed) == set(roster.names) - alone
 
 
 def test_too_few_nodes_are_refused() -> None:
@@ -90,7 +77,7 @@ def test_too_few_nodes_are_refused() -> None:
         play(make_grid(make_app([private_mod]), 1), deadline=0.5)
 
 
-def test_a_roster_promises_one_privacy_for_good() -> None:
+def test_the_t_of_a_roster_cannot_be_changed() -> None:
     app = make_app([private_mod])
     play(make_grid(app, 4))
     with pytest.raises(ConfigError, match="T = 2"):
@@ -103,51 +90,42 @@ def test_an_impostor_under_a_known_name_takes_no_part(home: Path) -> None:
     (home / "nodes" / "partition-0" / "identity.key").unlink()
     (home / "nodes" / "partition-0" / "memory.sqlite").unlink()
     kept = play(make_grid(app, 4))
-    assert kept.grid is not None
-    assert "partition-0" not in kept.grid.results[-1].revealed
-    assert len(kept.grid.results[-1].revealed) == 2
+    assert "partition-0" not in results_of(kept)[-1].revealed
+    assert sums_of(kept) == [2]
 
 
-def test_a_server_killed_after_the_reveal_does_not_take_the_row_back(home: Path) -> None:
+def test_a_row_stays_in_the_ledger_if_the_server_is_killed_after_the_reveal(home: Path) -> None:
     app = make_app([private_mod])
 
     class Stop(BaseException):
         pass
 
-    asked = {"steps": 0}
+    delivered = count(1)
 
-    def dies(message: object, answer: object) -> object:
-        asked["steps"] += 1
-        if asked["steps"] > 3 * 4:  # four clients said hello, twice, and contributed: now they are asked to reveal
+    def stop(message: Message, answer: Answer) -> Message:
+        if next(delivered) > 3 * 4:  # each of four clients got two hellos and the request to contribute
             raise Stop
-        return answer(message)  # type: ignore[operator]
+        return answer(message)
 
-    grid = make_grid(app, 4)
-    grid.deliver = dies  # type: ignore[assignment]
     with pytest.raises(Stop):
-        play(grid)
+        play(make_grid(app, 4, stop))
     with Ledger.inspect(home / "server" / "ledger.sqlite") as ledger:
         assert len(ledger.revealed(1)) == 4
-    kept = play(make_grid(app, 4))
-    assert kept.grid is not None
-    assert kept.grid.results[-1].number == 2
+    assert results_of(play(make_grid(app, 4)))[-1].number == 2
 
 
 def test_a_circle_retired_during_a_run_is_out_of_it_from_the_next_round(home: Path) -> None:
     grid = make_grid(make_app([private_mod]), 6)
-    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=2)
+    kept = PrivateStrategy(FedAvg(**QUIET), deadline=2)
 
     def retires(number: int, _arrays: object) -> None:
         if number == 1:
-            folder = rosters(home)
-            assert folder.latest is not None
-            folder.add(folder.latest.leave(["partition-0"]))
+            RosterFolder(home / "server" / "rosters").add(latest_roster(home / "server").leave(["partition-0"]))
             for newcomer in (8, 9):  # a second new version in the same gap
                 grid.nodes[900 + newcomer] = FakeNode(grid.nodes[100].app, {"partition-id": newcomer})
 
     kept.start(grid, initial_arrays(), 2, evaluate_fn=retires)
-    assert kept.grid is not None
-    first, second = (set(result.revealed) for result in kept.grid.results)
+    first, second = (set(result.revealed) for result in results_of(kept))
     assert "partition-0" in first
     assert "partition-0" not in second
     assert {"partition-8", "partition-9"} <= second
@@ -158,18 +136,17 @@ def test_a_population_may_grow_several_times_in_a_run() -> None:
     app = make_app([private_mod])
     play(make_grid(app, 2))
     grid = make_grid(app, 2)
-    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=2)
+    kept = PrivateStrategy(FedAvg(**QUIET), deadline=2)
 
     def arrive(number: int, _arrays: object) -> None:
         for newcomer in (2 * number + 2, 2 * number + 3):
             grid.nodes[900 + newcomer] = FakeNode(app, {"partition-id": newcomer})
 
     kept.start(grid, initial_arrays(), 3, evaluate_fn=arrive)
-    assert kept.grid is not None
-    assert [len(result.revealed) for result in kept.grid.results] == [4, 6, 8]
+    assert sums_of(kept) == [4, 6, 8]
 
 
-def test_vouchers_of_nodes_that_never_enrolled_are_removed(tmp_path: Path) -> None:
+def test_a_new_voucher_replaces_an_earlier_one_and_a_damaged_file_is_refused(tmp_path: Path) -> None:
     vouchers = VoucherFile(tmp_path / "vouchers")
     vouchers.add("ann", Voucher(b"squatter", b"signature"))
     vouchers.add("ann", Voucher(b"ann", b"signature"))

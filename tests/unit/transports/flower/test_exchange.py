@@ -16,7 +16,7 @@ def echo(message: Message) -> Message:
 
 
 def failing(code: int, times: int, src_node_id: int = 1) -> Deliver:
-    """Fail so many times with an error that, as the SuperLink's own, does not name the node."""
+    """Fail this number of times with an error that does not name the node, like the errors of the SuperLink itself."""
     left = {"times": times}
 
     def deliver(message: Message, _answer: Answer) -> Message | None:
@@ -45,7 +45,7 @@ def test_every_reply_is_delivered_once() -> None:
 
 @pytest.mark.parametrize(("look", "pause"), [(0.0, 0.01), (0.001, 0.02), (0.2, 0.05)])
 def test_fast_polls_are_repeated_sooner(look: float, pause: float) -> None:
-    """Every trip of a simulation waited 25 ms on average for the next look, which takes one."""
+    """With pauses of 50 ms, a trip of a simulation would wait 25 ms on average for a poll, which takes 1 ms."""
     clock = Clock()
 
     class Grid(FakeGrid):
@@ -70,7 +70,7 @@ def test_a_lost_message_is_sent_again_whatever_node_the_error_comes_from(code: i
     assert reply.records is not None
 
 
-def test_a_reply_with_nothing_in_it_is_that_nodes_failure() -> None:
+def test_an_empty_reply_is_a_failure_of_its_node() -> None:
     def deliver(message: Message, _answer: Answer) -> Message:
         reply = echo(message)
         reply.__dict__["_content"] = None
@@ -114,7 +114,8 @@ def test_a_message_lives_no_longer_than_its_step() -> None:
         return echo(message)
 
     ask(look, seconds=9)
-    assert all(ttl <= 9 for ttl in seen)
+    assert len(seen) == 2
+    assert max(seen) <= 9
 
 
 def test_a_node_that_went_away_is_given_up_before_the_deadline() -> None:
@@ -137,7 +138,7 @@ def test_a_node_that_is_back_after_44_seconds_is_waited_for_if_the_grace_is_long
     assert (reply.records is not None) is comes_back
 
 
-def test_a_node_that_is_not_there_yet_is_asked_as_soon_as_it_is() -> None:
+def test_a_node_that_connects_late_is_asked_when_it_connects() -> None:
     clock = Clock()
     grid = FakeGrid({}, lambda message, _answer: echo(message))
     clock.events.append((8.0, lambda: grid.nodes.update({0: FakeNode(make_app(), {})})))
@@ -194,7 +195,7 @@ def test_a_request_that_got_through_in_a_push_that_failed_is_one_request(failure
 
 @pytest.mark.parametrize("by_content", [True, False])
 def test_a_reply_to_a_request_of_a_push_that_failed_is_taken(by_content: bool) -> None:
-    """Requests that went out are answered once only; a second copy finds the node silent."""
+    """Requests that were sent are answered only once; the node does not answer a second copy."""
     answered: set[int] = set()
 
     def once(message: Message, _answer: Answer) -> Message | None:
@@ -215,7 +216,7 @@ def test_a_reply_that_a_failed_pull_had_taken_is_asked_for_again(forgets: bool) 
 
 
 def test_replies_lost_repeatedly_are_not_blamed_on_their_nodes() -> None:
-    """The SuperLink forgets a request whose reply was taken; each of five pulls that have replies fails."""
+    """The SuperLink forgets a request whose reply was fetched, and the first five pulls with replies fail."""
 
     class Lossy(FaultyGrid):
         left = 5

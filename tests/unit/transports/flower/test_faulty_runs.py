@@ -1,4 +1,4 @@
-"""Runs over a SuperLink that fails now and then have the same result as runs without failures."""
+"""Runs over a SuperLink with temporary failures have the same result as runs without failures."""
 
 import os
 import random
@@ -57,7 +57,7 @@ def test_a_run_with_faults_has_the_result_of_one_without(
     schedule: list[Fault | None], by_content: bool, forgets: bool
 ) -> None:
     with folder_in_memory() as folder:
-        os.environ["COTERIE_HOME"] = f"{folder}/quiet"  # the fixture of all tests here puts it back
+        os.environ["COTERIE_HOME"] = f"{folder}/quiet"  # the fixture of all tests here restores it
         whole, _ = run([])
         os.environ["COTERIE_HOME"] = f"{folder}/faulty"
         found, grid = run(schedule, by_content=by_content, forgets=forgets)
@@ -77,6 +77,6 @@ def test_a_run_of_which_every_third_call_fails_has_the_result_of_one_without(see
     assert content(found) == content(run([])[0])
 
 
-def test_a_superlink_that_stays_down_ends_the_run_with_an_error_of_its_own() -> None:
+def test_a_superlink_that_stays_down_ends_the_run_with_a_carrier_error() -> None:
     with pytest.raises(CarrierError, match="500"):
         run(repeat(Fault()), deadline=0.2)

@@ -15,6 +15,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.task_identity import TaskIdentity
 from tests.support.flower import Answer, FakeGrid, FakeNode, initial_arrays, make_app, make_grid, reply_of
+from tests.support.flower_strategies import QUIET, results_of, sums_of
+from tests.support.homes import latest_roster
 from tests.support.interpreter import printed_by
 
 from coterie.crypto import signing
@@ -23,7 +25,6 @@ from coterie.deployment.engine import HELLO, STEP
 from coterie.deployment.form import form_under
 from coterie.deployment.node import Node, NodeSettings
 from coterie.deployment.reasons import Reason
-from coterie.deployment.roster_folder import RosterFolder
 from coterie.deployment.sessions import LEEWAY, Parked
 from coterie.errors import ConfigError
 from coterie.rounds import Member
@@ -39,7 +40,7 @@ PROTOCOLS = pytest.mark.parametrize("protocol", ["papers", "two-trips"])
 
 
 def play(grid: FakeGrid, rounds: int = 1, protocol: str = "auto") -> PrivateStrategy:
-    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=2, empty_rounds=0, protocol=protocol)
+    kept = PrivateStrategy(FedAvg(**QUIET), deadline=2, empty_rounds=0, protocol=protocol)
     kept.start(grid, initial_arrays(), rounds, timeout=2)
     return kept
 
@@ -72,15 +73,13 @@ def test_a_process_that_plays_many_nodes_computes_each_signature_once(
             answering = False
 
     monkeypatch.setattr(signing, "Ed25519PublicKey", SimpleNamespace(from_public_bytes=read))
-    kept = play(make_grid(make_app([private_mod]), 4, listen), protocol=protocol)
-    assert kept.grid is not None
-    assert len(kept.grid.results[0].revealed) == 4
-    # By the papers' protocol everybody's keys and masks, and the survivors that a quorum of three signed; in two trips
-    # everybody's prekeys. Each is computed once, though three or four nodes check it.
+    assert sums_of(play(make_grid(make_app([private_mod]), 4, listen), protocol=protocol)) == [4]
+    # In the papers' protocol, the keys and masks of all nodes, and the survivors that a quorum of three signed; in two
+    # trips, the prekeys of all nodes. Each is computed once, although three or four nodes check it.
     assert sorted(Counter(checked).values()) == signed
 
 
-def test_what_travels_over_flower_is_byte_for_byte_what_travels_in_memory(home: Path) -> None:
+def test_messages_over_flower_are_byte_for_byte_those_in_memory(home: Path) -> None:
     said: dict[str, list[tuple[bytes, bytes]]] = {}
     template: list[Message] = []
 
@@ -95,9 +94,7 @@ def test_what_travels_over_flower_is_byte_for_byte_what_travels_in_memory(home: 
     play(make_grid(make_app([PrivateMod(entropy, rounding)]), 4, listen), protocol="papers")
 
     received = without_ours(template[0].content)
-    roster = RosterFolder(home / "server" / "rosters").latest
-    assert roster is not None
-    form = form_under(roster, "train")
+    form = form_under(latest_roster(home / "server"), "train")
     terms: Terms = read_invitation(next(sent for sent, _ in said["partition-0"] if is_invitation(sent)))
     app = make_app()
 
@@ -143,9 +140,7 @@ def test_the_same_request_gets_the_same_bytes_and_no_other_a_second_answer(
             repeated.append(first.content.object_id == second.content.object_id)
         return second
 
-    kept = play(make_grid(make_app([private_mod]), 4, twice), protocol=protocol)
-    assert kept.grid is not None
-    assert kept.grid.results[-1].value is not None
+    assert sums_of(play(make_grid(make_app([private_mod]), 4, twice), protocol=protocol)) == [4]
     assert repeated == [True] * 4 * trips
 
 
@@ -165,7 +160,7 @@ def test_training_runs_once_a_round_and_only_when_it_is_to_be_masked(protocol: s
     assert sorted(calls) == sorted([100, 101, 102, 103] * 2)
 
 
-def test_a_message_around_the_protocol_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_plain_message_is_refused() -> None:
     grid = make_grid(make_app([private_mod]), 1)
     for kind in "train", "evaluate":
         plain = Message(RecordDict({"arrays": initial_arrays()}), 100, kind)
@@ -200,9 +195,7 @@ def test_errors_of_training_stay_on_the_node(failure: Exception) -> None:
         raise failure
 
     replies: list[Message] = []
-    kept = play(make_grid(app, 4, keeping(replies)))
-    assert kept.grid is not None
-    assert kept.grid.results[-1].value is None
+    assert sums_of(play(make_grid(app, 4, keeping(replies)))) == [0]
     errors = [reply.error for reply in replies if reply.has_error()]
     assert errors
     assert {(error.code, error.reason) for error in errors} == {(6, "app")}
@@ -226,7 +219,7 @@ def test_a_full_disk_is_reported_as_a_problem_of_the_nodes_folder(
     assert "No space left on device" in caplog.text
 
 
-def test_damaged_messages_of_a_server_get_one_of_the_known_reasons(home: Path) -> None:
+def test_damaged_messages_of_a_server_get_one_of_the_known_reasons() -> None:
     grid = make_grid(make_app([private_mod]), 4)
     play(grid)
     for message in [sent for sent in grid.sent if payload_of(sent.content, "server")]:
@@ -240,7 +233,7 @@ def test_damaged_messages_of_a_server_get_one_of_the_known_reasons(home: Path) -
 
 
 def states(number: int) -> list[bytes | None]:
-    """Return the states that a node keeps of its sessions, by whichever protocol."""
+    """Return the states that a node keeps of its sessions, in either protocol."""
     node = Node(NodeSettings.read({"partition-id": number}))
     with node.session(7) as place:
         parked = place.read()
@@ -250,14 +243,14 @@ def states(number: int) -> list[bytes | None]:
 
 
 @PROTOCOLS
-def test_secrets_of_a_session_are_gone_when_it_is_over(home: Path, protocol: str) -> None:
+def test_secrets_of_a_session_are_gone_when_it_is_over(protocol: str) -> None:
     play(make_grid(make_app([private_mod]), 4), protocol=protocol)
     assert [states(number) for number in range(4)] == [[None]] * 4
 
 
 @PROTOCOLS
-def test_secrets_of_a_run_that_ended_in_the_middle_go_with_the_next_one(
-    home: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
+def test_the_next_run_deletes_secrets_of_a_run_that_ended_in_the_middle(
+    monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     def lose_masked(message: Message, answer: Answer) -> Message | None:
         reply = answer(message)
@@ -268,9 +261,7 @@ def test_secrets_of_a_run_that_ended_in_the_middle_go_with_the_next_one(
     assert all(states(number)[0] for number in range(4))
     later = time.time() + LEEWAY + 60
     monkeypatch.setattr(time, "time", lambda: later)
-    again = play(FakeGrid(make_grid(app, 4).nodes, run_id=8), protocol=protocol).grid
-    assert again is not None
-    assert again.results[0].value is not None
+    assert sums_of(play(FakeGrid(make_grid(app, 4).nodes, run_id=8), protocol=protocol)) == [4]
     assert not any(any(states(number)) for number in range(4))
 
 
@@ -281,16 +272,15 @@ def test_concurrent_runs_do_not_touch_each_others_sessions() -> None:
 
     def meanwhile(message: Message, answer: Answer) -> Message:
         if not inner and is_book_message(payload_of(message.content, "server")):
-            inner.append(PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=2, resume=False))
+            inner.append(PrivateStrategy(FedAvg(**QUIET), deadline=2, resume=False))
             inner[0].start(FakeGrid(make_grid(app, 4).nodes, run_id=8), initial_arrays(), 1, timeout=2)
             TaskIdentity.run_id = 7
         return answer(message)
 
     outer = play(make_grid(app, 4, meanwhile))
     for run in (outer, inner[0]):
-        assert run.grid is not None
-        assert run.grid.results[0].value is not None
-        assert len(run.grid.results[0].attendance.revealers) == 4
+        assert sums_of(run) == [4]
+        assert len(results_of(run)[0].attendance.revealers) == 4
 
 
 @pytest.mark.parametrize(
@@ -304,7 +294,7 @@ def test_concurrent_runs_do_not_touch_each_others_sessions() -> None:
     ],
     ids=["hello", "step", "unknown", "refused", "allowed"],
 )
-def test_any_message_deletes_expired_sessions(home: Path, content: RecordDict, kind: str) -> None:
+def test_any_message_deletes_expired_sessions(content: RecordDict, kind: str) -> None:
     settings = NodeSettings.read({"partition-id": 0})
     with Node(settings).session(7) as place:
         place.write(Parked(b"request", b"reply", b"secret"), time.time() - 1)

@@ -1,6 +1,5 @@
 """Logs and events that operators of a server and of nodes get about a round."""
 
-import logging
 import re
 import runpy
 from collections.abc import Callable
@@ -20,12 +19,6 @@ from coterie.transports.flower import PrivateStrategy, private_mod
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "flower"
 STEPS = ["contribute", "reveal"]
-
-
-@pytest.fixture(autouse=True)
-def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, "flwr")
-    return caplog
 
 
 def test_a_node_logs_one_line_for_each_step_with_its_name_and_flowers_round(log: pytest.LogCaptureFixture) -> None:
@@ -59,7 +52,7 @@ def test_the_server_logs_once_which_protocol_rounds_take_and_why(
     assert [message for message in log.messages if "rounds take" in message] == [f"Coterie: rounds take {line}"]
 
 
-def test_rounds_of_an_evaluation_are_named_as_such(log: pytest.LogCaptureFixture) -> None:
+def test_the_log_names_rounds_of_evaluation(log: pytest.LogCaptureFixture) -> None:
     kept = PrivateStrategy(FedAvg(), evaluate_metrics={"accuracy": (0, 1)})
     kept.start(private_grid(), initial_arrays(), 1)
     assert "Coterie: round 1: one sum over 4 clients" in log.messages
@@ -88,6 +81,7 @@ def test_nodes_learn_with_the_next_invitation_that_a_round_had_no_result_and_why
     assert told[0].startswith("Coterie: partition-")
     assert "round 1 had no result (aborted before reveal): " in told[0]
     refused = [line for line in log.messages if "refuses a message" in line]
+    assert len(refused) == 4
     assert all(": round 1: contribute: refuses a message: the app's function failed" in line for line in refused)
 
 
@@ -159,7 +153,7 @@ def test_a_mod_that_is_listed_twice_is_reported(log: pytest.LogCaptureFixture) -
     assert any("private_mod is listed twice" in line for line in log.messages)
 
 
-def test_extra_arrays_in_a_reply_are_an_error_by_name(log: pytest.LogCaptureFixture) -> None:
+def test_the_log_of_a_node_names_extra_arrays_of_a_reply(log: pytest.LogCaptureFixture) -> None:
     app = ClientApp(mods=[private_mod])
     inner = make_app()
 

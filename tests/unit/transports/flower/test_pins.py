@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives import serialization as s
 from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.serverapp.strategy import FedAvg
 from tests.support.flower import FakeGrid, initial_arrays, make_app, make_grid
+from tests.support.flower_strategies import QUIET, sums_of
 
 from coterie.cohorts.circles import Circles
 from coterie.cohorts.memory import ClientMemory, MemoryFile
@@ -23,14 +24,15 @@ from coterie.errors import PeerProtocolError
 from coterie.rounds.floor import Floor
 from coterie.transports.flower import PrivateStrategy, private_mod
 
-ELSE = "00" * 32
+OTHER = "00" * 32
+"""A digest of no roster."""
 
 
 def play(grid: FakeGrid, rounds: int = 1) -> list[int]:
-    """Return over how many clients each sum went; 0 for none."""
-    kept = PrivateStrategy(FedAvg(fraction_evaluate=0.0), deadline=1, empty_rounds=0)
+    """Return the number of clients in the sum of each round; 0 for a round without a result."""
+    kept = PrivateStrategy(FedAvg(**QUIET), deadline=1, empty_rounds=0)
     kept.start(grid, initial_arrays(), rounds, timeout=2)
-    return [len(result.revealed) if result.value else 0 for result in kept.grid.results] if kept.grid else []
+    return sums_of(kept) if rounds else []
 
 
 def grid_of(size: int, **config: str) -> FakeGrid:
@@ -57,7 +59,7 @@ def test_a_run_of_no_rounds_enrols_and_trains_nothing(home: Path, log: pytest.Lo
     assert trusted(0) == roster
 
 
-def test_a_run_of_no_rounds_says_the_digest_also_if_nothing_changed_and_keeps_a_checkpoint(
+def test_a_second_run_of_no_rounds_logs_the_digest_and_keeps_the_checkpoint(
     home: Path, log: pytest.LogCaptureFixture
 ) -> None:
     play(grid_of(4), rounds=0)
@@ -70,13 +72,13 @@ def test_a_run_of_no_rounds_says_the_digest_also_if_nothing_changed_and_keeps_a_
 
 
 def test_another_roster_than_the_pinned_one_is_never_trusted() -> None:
-    assert play(grid_of(4, roster=ELSE)) == [0]
+    assert play(grid_of(4, roster=OTHER)) == [0]
     assert [trusted(number) for number in range(4)] == [None] * 4
 
 
-def test_a_pin_that_is_set_later_counts(home: Path, log: pytest.LogCaptureFixture) -> None:
+def test_a_pin_that_is_set_later_is_checked(home: Path, log: pytest.LogCaptureFixture) -> None:
     assert play(grid_of(4)) == [4]
-    assert play(grid_of(4, roster=ELSE)) == [0]
+    assert play(grid_of(4, roster=OTHER)) == [0]
     assert "does not come from the one this node is pinned to, 00000000..." in log.text
     assert play(grid_of(4, roster=versions(home)[0].digest.hex())) == [4]
 
@@ -105,7 +107,7 @@ def test_a_pin_to_a_version_from_before_the_first_trusted_one_can_be_set_later(h
     assert play(grid_of(6, roster=versions(home)[0].digest.hex()), rounds=2) == [6, 6]
 
 
-def test_a_pin_that_is_no_digest_is_a_mistake_of_the_operator(log: pytest.LogCaptureFixture) -> None:
+def test_a_pin_that_is_no_digest_is_refused(log: pytest.LogCaptureFixture) -> None:
     assert play(grid_of(4)) == [4]
     assert play(grid_of(4, roster="abc")) == [0]
     assert "coterie-roster: a roster's digest has 64 hexadecimal digits" in log.text
@@ -143,7 +145,7 @@ def test_members_are_checked_at_every_invitation(tmp_path: Path, members: list[b
     assert play(vouching(6, tmp_path, members)) == [6]
 
 
-def test_a_members_file_that_is_set_later_counts(tmp_path: Path, members: list[bytes]) -> None:
+def test_a_members_file_that_is_set_later_is_checked(tmp_path: Path, members: list[bytes]) -> None:
     assert play(grid_of(4)) == [4]  # nobody vouches
     quiet = grid_of(4, members=str(tmp_path / "members.pub"))
     (tmp_path / "members.pub").write_bytes(b"\n".join(members))
@@ -181,7 +183,7 @@ def test_the_pinned_roster_shown_beside_another_one_does_not_help_a_lying_server
         assert not memory.follows(honest.digest)
 
 
-def test_a_floor_that_is_raised_later_counts(tmp_path: Path) -> None:
+def test_a_floor_that_is_raised_later_is_checked(tmp_path: Path) -> None:
     with MemoryFile(tmp_path / "memory") as file:
         memory = file.of(Client("ann", b"ann"))
         memory.trust(found("ann", "bob", "cid"))

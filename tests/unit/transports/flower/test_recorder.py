@@ -20,7 +20,7 @@ from coterie.transports.flower.checkpoint import StrategyCheckpoint
 from coterie.transports.flower.recorder import EvaluateFunction
 
 CHECKPOINT = f"app-{hashlib.sha256().hexdigest()[:16]}.checkpoint"
-"""That of an app without a name, as those of tests are."""
+"""The checkpoint of an app without a name, such as the apps of these tests."""
 Warnings = Callable[[], list[str]]
 
 
@@ -29,7 +29,7 @@ class Killed(BaseException):
 
 
 def dying(at: int) -> EvaluateFunction:
-    """Return an evaluation on the server in which its process ends."""
+    """Return an evaluation function of the server that ends its process after this round."""
 
     def evaluate(number: int, _arrays: ArrayRecord) -> MetricRecord:
         if number == at:
@@ -57,9 +57,7 @@ def rounds_of(result: Result) -> tuple[list[int], ...]:
 
 
 @pytest.fixture
-def warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Warnings:
-    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
-
+def warnings(caplog: pytest.LogCaptureFixture) -> Warnings:
     def warnings() -> list[str]:
         lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
         return [line for line in lines if line.startswith("Coterie")]
@@ -68,7 +66,7 @@ def warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("kind", MEANS, ids=lambda kind: type(kind).__name__)
-def test_an_interrupted_run_resumes_bit_exact(kind: strategy.Strategy, home: Path) -> None:
+def test_an_interrupted_run_ends_with_the_model_of_a_whole_run(kind: strategy.Strategy, home: Path) -> None:
     arrays = ArrayRecord({"w": Array(np.zeros(3, np.float32))})
     whole = PrivateStrategy(fresh(kind), precision=40, most_examples=64).start(private_grid(), arrays, 3)
 
@@ -84,7 +82,7 @@ def test_an_interrupted_run_resumes_bit_exact(kind: strategy.Strategy, home: Pat
     assert not list((home / "server").glob("*.checkpoint"))
 
 
-def test_a_configuration_that_changes_with_the_rounds_goes_on_changing() -> None:
+def test_a_configuration_that_changes_with_the_rounds_continues_to_change() -> None:
     config = {"lr": 1.0}
     with pytest.raises(Killed):
         PrivateStrategy(Halving(), varying=["lr"]).start(
@@ -98,7 +96,20 @@ def test_a_configuration_that_changes_with_the_rounds_goes_on_changing() -> None
     assert list(result.train_metrics_clientapp) == [1, 2, 3, 4]
 
 
-def test_a_checkpoint_of_another_model_is_not_taken_up(home: Path) -> None:
+def test_a_method_that_was_set_on_the_strategy_itself_is_called_in_every_run() -> None:
+    inner, called = FedAvg(**QUIET), list[int]()
+
+    def configure(number: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
+        called.append(number)
+        return FedAvg.configure_train(inner, number, arrays, config, grid)
+
+    vars(inner)["configure_train"] = configure
+    for _ in range(2):
+        PrivateStrategy(inner).start(private_grid(), initial_arrays(), 2)
+    assert called == [1, 2, 1, 2]
+
+
+def test_a_checkpoint_of_another_model_is_refused() -> None:
     interrupt(1)
     other = ArrayRecord({"w": Array(np.zeros(9))})
     with pytest.raises(ConfigError, match="another model"):
@@ -114,7 +125,7 @@ def _misnamed() -> bytes:
 
 
 def _unreadable() -> bytes:
-    """Return a checkpoint with arrays that are none."""
+    """Return a checkpoint with an array that cannot be read."""
     records = RecordDict({"run": ConfigRecord({"round": 1}), "arrays": initial_arrays()})
     records.update(dict.fromkeys(("train", "evaluate", "train-given", "evaluate-given"), ConfigRecord()))
     broken = Array("float32", (3,), "numpy.ndarray", b"\x93NUMPY\x01\x00\x10\x00" + b"(" * 16)
@@ -128,14 +139,14 @@ def with_checksum(records: RecordDict) -> bytes:
 
 
 @pytest.mark.parametrize("damaged", [b"junk", b"", _misnamed()], ids=["junk", "empty", "misnamed"])
-def test_a_damaged_checkpoint_is_named(damaged: bytes, home: Path) -> None:
+def test_the_error_names_a_damaged_checkpoint(damaged: bytes, home: Path) -> None:
     (home / "server").mkdir()
     (home / "server" / CHECKPOINT).write_bytes(damaged)
     with pytest.raises(ConfigError, match="is not a checkpoint"):
         PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 2)
 
 
-def test_an_unreadable_state_of_the_strategy_is_named(home: Path) -> None:
+def test_the_error_names_a_checkpoint_whose_state_cannot_be_read(home: Path) -> None:
     (home / "server").mkdir()
     (home / "server" / CHECKPOINT).write_bytes(_unreadable())
     with pytest.raises(ConfigError, match="is not a checkpoint"):
@@ -163,7 +174,7 @@ def test_any_damage_to_a_checkpoint_is_noticed_before_anything_is_taken_over(hom
 
 
 @pytest.mark.parametrize("other", ["a/b-c", "a-b-c", "A-b/c", "a_b/c", ""])
-def test_an_app_does_not_go_on_with_the_run_of_another(other: str, home: Path) -> None:
+def test_an_app_does_not_continue_the_run_of_another(other: str, home: Path) -> None:
     def grid(app: str) -> FakeGrid:
         made = private_grid()
         made.run.fab_id = app
@@ -199,7 +210,7 @@ def killing(kind: str, number: int) -> FakeGrid:
 
 
 @pytest.mark.parametrize(("kind", "number"), [("evaluate", 3), ("train", 4), ("evaluate", 5)])
-def test_after_an_interruption_the_metrics_of_all_rounds_are_there(kind: str, number: int, home: Path) -> None:
+def test_metrics_of_all_rounds_survive_an_interruption(kind: str, number: int, home: Path) -> None:
     with pytest.raises(Killed):
         evaluating().start(killing(kind, number), initial_arrays(), 5, evaluate_fn=measure)
     result = evaluating().start(private_grid(), initial_arrays(), 5, evaluate_fn=measure)
@@ -229,7 +240,7 @@ def test_fewer_rounds_than_were_done_give_the_model_and_leave_the_checkpoint(hom
 
 
 class Sending(FedAvg):
-    """Notes what it is configured with."""
+    """A strategy that records the configuration of each round."""
 
     def __init__(self) -> None:
         super().__init__(**QUIET)
@@ -289,7 +300,7 @@ def test_a_second_run_while_the_first_is_alive_is_refused_and_touches_nothing(ho
     assert PrivateStrategy(FedAvg(**QUIET)).start(private_grid(), initial_arrays(), 1).arrays
 
 
-def test_a_run_that_begins_anew_beside_another_keeps_no_checkpoint(home: Path, warnings: Warnings) -> None:
+def test_a_new_run_beside_another_writes_no_checkpoint(home: Path, warnings: Warnings) -> None:
     file = home / "server" / CHECKPOINT
 
     def evaluate(number: int, _arrays: ArrayRecord) -> None:

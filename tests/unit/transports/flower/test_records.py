@@ -39,7 +39,7 @@ def test_arrays_of_a_record_are_a_mapping_in_the_order_of_the_record() -> None:
 
 
 @pytest.mark.parametrize("records", [RecordDict(), RecordDict({"a": ArrayRecord({}), "b": ArrayRecord({})})])
-def test_a_model_is_one_record(records: RecordDict) -> None:
+def test_a_model_must_be_exactly_one_record(records: RecordDict) -> None:
     with pytest.raises(InputError, match="exactly one ArrayRecord, not"):
         model_of(records)
 
@@ -100,7 +100,7 @@ def test_a_payload_is_packed_as_flower_packs_an_array(payload: bytes) -> None:
     assert payload_of(records, "server") == payload
 
 
-def test_a_payload_of_another_kind_is_none() -> None:
+def test_records_of_other_types_are_no_header_and_no_payload() -> None:
     records = RecordDict({HEADER: MetricRecord()})
     with pytest.raises(PeerProtocolError, match="did not answer through private_mod"):
         payload_of(records, "node 1")
@@ -109,7 +109,7 @@ def test_a_payload_of_another_kind_is_none() -> None:
 
 
 def test_naming_records_leaves_no_copies_of_their_bytes_in_them() -> None:
-    """Flower keeps what it names in each array. Ray sent every model twice, once as itself and once as that copy."""
+    """Flower keeps a copy of the bytes that it names in each array, and Ray would send every model twice."""
     records = RecordDict({"arrays": record(w=np.zeros(1000)), "config": ConfigRecord({"lr": 0.1})})
     before = len(pickle.dumps(records))
     name = name_of(records)

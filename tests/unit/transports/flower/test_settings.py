@@ -22,7 +22,7 @@ def table_row(setting: Setting) -> str:
 
 def test_the_strategy_takes_every_setting_with_the_default_of_its_class() -> None:
     taken = set(inspect.signature(PrivateStrategy).parameters)
-    assert {field.name for field in fields(PrivateSettings)} - taken == {"weight"}  # which the strategy itself knows
+    assert {field.name for field in fields(PrivateSettings)} - taken == {"weight"}  # the wrapped strategy decides it
     assert PrivateStrategy(FedAvg())._settings == PrivateSettings()
 
 

@@ -1,4 +1,3 @@
-import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -60,10 +59,9 @@ def test_a_strategy_that_needs_more_is_refused_by_name_before_anything_is_sent(
         PrivateStrategy(kind)
 
 
-def test_metrics_functions_of_the_user_cause_a_note_that_they_see_one_record(caplog: pytest.LogCaptureFixture) -> None:
-    logging.getLogger("flwr").propagate = True
+def test_metrics_functions_of_the_user_cause_a_note_that_they_see_one_record(log: pytest.LogCaptureFixture) -> None:
     PrivateStrategy(FedAvg(train_metrics_aggr_fn=lambda _records, _key: MetricRecord()))
-    assert "sees one record" in caplog.text
+    assert "sees one record" in log.text
 
 
 def test_a_strategy_that_wants_more_nodes_than_there_are_does_not_wait_for_ever() -> None:
@@ -135,7 +133,7 @@ def test_a_round_takes_two_trips_or_by_the_papers_protocol_five_or_four(protocol
     for run in range(2):
         grid = private_grid(config={"coterie-mode": mode})
         PrivateStrategy(FedAvg(**QUIET), mode=mode, protocol=protocol).start(grid, initial_arrays(), 2)
-        hellos = 1 if run or protocol == "papers" else 2  # in the first run nodes are shown the roster before a round
+        hellos = 1 if run or protocol == "papers" else 2  # in the first run, nodes get the roster before a round
         assert len(grid.sent) == 4 * hellos + 2 * 4 * trips
 
 
@@ -187,12 +185,12 @@ def test_a_weight_that_cannot_be_sent_is_refused_at_once() -> None:
         PrivateStrategy(FedAvg(weighted_by_key="\ud800"))
 
 
-def test_a_whole_number_is_a_clip_like_any_other() -> None:
+def test_a_clip_may_be_a_whole_number() -> None:
     result = PrivateStrategy(FedAvg(**QUIET), clip=2, clips={"w": 10}).start(private_grid(), initial_arrays(), 1)
-    assert list(result.train_metrics_clientapp) == [1]  # no node refused what it was sent
+    assert list(result.train_metrics_clientapp) == [1]  # no node refused it
 
 
-def test_as_many_examples_as_the_precision_holds_are_enough() -> None:
+def test_most_examples_may_be_as_large_as_the_precision_allows() -> None:
     assert PrivateStrategy(FedAvg(), precision=24, most_examples=2**23 - 1)
 
 
@@ -242,7 +240,7 @@ def test_every_step_has_the_grace_that_is_set(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("coterie.transports.flower.carrier.Exchange", Watched)
     PrivateStrategy(FedAvg(**QUIET), grace=90).start(private_grid(), initial_arrays(), 1)
-    assert graces == [90] * 4  # the question who nodes are, twice in the first run, and two steps
+    assert graces == [90] * 4  # two hellos in the first run, and two steps
 
 
 def test_the_history_continues_over_runs(home: Path) -> None:

@@ -16,6 +16,7 @@ from flwr.app import Message
 from flwr.serverapp.strategy import FedAvg
 from tests.support.flower import Answer, FakeGrid, initial_arrays, make_app, make_grid
 from tests.support.flower_strategies import QUIET
+from tests.support.homes import latest_roster
 
 from coterie.cohorts.database_file import DatabaseFile
 from coterie.cohorts.ledger import Ledger
@@ -33,13 +34,13 @@ from coterie.transports.flower import PrivateStrategy, private_mod
 from coterie.transports.flower.records import header_of, pack, payload_of
 
 CONTRIBUTE, SURVIVORS, PROOF = 10, 12, 14
-"""The tags of what a server sends in a session of two trips, and in the third."""
+"""The tags of the server's messages in the first, second and third trip."""
 NODE = 100
 NAME = "partition-0"
 
 
 def tag_of(message: Message) -> int:
-    """Return the tag of the protocol's message; -1 if nodes are asked who they are."""
+    """Return the tag of the protocol's message; -1 for a hello."""
     payload = payload_of(message.content, "server")
     return payload[1] if payload else -1
 
@@ -51,19 +52,19 @@ def play(grid: FakeGrid, rounds: int = 1, **settings: Any) -> list[RoundResult[A
 
 
 def sums(results: list[RoundResult[Any]]) -> list[int]:
-    """Return over how many clients each sum went; 0 for none."""
+    """Return the number of clients in the sum of each round; 0 for a round without a result."""
     return [len(result.revealed) if result.value is not None else 0 for result in results]
 
 
 def trips(grid: FakeGrid) -> Counter[int]:
-    """Return how many messages with each tag one node got that never left."""
+    """Count the messages with each tag to the last node, which never leaves."""
     return Counter(
         tag_of(message) for message in grid.sent if message.metadata.dst_node_id == NODE + len(grid.nodes) - 1
     )
 
 
 def losing(tag: int, *nodes: int) -> Callable[[Message, Answer], Message | None]:
-    """Return a delivery that loses what these nodes answer to messages with this tag."""
+    """Return a delivery that loses the answers of these nodes to messages with this tag."""
 
     def lose(message: Message, answer: Answer) -> Message | None:
         reply = answer(message)
@@ -73,15 +74,12 @@ def losing(tag: int, *nodes: int) -> Callable[[Message, Answer], Message | None]
 
 
 def mates(home: Path, name: str) -> set[str]:
-    roster = RosterFolder(home / "server" / "rosters").latest
-    assert roster is not None
-    return {client.name for client in roster.circle_of(name) or ()}
+    return {client.name for client in latest_roster(home / "server").circle_of(name) or ()}
 
 
 def one_of_each_circle(home: Path, circles: int) -> list[int]:
-    """Return the first node of each of some circles, the last node's left out."""
-    roster = RosterFolder(home / "server" / "rosters").latest
-    assert roster is not None
+    """Return the first node of each of some circles, without the circle of the last node."""
+    roster = latest_roster(home / "server")
     others = [circle for circle in roster.circles if len(roster.names) - 1 not in circle]
     return [NODE + int(roster.names[circle[0]].removeprefix("partition-")) for circle in others[:circles]]
 
@@ -123,7 +121,7 @@ def test_a_session_that_too_many_leave_before_they_sign_has_no_result(home: Path
     (result,) = play(make_grid(app, 8, lose))
     assert "5 clients confirmed the survivors; 6 are needed" in result.reason
     with Ledger.inspect(home / "server" / "ledger.sqlite") as ledger:
-        assert len(ledger.revealed(1)) == 4  # who signed will answer for no other list, so the row counts
+        assert len(ledger.revealed(1)) == 4  # nodes that signed answer for no other list, so the row counts
 
 
 # Nodes that lie.
@@ -132,7 +130,7 @@ def test_a_session_that_too_many_leave_before_they_sign_has_no_result(home: Path
 def lying(
     node: int, *, silent: tuple[int, ...] = (), about: slice = slice(None)
 ) -> Callable[[Message, Answer], Message | None]:
-    """Return a delivery in which a node reveals made-up shares of these dealers, and others do not answer to that."""
+    """Return a delivery in which a node reveals made-up shares of these dealers, and silent ones reveal nothing."""
 
     def lie(message: Message, answer: Answer) -> Message | None:
         reply, destination = answer(message), message.metadata.dst_node_id
@@ -211,7 +209,7 @@ def test_the_papers_protocol_needs_no_prekeys(home: Path) -> None:
         assert memory.execute("SELECT count(*) FROM prekeys").fetchone() == (0,)
 
 
-def test_a_node_whose_prekeys_ran_out_is_asked_for_more(home: Path) -> None:
+def test_a_node_whose_prekeys_ran_out_is_asked_for_more() -> None:
     """Each answer that is lost costs a prekey that the server does not know to be used."""
     lost = Counter[int]()
 
@@ -229,7 +227,7 @@ def test_a_node_whose_prekeys_ran_out_is_asked_for_more(home: Path) -> None:
     assert hellos == {NODE: 3, **dict.fromkeys(range(NODE + 1, NODE + 6), 2)}
 
 
-def test_a_node_that_gives_no_prekeys_sits_out_and_is_not_asked_in_every_round(
+def test_a_node_that_gives_no_prekeys_is_left_out_and_not_asked_in_every_round(
     home: Path, log: pytest.LogCaptureFixture
 ) -> None:
     """A node of an earlier version of Coterie behaves like this, because it does not know the request."""
@@ -251,7 +249,7 @@ def test_a_node_that_gives_no_prekeys_sits_out_and_is_not_asked_in_every_round(
 
 
 def test_a_node_of_an_earlier_version_keeps_its_folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its memory has no tables for prekeys, and it was shown the latest roster alone."""
+    """Its memory has no tables for prekeys, and it was shown only the latest roster."""
     app = make_app([private_mod])
     play(make_grid(app, 4), rounds=0)
     play(make_grid(app, 5), rounds=0)
@@ -338,12 +336,12 @@ def test_a_run_whose_protocol_no_node_accepts_ends_with_the_reason() -> None:
 
 
 class Crash(BaseException):
-    """The end of a process, at once."""
+    """The immediate end of a process."""
 
 
 @contextlib.contextmanager
 def crashing(at: int, *, before: bool) -> Iterator[None]:
-    """End the process at its so-many-th commit: before it or after it."""
+    """End the process before or after the commit with this number."""
     commits, writing = [0], DatabaseFile.writing
 
     @contextlib.contextmanager
@@ -404,14 +402,14 @@ def crashing_at_file(*, before: bool) -> Iterator[None]:
 
 @pytest.fixture
 def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every contribution be a large one, whose reply is in a file of its own."""
+    """Make every contribution a large one, whose reply is in its own file."""
     monkeypatch.setattr("coterie.cohorts.memory.LARGE_REPLY", 0)
 
 
 @pytest.mark.usefixtures("in_files")
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 def test_a_node_killed_when_it_writes_a_large_reply_gives_one_answer(home: Path, before: bool) -> None:
-    """The prekey is used only after the file is written: asked again, the node contributes as if for the first time."""
+    """The prekey is used after the file is written, so a node that is asked again contributes as for the first time."""
     crashed: list[bool] = []
 
     def kill(message: Message, answer: Answer) -> Message:
@@ -446,7 +444,7 @@ def test_a_large_reply_is_in_a_file_until_the_survivors_are_known(home: Path) ->
 
 
 def test_a_state_of_the_papers_protocol_is_deleted_when_a_session_in_two_trips_begins(home: Path) -> None:
-    """The server has given that session up. Its file has secrets, and nothing else would replace it."""
+    """The server has abandoned that session. Its file has secrets, and nothing else would replace it."""
     file = home / "nodes" / NAME / "sessions" / "7"
     found = []
 
@@ -510,7 +508,7 @@ def test_a_server_that_ends_in_a_round_resumes_from_its_checkpoint(home: Path, t
 
 
 def _ending_between(tag: int) -> Callable[[Message, Answer], Message]:
-    """Return a delivery that ends the server when it has all answers of its second round's step."""
+    """Return a delivery that ends the server when it has all answers of this step of the second round."""
     seen = Counter[int]()
 
     def end(message: Message, answer: Answer) -> Message:

@@ -17,7 +17,7 @@ from coterie.transports.flower import PrivateStrategy
 
 
 class Saving(FedAvg):
-    """Keeps every model, as apps do that write checkpoints of their own."""
+    """A strategy that records each round with a model, like those of apps with their own checkpoints."""
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401
         super().__init__(**settings)
@@ -39,7 +39,7 @@ class Saving(FedAvg):
 
 
 class Middle(strategy.FedMedian):
-    """A median by another name."""
+    """A median under another name."""
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]

@@ -4,7 +4,9 @@ The order of keys in ``FLModel.meta``, and on Flower of keys in records, is comp
 not, and an app may go through its arguments in order.
 """
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,33 @@ def test_a_path_that_means_another_file_in_the_process_of_the_script(
     assert opened.stdout == b"0"
     with pytest.raises(ConfigError, match="workspace"):
         read(app)
+
+
+SCRIPT = """
+try:
+    import accelerator
+except ImportError:
+    print(0.1)
+else:
+    print(0)
+"""
+
+
+def test_a_job_with_the_name_of_a_module_that_a_script_may_use(tmp_path: Path) -> None:
+    """The client changes to its workspace and starts the processes of jobs there, so Python looks for modules in it.
+
+    A folder without code is a package; it has no file, and a site sees no module of another job.
+    """
+    rates, digests = [], set()
+    for site in (tmp_path / "site-1", tmp_path / "site-2"):
+        app = deploy(site, job("x"))
+        (app / "custom").mkdir()
+        (app / "custom" / "client.py").write_text(SCRIPT)
+        if site.name == "site-2":
+            deploy(site, {}, "accelerator")
+        run = "import runpy; from coterie.transports.nvflare.files import stop_bytecode as stop; stop(); "
+        command = [sys.executable, "-c", f"{run}runpy.run_path({str(app / 'custom' / 'client.py')!r})"]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        rates.append(subprocess.run(command, cwd=site, env=environment, capture_output=True, check=True).stdout)
+        digests.add(read(app).digest)
+    assert len(set(rates)) == len(digests)

@@ -23,10 +23,11 @@ from nvflare.fuel.sec.audit import AuditService
 from nvflare.fuel.sec.authn import set_add_auth_headers_filters
 from nvflare.fuel.sec.authz import AuthorizationService
 from nvflare.private.admin_defs import Message
-from nvflare.private.defs import CellChannel, RequestHeader, SysCommandTopic, new_cell_message
+from nvflare.private.defs import CellChannel, RequestHeader, SysCommandTopic, TrainingTopic, new_cell_message
 from nvflare.private.event import fire_event
 from nvflare.private.fed.authenticator import validate_auth_headers
 from nvflare.private.fed.client.admin import FedAdminAgent
+from nvflare.private.fed.client.client_engine import ClientEngine
 from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 from nvflare.private.fed.utils.fed_utils import nvflare_fobs_initialize
 from nvflare.security.security import FLAuthorizer
@@ -34,7 +35,6 @@ from tests.support.homes import home as home
 from tests.support.nvflare_jobs import deploy, introduced, job, started
 from tests.support.nvflare_jobs import site_environment as site_environment
 
-from coterie.transports.nvflare.deployer import PrivateDeployer
 from coterie.transports.nvflare.filters import PrivateJobs
 
 SITE, LOG = "site-1", logging.getLogger(__name__)
@@ -69,14 +69,18 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             cell.core_cell.add_incoming_filter("*", "*", check, tokens)
         else:
             set_add_auth_headers_filters(cell, name, f"token of {name}", "signature", "ssid")
-    # what the hardening puts into the client's process gets all events that NVFlare fires there
-    hardening = [PrivateJobs(), PrivateDeployer()]
-    engine = SimpleNamespace(
-        new_context=FLContext, fire_event=lambda event, ctx: fire_event(event, [hardening[0]], ctx)
-    )
-    agent = FedAdminAgent("admin_agent", made[SITE], engine)
+    hardening = [PrivateJobs()]  # gets all events that NVFlare fires in the client's process
+    stand_in = SimpleNamespace(new_context=FLContext, fire_event=lambda event, ctx: fire_event(event, hardening, ctx))
+    agent = FedAdminAgent("admin_agent", made[SITE], stand_in)
     for processor in ClientRequestProcessors.request_processors:
         agent.register_processor(processor)
+    dispatch = agent.processors.get
+
+    def find(topic: str) -> Any:  # noqa: ANN401 - NVFlare has no types
+        agent.app_ctx = CLIENT[0] or stand_in
+        return dispatch(topic)
+
+    agent.processors = SimpleNamespace(get=find)
     yield made
     for cell in reversed(made.values()):
         cell.stop()
@@ -95,6 +99,8 @@ def check(message: Any, tokens: Any) -> Any:  # noqa: ANN401 - NVFlare has no ty
 
 
 CHECKED: list[str] = []
+CLIENT: list[Any] = [None]
+"""NVFlare's engine of the first site, in tests that need it."""
 
 
 def command(sender: Any, line: str, **headers: str) -> str:  # noqa: ANN401 - NVFlare has no types
@@ -126,3 +132,22 @@ def test_a_command_that_the_policy_of_the_site_does_not_allow(
     told = [command(cells[sender], f"tail -c {left} {key}", **headers) for left in range(1, 33)]
     found = [answer for answer in told if "can't decode byte" in answer]
     assert ("patient 17" in read, bool(found)) == (False, False)
+
+
+def test_another_site_deletes_a_folder_of_the_workspace(tmp_path: Path, cells: dict[str, Any]) -> None:
+    """Its server is honest, and forwards the message."""
+    for name in ("local", "startup", "job"):
+        (tmp_path / name).mkdir()
+    engine = ClientEngine.__new__(ClientEngine)
+    engine.args, engine.fire_event = SimpleNamespace(workspace=str(tmp_path)), lambda *_event: None
+    engine.new_context = FLContext
+    CLIENT[0] = engine
+    try:
+        asked = Message(TrainingTopic.DELETE_RUN, "")
+        asked.set_header(RequestHeader.JOB_ID, "job")
+        request = new_cell_message({}, asked)
+        cells["site-2"].send_request(CellChannel.CLIENT_MAIN, TrainingTopic.DELETE_RUN, SITE, request, timeout=10.0)
+    finally:
+        CLIENT.clear()
+        CLIENT.append(None)
+    assert (tmp_path / "job").exists()

@@ -27,6 +27,7 @@ from nvflare.app_common.logging.site_log_streamer import SiteLogStreamer
 from nvflare.fuel.utils.config_service import ConfigService
 from nvflare.fuel.utils.log_utils import default_log_dict
 from nvflare.private.event import fire_event
+from nvflare.security.logging import secure_format_exception
 from tests.adversaries.test_nvflare_policy import DATA, DEPLOYER, JOBS, RESULTS, Site, policy
 from tests.adversaries.test_nvflare_policy import code_is_forbidden as code_is_forbidden
 from tests.support.homes import home as home
@@ -125,3 +126,15 @@ def test_a_job_that_lists_the_sender_of_the_error_log(
     engine = started(app)
     senders = [part for part in engine.handlers if isinstance(part, JobLogStreamer)]
     assert not senders or refusal(engine) == "settings"
+
+
+def test_a_file_of_the_site_in_the_answer_to_a_job_that_is_refused(tmp_path: Path, code_is_forbidden: None) -> None:
+    """The deployer parses the configuration. HOCON may include any file or address, and errors quote what was found."""
+    site = hardened(tmp_path / "site-1")
+    (key := tmp_path / "client.key").write_text("-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n")
+    for number, included in enumerate((f'file("{key}")', f'url("file://{key}")')):
+        try:
+            answer = site.deploy(f"job{number}", {"config/config_fed_client.conf": f"include {included}"})
+        except Exception as error:
+            answer = secure_format_exception(error)  # as the client does, which sends this text
+        assert "MIIEvQ" not in answer

@@ -55,37 +55,57 @@ def hardened(folder: Path, **resources: Any) -> Site:  # noqa: ANN401 - of any t
     return site
 
 
-def run_process(site: Site, name: str, ran: Path) -> bool:
-    """Start NVFlare's process of a job as its launcher does, and return whether code of the server ran in it."""
+NOWHERE = "127.0.0.1:9"
+"""A server that cannot be reached: everything below happens before a process needs it."""
+
+
+def command_of(process: str, folder: str, job: str) -> list[str]:
+    """Return the command of NVFlare's client, or of the process of a job as its launcher starts it."""
+    given = {"m": folder, "s": "fed_client.json"}
+    if process == "worker_process":
+        given |= {"w": f"{folder}/startup", "t": "t", "ts": "t", "d": "d", "n": job, "c": "site-1"}
+        given |= {"p": f"tcp://{NOWHERE}", "g": NOWHERE, "scheme": "tcp"}
+    options = ["secure_train=false", "uid=site-1", "org=org", "config_folder=config"]
+    command = [sys.executable, "-m", f"nvflare.private.fed.app.client.{process}"]
+    return [*command, *(part for key, value in given.items() for part in (f"-{key}", value)), "--set", *options]
+
+
+def run_process(process: str, site: Site, job: str, ran: Path) -> bool:
+    """Start a process of NVFlare on a site, and return whether code of the server ran in it."""
     folder = site.workspace.root_dir
-    nowhere = "127.0.0.1:9"  # a server that cannot be reached: everything below happens before the job begins
-    options = ["secure_train=false", "uid=site-1", "org=org", "config_folder=config", "print_conf=True"]
-    given = {"m": folder, "w": f"{folder}/startup", "t": "t", "ts": "t", "d": "d", "n": name, "c": "site-1"}
-    given |= {"p": f"tcp://{nowhere}", "g": nowhere, "scheme": "tcp", "s": "fed_client.json"}
-    command = [sys.executable, "-m", "nvflare.private.fed.app.client.worker_process"]
-    command += [part for name, value in given.items() for part in (f"-{name}", value)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with (Path(folder).parent / "output").open("wb") as output:
         # NVFlare's client changes to its workspace before it starts processes
-        process = subprocess.Popen(
-            [*command, "--set", *options], cwd=folder, env=environment, stdout=output, stderr=output
+        started = subprocess.Popen(
+            command_of(process, folder, job), cwd=folder, env=environment, stdout=output, stderr=output
         )
         try:
-            deadline = time.monotonic() + 60
-            while not ran.exists() and process.poll() is None and time.monotonic() < deadline:
+            deadline = time.monotonic() + 30
+            while not ran.exists() and started.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.1)
         finally:
-            process.kill()
-            process.wait()
+            started.kill()
+            started.wait()
     return ran.exists()
 
 
-@pytest.mark.parametrize("name", ["comm_config.json", "comm_config.json.default", "comm_config.conf", "resources.json"])
+@pytest.mark.parametrize(
+    ("process", "name"),
+    [
+        ("worker_process", "comm_config.json"),
+        ("worker_process", "comm_config.json.default"),
+        ("worker_process", "comm_config.conf"),
+        ("worker_process", "resources.json"),
+        ("client_train", "comm_config.json"),
+    ],
+)
 def test_code_in_a_job_without_a_folder_for_code(
-    name: str, tmp_path: Path, code_is_forbidden: None, no_settings: None
+    process: str, name: str, tmp_path: Path, code_is_forbidden: None, no_settings: None
 ) -> None:
     """The deployer either refuses the job, or the process of the job does not import the code."""
     site, ran = hardened(tmp_path / "site-1"), tmp_path / "ran"
+    described = tmp_path / "site-1" / "startup" / "fed_client.json"
+    described.write_text(described.read_text().replace("host:1", NOWHERE).replace('"grpc"', '"tcp"'))
     code = f"import pathlib\npathlib.Path({str(ran)!r}).touch()\n"
     for of_job in NAMES:
         drivers = f"{of_job}/app_site-1/drivers"
@@ -93,7 +113,7 @@ def test_code_in_a_job_without_a_folder_for_code(
         files = {CONFIG: json.dumps(job("x")), f"config/{name}": json.dumps(setting), "drivers/of_server.py": code}
         if site.deploy(of_job, files):
             return
-        if run_process(site, of_job, ran):
+        if run_process(process, site, of_job, ran):
             break
     assert not ran.exists()
 

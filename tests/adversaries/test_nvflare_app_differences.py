@@ -90,12 +90,14 @@ def test_a_job_with_the_name_of_a_module_that_a_script_may_use(tmp_path: Path) -
     """
     rates, digests = [], set()
     for site in (tmp_path / "site-1", tmp_path / "site-2"):
+        for folder in ("local", "startup"):
+            (site / folder).mkdir(parents=True)
         app = deploy(site, job("x"))
         (app / "custom").mkdir()
         (app / "custom" / "client.py").write_text(SCRIPT)
         if site.name == "site-2":
             deploy(site, {}, "accelerator")
-        run = "import runpy; from coterie.transports.nvflare.files import stop_bytecode as stop; stop(); "
+        run = "import runpy; from coterie.transports.nvflare.components import Guard; Guard(); "
         command = [sys.executable, "-c", f"{run}runpy.run_path({str(app / 'custom' / 'client.py')!r})"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         rates.append(subprocess.run(command, cwd=site, env=environment, capture_output=True, check=True).stdout)

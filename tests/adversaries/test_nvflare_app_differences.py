@@ -38,7 +38,7 @@ def test_the_apps_of_two_sites_whose_arguments_have_another_order(tmp_path: Path
 def test_an_app_that_trains_with_the_first_of_its_rates(home: Path) -> None:
     class Scheduled(Learning):
         def rate(self, site: str) -> float:
-            return next(iter(self.apps[site].config["executor"]["args"]["rates"].values()))
+            return float(next(iter(self.apps[site].config["executor"]["args"]["rates"].values())))
 
     orders = {"site-1": SCHEDULE, "site-2": dict(reversed(SCHEDULE.items()))}
     apps = {site: SiteApp({"executor": {"args": {"rates": order}}}, APP.files) for site, order in orders.items()}

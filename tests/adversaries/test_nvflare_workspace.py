@@ -27,6 +27,8 @@ from nvflare.app_common.logging.site_log_streamer import SiteLogStreamer
 from nvflare.fuel.utils.config_service import ConfigService
 from nvflare.fuel.utils.log_utils import default_log_dict
 from nvflare.private.event import fire_event
+from nvflare.private.fed.utils import app_deployer
+from nvflare.private.fed.utils.app_authz import AppAuthzService
 from nvflare.security.logging import secure_format_exception
 from tests.adversaries.test_nvflare_policy import DATA, DEPLOYER, JOBS, RESULTS, Site, policy
 from tests.adversaries.test_nvflare_policy import code_is_forbidden as code_is_forbidden
@@ -34,8 +36,10 @@ from tests.support.homes import home as home
 from tests.support.nvflare_jobs import PRIVATE, STREAMER, TRAINER, deploy, job, refusal, started
 from tests.support.nvflare_jobs import site_environment as site_environment
 
+from coterie.transports.nvflare.deployer import PrivateDeployer
+
 CONFIG = "config/config_fed_client.json"
-NAMES = [f"job{number}" for number in range(4)]
+NAMES = [f"job-{number}" for number in range(4)]
 
 
 @pytest.fixture
@@ -46,9 +50,9 @@ def no_settings() -> Iterator[None]:
     ConfigService.reset()
 
 
-def hardened(folder: Path, **resources: Any) -> Site:  # noqa: ANN401 - of any type
-    """Return a site with everything that the documentation asks for."""
-    parts = [*JOBS["components"], *DEPLOYER["components"]]
+def hardened(folder: Path, *, defended: bool = True, **resources: Any) -> Site:  # noqa: ANN401 - of any type
+    """Return a site with everything that the documentation asks for, or without its deployer."""
+    parts = [*JOBS["components"], *(DEPLOYER["components"] if defended else [])]
     site = Site(folder, class_allow_list=[PRIVATE, TRAINER], components=parts, **resources)
     policy(folder / "local", RESULTS | DATA, **JOBS)
     (folder / "local" / "log_config.json").write_text(json.dumps(default_log_dict))
@@ -90,20 +94,22 @@ def run_process(process: str, site: Site, job: str, ran: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("process", "name"),
+    ("process", "name", "defended"),
     [
-        ("worker_process", "comm_config.json"),
-        ("worker_process", "comm_config.json.default"),
-        ("worker_process", "comm_config.conf"),
-        ("worker_process", "resources.json"),
-        ("client_train", "comm_config.json"),
+        ("worker_process", "comm_config.json", True),
+        ("worker_process", "comm_config.json.default", True),
+        ("worker_process", "comm_config.conf", True),
+        ("worker_process", "resources.json", True),
+        ("client_train", "comm_config.json", True),
+        ("worker_process", "comm_config.json", False),
+        ("client_train", "comm_config.json", False),
     ],
 )
 def test_code_in_a_job_without_a_folder_for_code(
-    process: str, name: str, tmp_path: Path, code_is_forbidden: None, no_settings: None
+    process: str, name: str, defended: bool, tmp_path: Path, code_is_forbidden: None, no_settings: None
 ) -> None:
     """The deployer either refuses the job, or the process of the job does not import the code."""
-    site, ran = hardened(tmp_path / "site-1"), tmp_path / "ran"
+    site, ran = hardened(tmp_path / "site-1", defended=defended), tmp_path / "ran"
     described = tmp_path / "site-1" / "startup" / "fed_client.json"
     described.write_text(described.read_text().replace("host:1", NOWHERE).replace('"grpc"', '"tcp"'))
     code = f"import pathlib\npathlib.Path({str(ran)!r}).touch()\n"
@@ -112,22 +118,91 @@ def test_code_in_a_job_without_a_folder_for_code(
         setting = {"nvflare_decomposers": drivers.replace("/", ".") + ".of_server", "comm_driver_path": drivers}
         files = {CONFIG: json.dumps(job("x")), f"config/{name}": json.dumps(setting), "drivers/of_server.py": code}
         if site.deploy(of_job, files):
+            assert defended
             return
         if run_process(process, site, of_job, ran):
             break
-    assert not ran.exists()
+    assert ran.exists() is not defended
 
 
+@pytest.mark.parametrize("defended", [False, True])
 def test_a_job_that_allows_what_the_operator_forbids(
-    tmp_path: Path, code_is_forbidden: None, no_settings: None
+    defended: bool, tmp_path: Path, code_is_forbidden: None, no_settings: None
 ) -> None:
     """With ``allow_log_streaming`` false, no job may send a log. Which file counts depends on the order of the disk."""
-    site = hardened(tmp_path / "site-1", allow_log_streaming=False)
+    site = hardened(tmp_path / "site-1", defended=defended, allow_log_streaming=False)
+    allowed = set()
     for name in NAMES:
         site.deploy(name, {CONFIG: json.dumps(job("x")), "config/resources.json": '{"allow_log_streaming": true}'})
         ConfigService.reset()
-        site.begin("job0")
-        assert not is_log_streaming_allowed()
+        site.begin("job-0")
+        allowed.add(is_log_streaming_allowed())
+    assert (True in allowed) is not defended
+
+
+SIGNATURE = {".__nvfl_sig.json": "{}", ".__nvfl_submitter.crt": "", "config/.__nvfl_sig.json": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("more", "allow_code", "refusal"),
+    [
+        ({}, False, ""),
+        (SIGNATURE, False, ""),
+        ({"config/config_fed_server.json": "{}"}, False, ""),  # apps for server and sites have both
+        ({"custom/client.py": "", "custom/data.csv": "", "custom/.__nvfl_sig.json": "{}"}, True, ""),
+        ({"custom/": ""}, False, "brings code"),
+        ({"CUSTOM/client.py": ""}, False, "has more than"),
+        ({"drivers/client.py": ""}, True, "has more than"),
+        ({"drivers/": ""}, True, "has more than"),
+        ({"client.py": ""}, True, "has more than"),
+        ({"config/comm_config.yaml.default": ""}, True, "has more than"),
+        ({"config/Config_fed_client.json": "{}"}, True, "has more than"),
+        ({"config/a/config_fed_client.json": "{}"}, True, "has more than"),
+        ({"custom/a/comm_config.json": "{}"}, True, "may take for its settings"),
+        ({"custom/resources.JSON.default": "{}"}, True, "may take for its settings"),
+        ({CONFIG: '{"rate": NaN}'}, True, "could not deploy"),
+        ({CONFIG: "include required(file(x))"}, True, "could not deploy"),
+        ({"../local/privacy.json": "{}"}, True, "could not deploy"),
+    ],
+)
+def test_files_of_an_app_that_is_deployed(
+    more: dict[str, str],
+    allow_code: bool,
+    refusal: str,
+    tmp_path: Path,
+    code_is_forbidden: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(AppAuthzService, "authorize_app_info", lambda **_asked: (True, ""))
+    monkeypatch.setattr(app_deployer, "verify_folder_signature_and_get_signers", lambda *_given: (True, [("", "", "")]))
+    site = Site(tmp_path / "site-1")
+    deployer = PrivateDeployer(allow_code=allow_code)
+    site.engine.get_component = lambda _name: deployer
+    answer = site.deploy("job-1", {CONFIG: json.dumps(job("x")), **more})
+    assert refusal in answer if refusal else answer == ""
+    assert (tmp_path / "site-1" / "job-1").exists() is not bool(refusal)
+
+
+def test_a_job_that_cannot_be_deployed_leaves_nothing(
+    tmp_path: Path, code_is_forbidden: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NVFlare's own deployer would leave the app without a decision about its code, and tell the server the error."""
+
+    def fail(**_asked: object) -> tuple[bool, str]:
+        raise ValueError("a line of privacy.json")
+
+    monkeypatch.setattr(AppAuthzService, "authorize_app_info", fail)
+    site = hardened(tmp_path / "site-1")
+    answer = site.deploy("job-1", {CONFIG: json.dumps(job("x"))})
+    assert "could not deploy" in answer
+    assert "privacy.json" not in answer
+    assert not (tmp_path / "site-1" / "job-1").exists()
+
+
+def test_a_job_whose_name_python_can_import(tmp_path: Path, code_is_forbidden: None) -> None:
+    site = hardened(tmp_path / "site-1")
+    assert "by its name" in site.deploy("accelerator", {CONFIG: json.dumps(job("x"))})
+    assert not site.deploy("3f0c-accelerator", {CONFIG: json.dumps(job("x"))})
 
 
 @pytest.mark.parametrize("key", ["path", "class_path"])
@@ -148,13 +223,16 @@ def test_a_job_that_lists_the_sender_of_the_error_log(
     assert not senders or refusal(engine) == "settings"
 
 
-def test_a_file_of_the_site_in_the_answer_to_a_job_that_is_refused(tmp_path: Path, code_is_forbidden: None) -> None:
-    """The deployer parses the configuration. HOCON may include any file or address, and errors quote what was found."""
-    site = hardened(tmp_path / "site-1")
+@pytest.mark.parametrize("defended", [False, True])
+def test_a_file_of_the_site_in_the_answer_to_a_job_that_is_refused(
+    defended: bool, tmp_path: Path, code_is_forbidden: None
+) -> None:
+    """NVFlare parses the configuration. HOCON may include any file or address, and errors quote what was found."""
+    site = hardened(tmp_path / "site-1", defended=defended)
     (key := tmp_path / "client.key").write_text("-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n")
     for number, included in enumerate((f'file("{key}")', f'url("file://{key}")')):
         try:
-            answer = site.deploy(f"job{number}", {"config/config_fed_client.conf": f"include {included}"})
+            answer = site.deploy(f"job-{number}", {"config/config_fed_client.conf": f"include {included}"})
         except Exception as error:
             answer = secure_format_exception(error)  # as the client does, which sends this text
-        assert "MIIEvQ" not in answer
+        assert ("MIIEvQ" in answer) is not defended

@@ -1,12 +1,13 @@
-"""Differences between the apps of two sites that are not compared: orders, folders without files, and paths.
+"""A server gives the apps of two sites small differences: orders, folders without files, paths, and names of jobs.
 
-The order of keys in ``FLModel.meta``, and on Flower of keys in records, is compared. That of a job's configuration is
-not, and an app may go through its arguments in order.
+An app may go through its arguments in order, and look which folders and modules there are.
 """
 
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from tests.support.nvflare_jobs import site_environment as site_environment
 from tests.support.nvflare_sites import APP, Learning, check_update_of_one
 
 from coterie.errors import ConfigError
+from coterie.transports.nvflare import request
+from coterie.transports.nvflare.messages import flatten
 from coterie.transports.nvflare.request import SiteApp
 
 pytestmark = pytest.mark.usefixtures("site_environment")
@@ -35,14 +38,26 @@ def test_the_apps_of_two_sites_whose_arguments_have_another_order(tmp_path: Path
     assert len({introduced(started(app)) for app in apps}) == 2
 
 
-def test_an_app_that_trains_with_the_first_of_its_rates(home: Path) -> None:
+def without_order(value: object, path: str = "") -> Iterator[tuple[str, bytes]]:
+    """Yield the leaves of a configuration without the places of keys."""
+    for leaf, content in flatten(value, path):
+        yield re.sub(r"\.\d+(?=')", ".", leaf), content
+
+
+@pytest.mark.parametrize("defended", [False, True])
+def test_an_app_that_trains_with_the_first_of_its_rates(
+    defended: bool, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not defended:
+        monkeypatch.setattr(request, "flatten", without_order)
+
     class Scheduled(Learning):
         def rate(self, site: str) -> float:
             return float(next(iter(self.apps[site].config["executor"]["args"]["rates"].values())))
 
     orders = {"site-1": SCHEDULE, "site-2": dict(reversed(SCHEDULE.items()))}
     apps = {site: SiteApp({"executor": {"args": {"rates": order}}}, APP.files) for site, order in orders.items()}
-    check_update_of_one(Scheduled(2, apps), is_seen=False)
+    check_update_of_one(Scheduled(2, apps), is_seen=not defended)
 
 
 def test_a_folder_without_files_that_one_site_has(tmp_path: Path) -> None:
@@ -83,7 +98,8 @@ else:
 """
 
 
-def test_a_job_with_the_name_of_a_module_that_a_script_may_use(tmp_path: Path) -> None:
+@pytest.mark.parametrize("defended", [False, True])
+def test_a_job_with_the_name_of_a_module_that_a_script_may_use(defended: bool, tmp_path: Path) -> None:
     """The client changes to its workspace and starts the processes of jobs there, so Python looks for modules in it.
 
     A folder without code is a package; it has no file, and a site sees no module of another job.
@@ -97,9 +113,9 @@ def test_a_job_with_the_name_of_a_module_that_a_script_may_use(tmp_path: Path) -
         (app / "custom" / "client.py").write_text(SCRIPT)
         if site.name == "site-2":
             deploy(site, {}, "accelerator")
-        run = "import runpy; from coterie.transports.nvflare.components import Guard; Guard(); "
+        run = "import runpy; from coterie.transports.nvflare.components import Guard; " + "Guard(); " * defended
         command = [sys.executable, "-c", f"{run}runpy.run_path({str(app / 'custom' / 'client.py')!r})"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         rates.append(subprocess.run(command, cwd=site, env=environment, capture_output=True, check=True).stdout)
         digests.add(read(app).digest)
-    assert len(set(rates)) == len(digests)
+    assert (len(set(rates)) == len(digests)) is defended

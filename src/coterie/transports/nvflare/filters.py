@@ -15,7 +15,9 @@ and in ``local/resources.json``, to the components that are there already::
 
 A job that is not all under a :class:`~.executor.PrivateExecutor` then does nothing on this site. This protects only if
 jobs may not bring their own code (NVFlare's right ``byoc``), and if no class that starts scripts or commands is allowed
-(``class_allow_list``), because code can send data in any form.
+(``class_allow_list``), because code can send data in any form. It also needs signed jobs, and the
+:class:`~.deployer.PrivateDeployer`. It closes the ways that we know, and promises nothing against a server that lies:
+NVFlare was not built to withstand its server.
 """
 
 import re

@@ -139,7 +139,10 @@ def _context_of_app(ctx: FLContext) -> FLContext:
 
 
 def metrics_of(reply: Shareable) -> Shareable:
-    """Return only the metrics of a plain evaluation: many scripts train in every task and also return a model."""
+    """Return only the metrics of a plain evaluation that are numbers, with their names.
+
+    Many scripts train in every task, and also return a model.
+    """
     code = reply.get_return_code()
     if code != ReturnCode.OK:
         return make_reply(code if code in _CODES else ReturnCode.EXECUTION_EXCEPTION)

@@ -296,13 +296,13 @@ def test_an_app_that_is_replaced_while_its_job_starts(
     """The server deploys the job again, also after it had the site delete its folder."""
     deployer = {**DEPLOYER["components"][0], "args": {"allow_code": allow_code}}
     site = Site(tmp_path / "site-1", components=[deployer] if defended else [])
-    described = Path(site.workspace.get_app_config_dir("job")) / "config_fed_client.json"
-    assert not site.deploy("job", PLAIN)
+    described = Path(site.workspace.get_app_config_dir("job-1")) / "config_fed_client.json"
+    assert not site.deploy("job-1", PLAIN)
     for number in range(2):
-        refusal = site.deploy("job", {"config/config_fed_client.json": f'{{"rate": {number}}}'})
+        refusal = site.deploy("job-1", {"config/config_fed_client.json": f'{{"rate": {number}}}'})
         assert ("deploys a job once" in refusal) is defended
         assert (described.exists() and "rate" in described.read_text()) is not defended
-        site.delete("job")
+        site.delete("job-1")
         assert not described.exists()
 
 
@@ -315,15 +315,15 @@ def test_code_that_is_not_allowed_is_not_unpacked_in_the_workspace(
     decide, there = AppAuthzService.authorize_app_info, []
 
     def look(**asked: Any) -> tuple[bool, str]:  # noqa: ANN401 - of any type
-        there.append((Path(site.workspace.get_app_custom_dir("job")) / "code.py").exists())
+        there.append((Path(site.workspace.get_app_custom_dir("job-1")) / "code.py").exists())
         return decide(**asked)  # type: ignore[no-any-return]
 
     monkeypatch.setattr(AppAuthzService, "authorize_app_info", look)
-    assert ("brings code" if defended else "BYOC not permitted") in site.deploy("job", {**PLAIN, name: ""})
+    assert ("brings code" if defended else "BYOC not permitted") in site.deploy("job-1", {**PLAIN, name: ""})
     assert there == ([] if defended else [True])
 
 
 def test_the_deployer_deploys_a_private_job(tmp_path: Path, site_environment: None, code_is_forbidden: None) -> None:
     site = Site(tmp_path / "site-1", class_allow_list=[PRIVATE, TRAINER], **DEPLOYER)
-    assert not site.deploy("job", {"config/config_fed_client.json": json.dumps(job("x"))})
-    assert site.build("job", []).executors
+    assert not site.deploy("job-1", {"config/config_fed_client.json": json.dumps(job("x"))})
+    assert site.build("job-1", []).executors

@@ -117,9 +117,9 @@ def test_the_server_chooses_when_a_site_reads_its_app(
     if not defended:
         monkeypatch.setattr(PrivateExecutor, "handle_event", read_at_every_event)
     app = deploy(tmp_path / "site-1", job("x"))
+    (app / "custom").mkdir()
     engine, known = started(app), read_app(app, app / "config")
     assert introduced(engine) == known.digest
-    (app / "custom").mkdir()
     (app / "custom" / "examples.txt").write_text("4817\n")
     fire_from_server(engine, EventType.ABOUT_TO_START_RUN, monkeypatch)
     told = introduced(engine)

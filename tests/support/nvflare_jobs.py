@@ -39,7 +39,7 @@ STREAMER = "nvflare.app_common.logging.job_log_streamer.JobLogStreamer"
 FILE = "config_fed_client.json"
 
 
-def job(argument: str, *components: dict[str, Any], **more: Any) -> dict[str, Any]:  # noqa: ANN401
+def job(argument: object, *components: dict[str, Any], **more: Any) -> dict[str, Any]:  # noqa: ANN401
     """Return the client's configuration of a job whose trainer gets an argument."""
     inner = {"path": TRAINER, "args": {"model_name": argument}}
     executor = {"tasks": ["*"], "executor": {"path": PRIVATE, "args": {"executor": inner}}}
@@ -58,7 +58,7 @@ def read(app: Path) -> SiteApp:
     return read_app(app, app / "config")
 
 
-def built(app: Path, site: str) -> object:
+def built(app: Path, site: str) -> Any:  # noqa: ANN401 - of any type
     """Return the argument that NVFlare gives to the trainer on a site."""
     return configured(app, site).executors[0].executor.executor._model_name
 

@@ -5,8 +5,9 @@
 The server gets one weighted mean a round, over whole circles of clients; to its controller it looks like the result of
 a single client. :mod:`coterie.deployment` plays the rounds. This package adapts NVFlare: :mod:`~.controller` and
 :mod:`~.carrier` send messages as tasks, :mod:`~.executor` and :mod:`~.request` receive them on a site,
-:mod:`~.components`, :mod:`~.job_config` and :mod:`~.files` judge a job on a site before it starts, :mod:`~.messages`
-defines the messages, :mod:`~.recipe` describes the job. Start with :mod:`~.controller` for the server and
+:mod:`~.components`, :mod:`~.job_config` and :mod:`~.files` judge a job on a site before it starts. An operator hardens
+a site by :mod:`~.filters`, :mod:`~.commands` and :mod:`~.deployer`. :mod:`~.messages` defines the messages,
+:mod:`~.recipe` describes the job. Start with :mod:`~.controller` for the server and
 :mod:`~.executor` for a site. NVFlare is imported when one of the names below is first used.
 """
 

@@ -6,6 +6,7 @@ the first event of a job. What a component does before that, while it is built, 
 """
 
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 from nvflare.apis.event_type import EventType
@@ -13,14 +14,16 @@ from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_constant import EventScope, FedEventHeader, FLContextKey, ReservedTopic
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
-from nvflare.app_common.logging.job_log_streamer import JobLogStreamer
+from nvflare.app_common.logging.constants import is_log_streaming_allowed
 from nvflare.private.privacy_manager import PrivacyService
 from nvflare.widgets.widget import WidgetID
 
 from coterie.deployment.logs import LOGGER, format_frames, quote
+from coterie.transports.nvflare.files import CONFIG, read_config, stop_bytecode, stop_imports_from_workspace
 
-STREAMER, ERROR_LOG = "auto_log_streamer", "error_log.txt"
-"""The name of the component by which NVFlare itself sends a site's error log, and the name of that log."""
+_SENDER = {"id": "auto_log_streamer", "path": "nvflare.app_common.logging.job_log_streamer.JobLogStreamer"}
+_ERRORS = {"target_parent_server": True, "log_file_name": "error_log.txt"}
+_INTERVALS = frozenset({"liveness_interval", "poll_interval"})
 
 _BASES = frozenset(
     {
@@ -62,6 +65,8 @@ class Guard(FLComponent):
 
     def __init__(self) -> None:
         super().__init__()
+        stop_bytecode()
+        stop_imports_from_workspace()
         self._kept: set[str] = set()
         self._is_judged = False
 
@@ -143,7 +148,7 @@ def _reason_to_refuse(guard: Guard, ctx: FLContext) -> str:
     """
     engine, runner = ctx.get_engine(), ctx.get_prop(FLContextKey.RUNNER)
     executors = list(runner.task_router.task_table.values())
-    of_nvflare = _of_nvflare(engine, runner)
+    of_nvflare = _of_nvflare(engine, runner, ctx)
     strangers = [part for part in engine.handlers if id(part) not in of_nvflare and not _is_accepted(part)]
     silenced = {id(part) for part in strangers}
     others = [FLComponent() if id(part) in silenced else part for part in engine.handlers if part is not guard]
@@ -163,14 +168,30 @@ def _reason_to_refuse(guard: Guard, ctx: FLContext) -> str:
     return ""
 
 
-def _of_nvflare(engine: Any, runner: Any) -> Collection[int]:  # noqa: ANN401 - NVFlare has no types
+def _of_nvflare(engine: Any, runner: Any, ctx: FLContext) -> Collection[int]:  # noqa: ANN401 - NVFlare has no types
     """Return the identities of the components that are not the job's: NVFlare's own, and those of the site's policy."""
     policy = PrivacyService.get_manager()
     chosen = (policy.components or {}).values() if policy else ()
-    sender = engine.get_component(STREAMER)
-    is_added = type(sender) is JobLogStreamer and getattr(sender, "_log_file_name", None) == ERROR_LOG
+    sender = engine.get_component(_SENDER["id"])
     own = [engine.aux_runner, engine.object_streamer, *engine.widgets.values(), runner]
-    return {id(part) for part in (*own, *chosen, *([sender] if is_added else []))}
+    return {id(part) for part in (*own, *chosen, *([sender] if sender and _is_added(ctx) else []))}
+
+
+def _is_added(ctx: FLContext) -> bool:
+    """Return whether NVFlare added the sender of the error log to this job, on a site that allows it."""
+    config = Path(ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_app_config_dir(ctx.get_job_id()))
+    listed = read_config(config / CONFIG).get("components")
+    is_last = isinstance(listed, list) and bool(listed) and is_log_sender(listed[-1])
+    return is_last and is_log_streaming_allowed(ctx)
+
+
+def is_log_sender(component: object) -> bool:
+    """Return whether an entry of a job is exactly the sender of the error log that NVFlare adds to jobs."""
+    args = component.get("args") if isinstance(component, dict) else None
+    if not isinstance(args, dict) or component != {**_SENDER, "args": args}:
+        return False
+    others = {name: value for name, value in args.items() if name not in _INTERVALS}
+    return others == _ERRORS and all(type(args[name]) in (int, float) for name in args.keys() & _INTERVALS)
 
 
 def _is_accepted(part: object) -> bool:

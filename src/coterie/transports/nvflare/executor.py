@@ -29,7 +29,6 @@ from coterie.deployment.reception import Reception
 from coterie.deployment.replies import reply_error
 from coterie.errors import ConfigError, TrainingError, regarding
 from coterie.transports.nvflare.components import Guard
-from coterie.transports.nvflare.files import stop_bytecode
 from coterie.transports.nvflare.filters import CODES as _CODES
 from coterie.transports.nvflare.job_config import read_app
 from coterie.transports.nvflare.jobs import leave_out_coterie
@@ -51,7 +50,6 @@ class PrivateExecutor(Guard, Executor):
         super().__init__()
         if not isinstance(executor, Executor) or isinstance(executor, PrivateExecutor):
             raise ConfigError("PrivateExecutor wraps the executor of an app, once")
-        stop_bytecode()
         self.executor = executor
         self._reception = Reception()
         self._site_app: SiteApp | ConfigError | None = None
@@ -141,7 +139,10 @@ def _context_of_app(ctx: FLContext) -> FLContext:
 
 
 def metrics_of(reply: Shareable) -> Shareable:
-    """Return only the metrics of a plain evaluation: many scripts train in every task and also return a model."""
+    """Return only the metrics of a plain evaluation that are numbers, with their names.
+
+    Many scripts train in every task, and also return a model.
+    """
     code = reply.get_return_code()
     if code != ReturnCode.OK:
         return make_reply(code if code in _CODES else ReturnCode.EXECUTION_EXCEPTION)

@@ -15,7 +15,9 @@ and in ``local/resources.json``, to the components that are there already::
 
 A job that is not all under a :class:`~.executor.PrivateExecutor` then does nothing on this site. This protects only if
 jobs may not bring their own code (NVFlare's right ``byoc``), and if no class that starts scripts or commands is allowed
-(``class_allow_list``), because code can send data in any form.
+(``class_allow_list``), because code can send data in any form. It also needs signed jobs, and the
+:class:`~.deployer.PrivateDeployer`. It closes the ways that we know, and promises nothing against a server that lies:
+NVFlare was not built to withstand its server.
 """
 
 import re
@@ -25,10 +27,12 @@ from nvflare.apis.event_type import EventType
 from nvflare.apis.filter import ContentBlockedException, Filter
 from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
+from nvflare.apis.fl_exception import UnsafeComponentError
 from nvflare.apis.shareable import ReservedHeaderKey, Shareable, make_reply
 
 from coterie.deployment.logs import LOGGER, quote
 from coterie.errors import PeerProtocolError
+from coterie.transports.nvflare.commands import limit_commands
 from coterie.transports.nvflare.components import Guard
 from coterie.transports.nvflare.messages import KEY, Answer, decode
 from coterie.transports.nvflare.names import PRIVATE_EXECUTOR
@@ -44,6 +48,8 @@ class PrivateJobs(Guard):
 
     NVFlare then answers every task of the job with ``UNSAFE_JOB``. Federated events of all jobs stay on the site.
 
+    In the process of the client it limits commands (:mod:`~.commands`); a client that it cannot limit does not start.
+
     As a component of the site (``resources.json``), which NVFlare asks before it builds a part of a job, it also lets
     NVFlare build only :class:`~.executor.PrivateExecutor` as an executor, and nothing of a job that brings code.
     NVFlare reads ``privacy.json`` when it has built the job, and the server can delete that file until then. It reads
@@ -51,7 +57,13 @@ class PrivateJobs(Guard):
     """
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Judge a component before it is built, and a job when it is about to start."""
+        """Limit commands when the client starts; judge components before they are built, and a job before it starts."""
+        if event_type == EventType.SYSTEM_BOOTSTRAP:
+            try:
+                limit_commands(fl_ctx)
+            except Exception as error:
+                LOGGER.error("this client does not start: %s", error)  # the cause is in this site's own settings
+                raise UnsafeComponentError("PrivateJobs could not limit the commands of this client") from error
         if event_type == EventType.BEFORE_BUILD_COMPONENT:
             if refusal := _reason_not_to_build(fl_ctx):
                 LOGGER.warning("%s", refusal)

@@ -7,7 +7,6 @@ of the configuration is judged in :mod:`.components`.
 """
 
 import copy
-import json
 import os
 import re
 import string
@@ -18,49 +17,36 @@ from types import ModuleType
 from typing import Any
 
 from nvflare.apis.fl_constant import SystemVarName
-from nvflare.fuel.utils.config_factory import ConfigFactory
 from nvflare.fuel.utils.json_scanner import JsonScanner
 from nvflare.fuel.utils.wfconf import resolve_var_refs
 
 from coterie.deployment.home import ENVIRONMENT, home
 from coterie.deployment.logs import LOGGER, quote
 from coterie.errors import ConfigError
-from coterie.transports.nvflare.components import ERROR_LOG, STREAMER
-from coterie.transports.nvflare.files import digest_files
+from coterie.transports.nvflare.components import is_log_sender
+from coterie.transports.nvflare.files import CONFIG, digest_files, read_config
 from coterie.transports.nvflare.messages import flatten
 from coterie.transports.nvflare.request import SiteApp
 
-_CONFIG = "config_fed_client.json"
-
 _SYSTEM = frozenset(value for name, value in vars(SystemVarName).items() if name.isupper())
 _KEPT_ON_SITE = "${secret:"  # begins a reference to the environment or to a file of the site
-_STREAMER = {
-    "id": STREAMER,
-    "path": "nvflare.app_common.logging.job_log_streamer.JobLogStreamer",
-}
-_ERRORS = {"target_parent_server": True, "log_file_name": ERROR_LOG}
-_INTERVALS = frozenset({"liveness_interval", "poll_interval"})
 _STREAMED = (
     "NVFlare sends the error log of this site to the server, and errors of an app may quote data: set "
     "allow_log_streaming to false in local/resources.json"
 )
+_OF_PROCESS = frozenset({"fd", "stdin", "stdout", "stderr"})
 _NOT_OF_PATHS = re.compile(r"[^\w./~+@%-]+")
 
 
 def read_app(folder: Path, config: Path) -> SiteApp:
     """Read the app of a job from its folder; ``config`` is the one of its configuration."""
     _check_home(folder)
-    loaded = ConfigFactory.load_config(_CONFIG, search_dirs=[str(config)])
-    if loaded is None:
-        raise ConfigError(f"{config} has no {_CONFIG}: the app of this job cannot be read")
-    if Path(loaded.get_location()).suffix != ".json":  # HOCON may include an address, and be another text each time
-        raise ConfigError(f"{loaded.get_location()} is not {_CONFIG}: write the client's part of the job in JSON")
-    described = _as_json(loaded.to_dict())
+    described = read_config(config / CONFIG)
     _leave_out_streamer(described)
     _check_references(described)
     _check_paths(described, folder.resolve())
     _check_modules(folder.resolve())
-    return SiteApp(described, digest_files(folder, Path(loaded.get_location())))
+    return SiteApp(described, digest_files(folder, config / CONFIG))
 
 
 def _check_home(folder: Path) -> None:
@@ -95,35 +81,15 @@ def _check_modules(folder: Path) -> None:
             )
 
 
-def _as_json(config: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration as a JSON document. It must be JSON, because in YAML 1 and "1" are two keys."""
-    try:
-        described: dict[str, Any] = json.loads(json.dumps(config))
-    except (TypeError, ValueError):
-        described = {}
-    if described != config:
-        raise ConfigError(f"{_CONFIG} has keys that are not text, or values that JSON does not have: use JSON")
-    return described
-
-
 def _leave_out_streamer(described: dict[str, Any]) -> None:
     """Remove the sender of the error log, which NVFlare adds on sites that allow it. It is not part of the app.
 
     Only exactly the entry that NVFlare adds is removed, because removed entries are not compared.
     """
     components = described.setdefault("components", [])
-    if isinstance(components, list) and components and _is_log_streamer(components[-1]):
+    if isinstance(components, list) and components and is_log_sender(components[-1]):
         components.pop()
         LOGGER.warning(_STREAMED)
-
-
-def _is_log_streamer(component: object) -> bool:
-    """Return whether a component is the sender of the error log that NVFlare adds to jobs."""
-    args = component.get("args") if isinstance(component, dict) else None
-    if not isinstance(args, dict) or component != {**_STREAMER, "args": args}:
-        return False
-    others = {name: value for name, value in args.items() if name not in _INTERVALS}
-    return others == _ERRORS and all(type(args[name]) in (int, float) for name in args.keys() & _INTERVALS)
 
 
 def _check_references(described: dict[str, Any]) -> None:
@@ -143,14 +109,14 @@ def _check_references(described: dict[str, Any]) -> None:
     try:
         resolve_var_refs(JsonScanner(resolved), {**copy.deepcopy(described), **dict.fromkeys(_SYSTEM, "of this site")})
     except Exception:  # NVFlare raises many kinds of errors, here as in the job itself
-        raise ConfigError(f"{_CONFIG} has references that NVFlare cannot resolve") from None
+        raise ConfigError(f"{CONFIG} has references that NVFlare cannot resolve") from None
     if resolved != plain:
         raise _replacement_error(min(set(flatten(plain)) - set(flatten(resolved)))[1].decode())
 
 
 def _replacement_error(text: str) -> ConfigError:
     return ConfigError(
-        f"{_CONFIG} has {quote(text)}, which NVFlare replaces on each site: the app would differ, and members of a "
+        f"{CONFIG} has {quote(text)}, which NVFlare replaces on each site: the app would differ, and members of a "
         "session could not see that. Write values instead of references"
     )
 
@@ -179,8 +145,8 @@ def _check_paths(described: dict[str, Any], folder: Path) -> None:
         for piece in pieces | {piece[piece.index("/") :] for piece in pieces if "/" in piece}:
             if _leaves(piece, folder):
                 raise ConfigError(
-                    f"{_CONFIG} names {quote(piece)}, which is in NVFlare's workspace and not in the app's folder: "
-                    "members of a session do not compare it. Add it to the job, or keep it elsewhere"
+                    f"{CONFIG} names {quote(piece)}, which is or may be in NVFlare's workspace and not in the app's "
+                    "folder: members of a session do not compare it. Add it to the job, or keep it elsewhere"
                 )
 
 
@@ -190,10 +156,10 @@ def _check_script(text: str, custom: Path) -> None:
     NVFlare takes the first file whose path ends with it, and the order of folders is not the same on every disk.
     """
     if os.path.isabs(text) or ".." in Path(text).parts:
-        raise ConfigError(f"{_CONFIG} has the script {quote(text)}: its path must be relative to the app's folder")
+        raise ConfigError(f"{CONFIG} has the script {quote(text)}: its path must be relative to the app's folder")
     found = [path for path in custom.rglob("*") if str(path).endswith(os.sep + text)]
     if len(found) > 1 and custom / Path(text).name not in found:  # a file at the top is found first
-        raise ConfigError(f"{_CONFIG} has the script {quote(text)}, and the app has several: write a longer path")
+        raise ConfigError(f"{CONFIG} has the script {quote(text)}, and the app has several: write a longer path")
 
 
 def _leaves(piece: str, folder: Path) -> bool:
@@ -201,7 +167,11 @@ def _leaves(piece: str, folder: Path) -> bool:
 
     A relative path without ``..`` counts only if it begins with a file that exists, because most words are not paths.
     The server chooses the rest of its characters. It writes to folders of jobs, and not to those of the operator.
+    Folders of processes and of what they opened (``/proc/self``, ``/dev/fd``) are other ones for each process.
     """
+    below = set(piece.split("/")[1:])
+    if "proc" in below or ("dev" in below and not below.isdisjoint(_OF_PROCESS)):
+        return True
     path, inside = Path(os.path.expanduser(piece)), (folder, folder / "custom")
     if piece in ("", ".") or "\0" in piece or path.parts[:1] in (("local",), ("startup",)):
         return False

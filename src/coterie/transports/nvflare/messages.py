@@ -133,11 +133,12 @@ def node_number(site: str) -> int:
 def flatten(value: object, path: str = "") -> Iterator[tuple[str, bytes]]:
     """Yield the leaves of a JSON document by their paths.
 
-    Two documents have the same entries only if they are equal. So a path has its keys in quotes, with a dot before each
-    (``.'args'``), and places in lists in brackets (``[0]``): a key with a dot in it is not a path of two keys.
+    Two documents have the same entries only if they are equal, and have their keys in the same order: an app may go
+    through its arguments in that order. So a path has its keys in quotes, with a dot and their places before them
+    (``.0'args'``), and places in lists in brackets (``[0]``): a key with a dot in it is not a path of two keys.
     """
     if isinstance(value, dict):
-        children = [(f".{key!r}", child) for key, child in value.items()]
+        children = [(f".{place}{key!r}", child) for place, (key, child) in enumerate(value.items())]
     elif isinstance(value, list):
         children = [(f"[{place}]", child) for place, child in enumerate(value)]
     else:

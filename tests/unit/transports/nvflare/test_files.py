@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from coterie.errors import ConfigError
-from coterie.transports.nvflare.files import digest_files, stop_bytecode
+from coterie.transports.nvflare.files import digest_files, stop_bytecode, stop_imports_from_workspace
 from coterie.transports.nvflare.messages import flatten
 
 KEYS = st.text(".'\"[]{}\\0a\n", max_size=4)
@@ -22,7 +22,7 @@ DOCUMENTS: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=2),
     max_leaves=6,
 )
-STEP = re.compile(r"""\.('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|\[(\d+)\]""")
+STEP = re.compile(r"""\.(\d+)('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|\[(\d+)\]""")
 
 
 @given(DOCUMENTS, DOCUMENTS)
@@ -34,8 +34,9 @@ STEP = re.compile(r"""\.('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|\[(\d+)\]""")
 @example({"a": {}}, {"a": []})
 @example({"a": {}}, {"a": "{}"})
 @example({"a": 1}, {"a": True})
+@example({"a": 1, "b": 0}, {"b": 0, "a": 1})
 def test_different_documents_have_different_entries(one: object, other: object) -> None:
-    assume(json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True))
+    assume(json.dumps(one) != json.dumps(other))
     assert sorted(flatten(one)) != sorted(flatten(other))
 
 
@@ -45,21 +46,23 @@ def test_a_document_can_be_built_again_from_its_entries(document: object) -> Non
     assert len({path for path, _ in entries}) == len(entries)
     steps = {path: [match.groups() for match in STEP.finditer(path)] for path, _ in entries}
     assert all("".join(match.group() for match in STEP.finditer(path)) == path for path in steps)
-    assert build([(steps[path], value) for path, value in entries]) == document
+    built = build([(steps[path], value) for path, value in entries])
+    assert (built, json.dumps(built)) == (document, json.dumps(document))
 
 
 def build(entries: list[tuple[list[tuple[str | None, ...]], bytes]]) -> object:
-    """Build a document of entries with parsed paths: each step is a key in quotes, or a place in a list."""
+    """Build a document of entries with parsed paths: each step is a key with its place, or a place in a list."""
     if not entries[0][0]:
         return ast.literal_eval(entries[0][1].decode())
     below: dict[tuple[str | None, ...], list[tuple[list[tuple[str | None, ...]], bytes]]] = {}
     for (first, *rest), value in entries:
         below.setdefault(first, []).append((rest, value))
-    children = {first: build(inner) for first, inner in below.items()}
-    if all(key is not None for key, _ in children):
-        return {ast.literal_eval(str(key)): child for (key, _), child in children.items()}
-    places = {int(str(place)): child for (_, place), child in children.items()}
-    return [places[place] for place in range(len(places))]
+    children = {(int(str(place or index)), key): build(inner) for (place, key, index), inner in below.items()}
+    ordered = sorted(children)
+    assert [place for place, _ in ordered] == list(range(len(children)))
+    if all(key is not None for _, key in ordered):
+        return {ast.literal_eval(str(key)): children[place, key] for place, key in ordered}
+    return [children[one] for one in ordered]
 
 
 def fill(folder: Path, files: dict[str, bytes]) -> Path:
@@ -88,7 +91,8 @@ def test_every_file_counts_except_for_the_configuration(
     config = fill(one, FILES), fill(other, {**FILES, name: content})
     is_same = content == FILES[name] or name == "config/config_fed_client.json"
     assert (digest_files(one, config[0]) == digest_files(other, config[1])) == is_same
-    assert set(digest_files(one, config[0])) == set(FILES) - {"config/config_fed_client.json"}
+    folders = {"config/", "config/bundle/", "custom/", "data/"}
+    assert set(digest_files(one, config[0])) == set(FILES) - {"config/config_fed_client.json"} | folders
 
 
 @pytest.mark.parametrize(
@@ -106,3 +110,16 @@ def test_a_site_writes_no_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
     stop_bytecode()
     assert sys.dont_write_bytecode
     assert os.environ["PYTHONDONTWRITEBYTECODE"] == "1"
+
+
+def test_a_process_in_a_workspace_finds_no_modules_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path), "/other", str(tmp_path / "local" / "custom")])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["/local/custom", str(tmp_path), ""]))
+    stop_imports_from_workspace()
+    assert len(sys.path) == 4  # it is not a workspace
+    for folder in ("local", "startup"):
+        (tmp_path / folder).mkdir()
+    stop_imports_from_workspace()
+    assert sys.path == ["/other", str(tmp_path / "local" / "custom")]
+    assert os.environ["PYTHONPATH"] == "/local/custom"

@@ -29,11 +29,13 @@ from nvflare.widgets.widget import Widget
 from tests.support.nvflare_jobs import PRIVATE, STREAMER, TRAINER, Engine, deploy, job, refusal, started
 from tests.support.nvflare_jobs import site_environment as site_environment
 
+from coterie.transports.nvflare import components
 from coterie.transports.nvflare.executor import PrivateExecutor
 
 pytestmark = pytest.mark.usefixtures("site_environment")
 
 COMMON = "nvflare.app_common"
+ERRORS = {"target_parent_server": True, "log_file_name": "error_log.txt"}
 
 
 class Own(Executor):
@@ -108,7 +110,7 @@ LEARNER = {"path": f"{COMMON}.executors.model_learner_executor.ModelLearnerExecu
         job("x", {"id": "a", "path": "nvflare.app_opt.tracking.tb.tb_writer.TBWriter"}),
         job("x", {"id": "a", "path": f"{COMMON}.widgets.decomposer_reg.DecomposerRegister", "args": {"classes": []}}),
         job("x", {"id": "a", "path": "pathlib.Path"}),  # no component of NVFlare: it gets no events
-        job("x", {"id": "auto_log_streamer", "path": STREAMER, "args": {"log_file_name": "error_log.txt"}}),
+        job("x", {"id": "auto_log_streamer", "path": STREAMER, "args": ERRORS}),  # NVFlare added it
     ],
 )
 def test_ordinary_jobs_are_accepted(config: dict[str, Any], tmp_path: Path) -> None:
@@ -125,6 +127,7 @@ def test_ordinary_jobs_are_accepted(config: dict[str, Any], tmp_path: Path) -> N
         (job("x", {"id": "a", "path": "of_a_job.Receiver"}), "Receiver"),
         (job("x", {"id": "a", "class_path": STREAMER}), "JobLogStreamer"),
         (job("x", {"id": "auto_log_streamer", "path": STREAMER}), "JobLogStreamer"),
+        (job("x", {"id": "auto_log_streamer", "class_path": STREAMER, "args": ERRORS}), "JobLogStreamer"),
         (
             job("x", {"id": "mine", "path": STREAMER, "args": {"log_file_name": "error_log.txt"}}),
             "JobLogStreamer",
@@ -152,6 +155,14 @@ def test_other_components_are_named_refused_and_silent(
     assert refusal(engine) == "settings"
     assert f"{name}: components of such kinds may send data of this site" in caplog.text
     assert name not in {type(part).__name__ for part in engine.handlers}
+
+
+def test_the_sender_of_the_error_log_is_refused_where_the_site_allows_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(components, "is_log_streaming_allowed", lambda _ctx: False)
+    sender = {"id": "auto_log_streamer", "path": STREAMER, "args": ERRORS}
+    assert refusal(started(deploy(tmp_path / "site-1", job("x", sender)))) == "settings"
 
 
 def test_a_guard_gets_events_first_and_others_get_each_event_once(

@@ -2,7 +2,6 @@
 
 import copy
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 
 pytest.importorskip("nvflare", reason="needs coterie[nvflare]")
 
-from nvflare.fuel.utils.config_factory import ConfigFactory
 from tests.support.nvflare_jobs import FILE, STREAMER, TRAINER, built, deploy, job, read
 from tests.support.nvflare_jobs import site_environment as site_environment
 
@@ -216,6 +214,23 @@ def test_paths_into_the_workspace_outside_of_the_app_are_refused(
         assert read(deploy(site, job(text))).config == job(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/proc/self/cwd/../../other/x",
+        "--params=//proc/./self/cwd/x",
+        "../../../proc/1/root",
+        "-i/dev/fd/3",
+        "/dev/stdin",
+    ],
+)
+def test_paths_that_are_others_in_each_process_are_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="may be in NVFlare's workspace"):
+        read(deploy(tmp_path, job(text)))
+    for other in ("/dev/shm/mnist", "proc", "the process/of", "/data/process"):  # noqa: S108 - a place of data
+        assert read(deploy(tmp_path, job(other))).config == job(other)
+
+
 def test_a_path_into_a_workspace_whose_path_has_a_space_is_refused(tmp_path: Path) -> None:
     site = tmp_path / "of a site"
     with pytest.raises(ConfigError, match="in NVFlare's workspace and not in the app's folder"):
@@ -224,13 +239,12 @@ def test_a_path_into_a_workspace_whose_path_has_a_space_is_refused(tmp_path: Pat
     assert read(deploy(site, own)).config == own
 
 
-@pytest.mark.parametrize("config", [{"layers": {1: 0.1, "1": 0}}, {"rate": float("nan")}, {"day": {1, 2}}])
-def test_a_configuration_that_is_no_json_document_is_refused(
-    config: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loaded = SimpleNamespace(to_dict=lambda: config, get_location=lambda: str(tmp_path / FILE))
-    monkeypatch.setattr(ConfigFactory, "load_config", lambda *_given, **_more: loaded)
-    with pytest.raises(ConfigError, match="use JSON"):
+@pytest.mark.parametrize(
+    "text", ['{"rate": NaN}', '{"rate": -Infinity}', "layers: {1: 0.1}", "[]", '"x"', "[" * 5000, ""]
+)
+def test_a_configuration_that_is_no_json_document_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(ConfigError, match="cannot be read as JSON"):
         read_app(tmp_path, tmp_path)
 
 

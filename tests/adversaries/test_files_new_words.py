@@ -78,3 +78,12 @@ def test_a_long_key_does_not_hang_a_comparison(run: Path) -> None:
     """The audit refuses such a config.toml by its size."""
     (run / "config.toml").write_text(".".join(["a"] * 300_000) + " = 1\n")
     assert on_terminal(run.parent, "compare", "run", seconds=40).status is not None, "600 kB take some ten minutes"
+
+
+def test_a_checkpoint_of_a_type_that_numpy_lacks_is_refused_in_one_line(run: Path) -> None:
+    progress = json.dumps({"format": 1, "rounds": 2})
+    array = {"dtype": "F8_E4M3", "shape": [8], "data_offsets": [0, 8]}
+    header = json.dumps({"__metadata__": {"progress": progress}, "a": array}).encode()
+    (run / "checkpoint.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    ended = run_in(run.parent, "resume", "run")
+    assert (ended.status, "Traceback" in ended.said) == (2, False), ended.said[-300:]

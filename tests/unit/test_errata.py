@@ -16,7 +16,13 @@ from tests.support.rationals import Matrix, least_weight
 
 import coterie
 from coterie.cohorts.theory import selection_variance, trade_off
-from coterie.graphs.guarantees import paper_parameters, paper_threshold, reliability_bound_log2
+from coterie.graphs.guarantees import (
+    paper_parameters,
+    paper_threshold,
+    privacy_bound_log2,
+    reliability_bound_log2,
+    reliability_union_log2,
+)
 from coterie.graphs.topology import ErdosRenyi
 from coterie.reproduce.declarations import declared
 
@@ -127,6 +133,30 @@ def test_the_failure_bound_exceeds_one_percent_at_100_clients() -> None:
     assert [round(bound(100, dropout), 4) for dropout in (0.0, 0.01, 0.05, 0.1)] == [0.0106, 0.0139, 0.0129, 0.0059]
     assert [round(bound(200, dropout), 4) for dropout in (0.0, 0.01, 0.05, 0.1)] == [0.0040, 0.0042, 0.0071, 0.0049]
     assert all(bound(clients, dropout) < 0.01 for clients in (300, 500, 1000) for dropout in (0.0, 0.01, 0.05, 0.1))
+
+
+@pytest.mark.parametrize("clients", [1_000, 10_000, 100_000])
+def test_rounds_fail_more_often_than_by_the_rate_of_appendix_d(clients: int) -> None:
+    found = paper_parameters(clients, 0.0)
+    root = math.sqrt(clients * math.log(clients))
+    union = reliability_union_log2(clients, found.connection_probability, 0.0, found.threshold) * math.log(2)
+    # Nobody drops out, so the round fails if one given client has too few neighbours: this is a lower bound.
+    one_client = union - math.log(clients)
+    printed = math.log(clients) - root
+    # The gap grows with the number of clients, so no constant factor makes the printed rate right.
+    assert one_client > printed + 0.6 * root
+    # With about 3 root neighbours where 2 root are needed, the exponent tends to (1 + 2 log(2/3)) root.
+    assert one_client < -(1 + 2 * math.log(2 / 3)) * root
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.01, 0.05, 0.1])
+def test_rounds_leak_less_often_than_by_any_power_of_the_clients(dropout: float) -> None:
+    powers = []
+    for clients in (100, 300, 1_000):
+        found = paper_parameters(clients, dropout)
+        powers.append(-privacy_bound_log2(clients, found.connection_probability, dropout) / math.log2(clients))
+    assert powers[0] > 20
+    assert powers == sorted(powers)
 
 
 # Multi-RoundSecAgg (So et al. 2021/2023).

@@ -131,7 +131,7 @@ class SplitModel:
         losses: Loss,
         split: ColumnSplit,
         addition: VerticalSum,
-        known: KnownSums | None = None,
+        known: KnownSums | None,
     ) -> None:
         """Use ``model``, whose weights may be changed in place at any time."""
         self.model, self._losses, self._split, self._addition, self._known = model, losses, split, addition, known

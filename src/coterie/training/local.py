@@ -177,7 +177,10 @@ class LocalTask:
 
 @dataclass(frozen=True, eq=False)
 class LocalResult:
-    """The result of a client's work. Only ``update`` leaves the client, and only masked."""
+    """The result of a client's work.
+
+    Only what the strategy makes of ``update`` leaves the client, and secure aggregation masks it.
+    """
 
     client: str
     round: int
@@ -308,7 +311,7 @@ class ControlledSGD:
     common: ModelArrays = field(repr=False)
     """The server's control variate, for the parameters only."""
     own: ModelArrays = field(repr=False, metadata=PRIVATE)
-    """The client's."""
+    """The client's control variate."""
 
     def __call__(self, problem: Problem, task: LocalTask, stop: Stop = lambda: False) -> LocalResult:
         """Train a copy of the model."""

@@ -36,7 +36,7 @@ class ChosenExamples:
         return self.chosen.size
 
     def batch(self, indices: Indices) -> Batch:
-        """Return the inputs and the targets of these of the chosen examples."""
+        """Return the inputs and the targets of chosen examples, by their positions among the chosen ones."""
         return self.data.batch(self.chosen[indices])
 
 

@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("torch", reason="training needs coterie[train]")
 from rich.console import Console
 from tests.support.interruptions import Interrupt
+from torch import nn
 
 import coterie
 from coterie.arithmetic.quantize import Layout
@@ -28,7 +29,7 @@ from coterie.runs.algorithms.base import Aggregated, Resources, Rounds
 from coterie.runs.engine.build import build_run
 from coterie.runs.engine.cohort_rounds import RunResources, cohort_rounds
 from coterie.runs.engine.federation import find_federation
-from coterie.runs.engine.run import TrainingRun
+from coterie.runs.engine.run import RunResult, TrainingRun
 from coterie.runs.records.promise import Promise
 from coterie.runs.records.record import CLOCKS, RoundCosts, RoundRecord, own_columns
 from coterie.runs.records.summary import Summary
@@ -54,7 +55,7 @@ def everybody(clients: ClientSettings, cohort: CohortSettings) -> Iterator[Contr
         yield "cohort.size", f"must be clients.count = {clients.count}: a committee has no absent members"
 
 
-class Sittings:
+class CommitteeRounds:
     """Rounds in which everybody trains and nobody is selected."""
 
     def __init__(self, strategy: Strategy, resources: Resources) -> None:
@@ -76,13 +77,13 @@ class Sittings:
 
 
 class Committee(Algorithm[Section]):
-    """A model for each member, two sums in a round, a price in epsilon, and numbers about how far members differ."""
+    """A model for each member, two sums in a round, an epsilon, and numbers about how far members differ."""
 
     checks = (checks.ring, everybody)
     columns: ClassVar[tuple[str, ...]] = ("spread", "worst")
-    public = frozenset(columns)  # its epsilon is no more than a number
+    public = frozenset(columns)  # its epsilon protects nothing
     builds = 0
-    sitting = False
+    is_open = False
 
     def make_strategy(self) -> Strategy:
         type(self).builds += 1
@@ -93,12 +94,12 @@ class Committee(Algorithm[Section]):
         return Layout.of(model), Layout.of(model[-1:])
 
     def rounds(self, resources: Resources) -> Rounds:
-        type(self).sitting = True
-        resources.closing.callback(setattr, type(self), "sitting", False)
-        return Sittings(self.strategy, resources)
+        type(self).is_open = True
+        resources.closing.callback(setattr, type(self), "is_open", False)
+        return CommitteeRounds(self.strategy, resources)
 
     def measures(self, scores: Mapping[str, Score], sigma: float) -> Mapping[str, float]:
-        assert self.sitting
+        assert self.is_open
         losses = [score.loss for score in scores.values()]
         return {"spread": float(np.std(losses)), "worst": max(losses)} if losses else {}
 
@@ -115,7 +116,7 @@ class Committee(Algorithm[Section]):
     @classmethod
     def words(cls, summary: Summary) -> Iterator[tuple[str, str]]:
         yield "Privacy", "Members see everything, others nothing."
-        yield "Harmony", f"The worst member has a loss of {summary.extras['worst'] or 0:.6f}."
+        yield "Members", f"The worst member has a loss of {summary.extras['worst'] or 0:.6f}."
 
 
 @pytest.fixture
@@ -134,13 +135,13 @@ def without_times(records: list[RoundRecord]) -> list[dict[str, object]]:
     return [{name: getattr(record, name) for name in names} for record in records]
 
 
-def test_another_algorithm_is_run_recorded_and_reported_like_those_of_the_table(
+def test_an_algorithm_that_is_added_to_the_table_is_run_recorded_and_reported(
     committee: type[Committee], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = TrainingRun.begin(tmp_path / "run", config(), observers=[Watcher(Console(width=200))])
     result = run.play()
     assert committee.builds == 1  # what was checked before the folder was made is what was played
-    assert not committee.sitting
+    assert not committee.is_open
     folder = RunFolder.open(tmp_path / "run")
     assert folder.records() == list(result.records)
     assert [own_columns(record) for record in result.records] == [committee.columns] * 3
@@ -163,7 +164,7 @@ def test_another_algorithm_is_run_recorded_and_reported_like_those_of_the_table(
 def test_a_column_that_is_not_declared_public_is_withheld_beside_noise(
     committee: type[Committee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such are new columns for which nobody decided whether they are public."""
+    """A new column is withheld until it is decided that it is public."""
     monkeypatch.setattr(Committee, "columns", ("spread", "worst", "made_up"))
     measures = Committee.measures
     monkeypatch.setattr(Committee, "measures", lambda *given: {**measures(*given), "made_up": 41.517329})
@@ -260,7 +261,7 @@ def test_no_module_compares_names_of_algorithms() -> None:
     assert asking == {"runs/settings/config.py"}  # the default
 
 
-def test_an_algorithm_brings_defaults_that_settings_override() -> None:
+def test_settings_override_the_defaults_of_an_algorithm() -> None:
     plain = load_config(None, ["training.algorithm=sdp"])
     assert (plain.training.batch_size, plain.training.learning_rate) == (64, 0.5)
     told = load_config(None, ["training.algorithm=sdp", "training.batch_size=7"])
@@ -309,6 +310,18 @@ def test_a_private_run_separates_guarantee_and_estimate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_run_has_the_common_model_of_its_algorithm_or_says_that_there_is_none(name: str) -> None:
+    """A client may be called global."""
+    settings = load_config(None, [*SMALL, f"training.algorithm={name}"])
+    result = RunResult(Path(), Summary.of(settings, ("global",), 1, []), (), {"global": nn.Linear(1, 1)})
+    if name in ("local-only", "confined"):
+        with pytest.raises(ConfigError, match=f"{name} training has no common model"):
+            _ = result.model
+    else:
+        assert result.model is result.models["global"]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_of_the_table_resumes_bit_for_bit(name: str, tmp_path: Path) -> None:
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     RunFolder.create(whole, load_config(None, [*SMALL, f"training.algorithm={name}", "rounds=3"]))
@@ -335,7 +348,7 @@ def test_every_algorithm_of_the_table_resumes_bit_for_bit(name: str, tmp_path: P
 def test_a_claim_of_the_paper_says_whether_it_is_theorem_1_or_corollary_1(
     size: int, extras: dict[str, float | None], claims: str
 ) -> None:
-    """Records of earlier versions have the claim for the fraction alone."""
+    """Records of earlier versions have only ``claimed_epsilon``, which counts the sampled fraction."""
     settings = {"training.algorithm": "confined", "cohort.size": size, "clients.count": 40}
     summary = Summary.of(make_config(settings), tuple(f"client-{number}" for number in range(40)), 1, [])
     said = dict(ALGORITHMS["confined"].words(replace(summary, extras=extras)))

@@ -29,7 +29,7 @@ def calibrated(**changes: object) -> BuiltRun:
     st.sampled_from([2, 4, 8]),
     st.sampled_from(["complete", "harary"]),
 )
-def test_the_noise_is_enough_and_hardly_less_would_be(
+def test_the_noise_is_enough_and_a_thousandth_less_is_not(
     epsilon: float, rounds: int, kind: str, minimum: int, topology: str
 ) -> None:
     built = calibrated(

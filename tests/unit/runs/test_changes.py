@@ -51,7 +51,7 @@ def test_all_changed_settings_are_named() -> None:
 
 @pytest.mark.parametrize("key", ["rounds", "data.folder"])
 def test_with_noise_settings_that_affect_updates_may_not_change(key: str) -> None:
-    """A schedule may know how many rounds there will be: then other rounds are other updates, and other noise."""
+    """See :data:`coterie.runs.settings.changes.NOISY` for the reasons."""
     noisy = load_config(None, ["noise.kind=skellam"])
     with pytest.raises(ConfigError, match=f"{key} was"):
         check_changes(noisy, load_config(None, ["noise.kind=skellam", f"{key}={ALLOWED[key]}"]))

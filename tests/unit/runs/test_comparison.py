@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 pytest.importorskip("torch", reason="training needs coterie[train]")
+from torch import nn
 
 import coterie
 from coterie.cli import app
@@ -21,6 +23,7 @@ from coterie.reports.charts import shorten, spread
 from coterie.reports.notebook import round_ticks
 from coterie.runs.comparison.baselines import read_baseline
 from coterie.runs.comparison.comparison import compare
+from coterie.runs.comparison.entries import DataIdentity
 from coterie.runs.engine.run import RunResult, TrainingRun
 from coterie.runs.settings.toml import make_config
 from coterie.training import Metric
@@ -121,16 +124,11 @@ def test_another_seed_divides_the_same_data(folder: Path) -> None:
     ],
 )
 def test_equal_test_examples_are_recognised(one: tuple[str, str, str], other: tuple[str, str, str], same: bool) -> None:
-    from coterie.runs.comparison.entries import DataIdentity
-
     first, second = (DataIdentity("data", *parts) for parts in (one, other))
     assert first.same_tests(second) is second.same_tests(first) is same
 
 
-def test_data_of_programs_is_the_same_if_its_digest_is(tmp_path: Path) -> None:
-    import numpy as np
-    from torch import nn
-
+def test_runs_of_programs_on_data_with_the_same_digest_are_in_one_group(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(40, 3)).astype(np.float32), rng.integers(0, 2, 40)
 
@@ -188,10 +186,11 @@ def test_names_show_as_much_of_a_path_as_distinguishes_them(folder: Path, tmp_pa
         ("round,accuracy\n1,nan\n", "line 2: expected a whole number and a score"),
         ("round,accuracy\n1,0.5\n1,0.6\n", "line 3: round 1 comes after round 1; sort the rounds"),
         ("round,accuracy\n1,53.5\n", "accuracy is a share from 0 to 1, and the file has 53.5; divide percentages"),
+        ("round,accuracy\n1,-0.1\n2,0.5\n", "accuracy is a share from 0 to 1, and the file has -0.1"),
         ('round,accuracy\n1,"0.5\n', "is not CSV"),
     ],
 )
-def test_baselines_that_cannot_be_read(text: str, said: str, tmp_path: Path) -> None:
+def test_baselines_that_cannot_be_read_are_refused_in_one_line(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as refused:
         read_baseline(write_csv(tmp_path / "baseline.csv", text))
     assert said in str(refused.value)
@@ -216,7 +215,7 @@ def test_baselines_are_two_columns_whatever_they_are_called(text: str, heading: 
     assert (found.points, found.heading) == (((1, 0.5), (2, 0.6)), heading)
 
 
-def test_the_records_of_a_run_are_a_baseline(runs: dict[str, RunResult], folder: Path) -> None:
+def test_the_records_of_a_run_can_be_read_as_a_baseline(runs: dict[str, RunResult], folder: Path) -> None:
     (run, table) = compare([folder / "fedavg", folder / "fedavg" / "metrics.csv"]).entries
     assert table.points == run.points
 
@@ -231,12 +230,7 @@ def test_incomparable_sources_are_refused(folder: Path, tmp_path: Path) -> None:
         (InputError, "it is not known what its column 'flower' measures", [odd], {}),
         (InputError, "it is not known what its column 'flower' measures", [folder / "fedavg", losses, odd], {}),
         (ConfigError, "metric is one of accuracy, test_loss", [losses], {"metric": "f1"}),
-        (
-            ConfigError,
-            "did not record 'top3_accuracy'",
-            [folder / "fedavg"],
-            {"metric": "top3_accuracy"},
-        ),
+        (ConfigError, "did not record 'top3_accuracy'", [folder / "fedavg"], {"metric": "top3_accuracy"}),
         (ConfigError, "target is a score such as 0.9, not nan", [folder / "fedavg"], {"target": float("nan")}),
         (ConfigError, "target is a share from 0 to 1 for accuracy", [folder / "fedavg"], {"target": 90}),
         (ConfigError, "not int", [3], {}),
@@ -341,7 +335,7 @@ def test_without_models_of_clients_owners_are_not_mentioned(personal: dict[str, 
     found = compare([personal["fedavg-0.0"]])
     assert "own" not in " ".join(map(str, [*found.findings.headlines, *found.findings.remarks]))
     alone = compare([personal["ditto-0.3"]])
-    assert not alone.groups[0].by_owners  # one number, and the remark says whose models it is of
+    assert not alone.groups[0].by_owners  # there is one number, and the remark says which models it is of
     assert "is the mean over the clients' own models" in " ".join(alone.findings.remarks)
 
 
@@ -364,8 +358,7 @@ def test_no_word_of_the_table_is_broken_in_a_narrow_terminal(columns: int, folde
 
 
 def test_hostile_names_stay_text(folder: Path, tmp_path: Path) -> None:
-    name = HOSTILE.replace("/", "")
-    baseline = write_csv(tmp_path / f"{name}.csv", "round,accuracy\n1,0.1\n3,0.9\n")
+    baseline = write_csv(tmp_path / f"{HOSTILE}.csv", "round,accuracy\n1,0.1\n3,0.9\n")
     found = compare([folder / "fedavg", baseline])
     for shown in (found._repr_html_(), found.page()):
         assert "<script>alert" not in shown

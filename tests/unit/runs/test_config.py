@@ -310,7 +310,7 @@ def test_words_need_no_quotation_marks() -> None:
     )
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_settings_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     assert "there is no such file; coterie init writes" in complaints(tmp_path / "none.toml")[0]
     for content in (b"[cohort\n", b"name = '\xff'\n"):
         (tmp_path / "bad.toml").write_bytes(content)

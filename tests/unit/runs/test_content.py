@@ -16,7 +16,7 @@ from coterie.crypto.context import bind
 from coterie.errors import LocalProtocolError
 from coterie.rounds import Coordinator
 from coterie.runs.engine.run import RunResult, TrainingRun
-from coterie.runs.engine.updates import LocalUpdates, name_of
+from coterie.runs.engine.updates import LocalUpdates, canonical
 from coterie.runs.settings.toml import load_config
 from coterie.training.local import ControlledSGD, LocalResult, LocalSGD, LocalTask, Problem, ProximalSGD, Stop, Work
 from coterie.training.strategies import FedAvg
@@ -76,33 +76,33 @@ def test_a_client_with_another_task_leaves_the_round(
 
 @pytest.fixture
 def contents(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What the sessions of a run are about, as they are opened."""
+    """The contents that the sessions of a run are bound to, in the order in which they are opened."""
     found: list[bytes] = []
     opening = Coordinator.open
 
-    def noting(self: Coordinator[object], *arguments: object, content: bytes = b"", resuming: bool = False) -> object:
+    def recorded(self: Coordinator[object], *arguments: object, content: bytes = b"", resuming: bool = False) -> object:
         found.append(content)
         return opening(self, *arguments, content=content, resuming=resuming)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Coordinator, "open", noting)
+    monkeypatch.setattr(Coordinator, "open", recorded)
     return found
 
 
-def test_every_round_names_its_own_model(tmp_path: Path, contents: list[bytes]) -> None:
+def test_the_session_of_every_round_is_bound_to_its_own_model(tmp_path: Path, contents: list[bytes]) -> None:
     assert all(record.outcome is Outcome.COMPLETED for record in play(tmp_path / "run").records)
     assert len(set(contents)) == len(contents) == 2
     assert all(len(content) == 32 for content in contents)
 
 
-def test_confined_participants_are_given_no_model(tmp_path: Path, contents: list[bytes]) -> None:
-    """Each trains its own, which no session could name without giving it away."""
+def test_sessions_of_confined_descent_have_no_content(tmp_path: Path, contents: list[bytes]) -> None:
+    """Each participant trains its own model, so there is nothing that all of them were given."""
     result = play(tmp_path / "run", "training.algorithm=confined")
     assert all(record.outcome is Outcome.COMPLETED for record in result.records)
     assert contents == [b"", b""]
 
 
-class Handing:
-    """A strategy that hands each client a work of its own, and says that all are alike; and a trainer that is idle."""
+class Unequal:
+    """A strategy that gives each client other work and claims a common model; also a trainer that trains nobody."""
 
     common_model = True
 
@@ -116,17 +116,17 @@ class Handing:
         pass
 
 
-def told(**works: Work) -> dict[str, bytes]:
-    """Return what clients are told their sessions are about, by name."""
-    handing = Handing(**works)
-    updates = LocalUpdates(handing, handing)  # type: ignore[arg-type]
+def given_contents(**works: Work) -> dict[str, bytes]:
+    """Return the digest of what each client got, by name."""
+    unequal = Unequal(**works)
+    updates = LocalUpdates(unequal, unequal)  # type: ignore[arg-type]
     updates.start(1, list(works))
     return updates.given
 
 
 @dataclass(frozen=True, eq=False)
 class Corrected:
-    """A work that comes with an array, and one that does not print all it is."""
+    """Work that has an array, and a field that its ``repr`` omits."""
 
     correction: object
     scale: float = field(default=1.0, repr=False)
@@ -150,7 +150,8 @@ CENTRE = [np.zeros((2, 3), np.float32), np.zeros(3, np.float32)]
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        # With learning_rate * penalty = 1, a step ends at the centre: at a dead model, for everybody but the victim.
+        # With learning_rate * penalty = 1, a step ends near the centre. A server could send everybody but its victim
+        # to a dead model, whose gradients are zero.
         (ProximalSGD(LocalSGD(0.1), 10.0, CENTRE), ProximalSGD(LocalSGD(0.1), 10.0, [array - 9 for array in CENTRE])),
         (Corrected(LONG), Corrected(np.where(np.arange(5000) == 2500, 7, LONG))),
         (Corrected(np.array([0.123456789])), Corrected(np.array([0.1234567891]))),
@@ -161,12 +162,12 @@ CENTRE = [np.zeros((2, 3), np.float32), np.zeros(3, np.float32)]
         (Corrected("1"), Corrected(1)),
     ],
 )
-def test_different_work_has_different_names(one: Work, other: Work) -> None:
-    given = told(one=one, again=one, other=other)
+def test_different_work_has_different_digests(one: Work, other: Work) -> None:
+    given = given_contents(one=one, again=one, other=other)
     assert given["one"] == given["again"] != given["other"]
 
 
-def test_a_new_field_with_its_default_value_changes_no_name() -> None:
+def test_a_new_field_with_its_default_value_changes_no_digest() -> None:
     """Otherwise a round that an earlier version began could not be repeated after a crash."""
     work = LocalSGD(0.25, 2, 8, 0.5, 0.125, True)
     earlier = bind(
@@ -174,30 +175,31 @@ def test_a_new_field_with_its_default_value_changes_no_name() -> None:
         *(bind(type(value).__module__ + "." + type(value).__qualname__, repr(value).encode())
           for value in (0.25, 2, 8, 0.5, 0.125, True)),
     )  # fmt: skip
-    assert name_of(work) == earlier != name_of(replace(work, drop_last=True))
+    assert canonical(work) == earlier != canonical(replace(work, drop_last=True))
 
 
-def test_private_state_of_a_client_is_in_its_recipe_and_not_in_its_task() -> None:
+def test_private_state_of_a_client_is_in_its_recipe_and_not_in_the_content_of_its_session() -> None:
     common, own, other = ([np.full(3, value, np.float32)] for value in (1, 2, 3))
     one, two = (ControlledSGD(LocalSGD(0.1), common, private) for private in (own, other))
-    given = told(one=one, two=two, three=ControlledSGD(LocalSGD(0.1), other, own))
+    given = given_contents(one=one, two=two, three=ControlledSGD(LocalSGD(0.1), other, own))
     assert given["one"] == given["two"] != given["three"]
-    assert name_of(one) != name_of(two)
+    assert canonical(one) != canonical(two)
 
 
 @given(st.lists(arrays.arrays(np.float32, arrays.array_shapes(min_side=0, max_dims=2, max_side=2)), max_size=3))
-def test_equal_work_has_the_same_name(centre: list[np.ndarray]) -> None:
+def test_equal_work_has_the_same_digest(centre: list[np.ndarray]) -> None:
     copied = [array.copy() for array in centre]
-    given = told(one=ProximalSGD(LocalSGD(0.1), 1.0, centre), other=ProximalSGD(LocalSGD(0.1), 1.0, copied))
+    one, other = (ProximalSGD(LocalSGD(0.1), 1.0, values) for values in (centre, copied))
+    given = given_contents(one=one, other=other)
     assert given["one"] == given["other"]
 
 
-def test_work_with_an_ambiguous_name_is_refused() -> None:
-    with pytest.raises(LocalProtocolError, match="has no name"):
-        told(one=Corrected(object()))
+def test_work_with_values_of_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(LocalProtocolError, match=r"numbers, texts and arrays, which builtins\.object is not"):
+        given_contents(one=Corrected(object()))
 
 
-def test_a_model_changed_in_place_has_another_name() -> None:
+def test_a_model_changed_in_place_has_another_digest() -> None:
     state = [np.zeros(3, np.float32)]
 
     class InPlace:

@@ -12,7 +12,7 @@ from tests.support.learning import BatchNormNet
 from torch import nn
 
 from coterie.errors import ConfigError
-from coterie.runs.engine.federation import Federation, find_federation, fingerprint, make_federation
+from coterie.runs.engine.federation import Federation, find_federation, make_federation
 from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR
 from coterie.runs.settings.toml import load_config, make_config
 from coterie.training import flatten
@@ -84,7 +84,7 @@ def test_the_kind_of_targets_decides_the_metric() -> None:
     assert make_federation(config, numbers, nn.Linear(5, 1), absolute).yardstick == LOSS
 
 
-def test_a_model_is_judged_by_the_series_of_its_client() -> None:
+def test_a_model_is_scored_on_the_series_of_its_client() -> None:
     data = load("energy", regions="AEP,DUQ")
     found = federation(data, build("lstm", data.input_shape, 1, seed=0))
     state = flatten.read(found.problem.model)
@@ -118,11 +118,12 @@ def test_settings_name_data_and_models_of_the_user() -> None:
     [
         (f"model={MINE}:make_nothing", "must be a torch module, or a function that makes one, not NoneType"),
         (f"data.name={MINE}:fail", r"data\.name: tests\.support\.user_code:fail failed: OSError: the tape is torn"),
+        (f"data={{name='{MINE}:load_clients',options={{coutn=5}}}}", "unexpected keyword argument 'coutn'"),
         ("data=own", "gets them from a Python program"),
         ("cohort.policy=own", "gets them from a Python program"),
     ],
 )
-def test_missing_data_and_models_are_named(override: str, said: str) -> None:
+def test_data_and_models_of_the_user_that_are_missing_or_fail_are_named(override: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         find_federation(load_config(None, [override]))
 
@@ -131,8 +132,8 @@ def test_missing_data_and_models_are_named(override: str, said: str) -> None:
 
 
 def test_a_fingerprint_depends_on_values_not_on_objects() -> None:
-    assert fingerprint(federation()) == fingerprint(federation(example(), nn.Linear(5, 3)))
-    assert fingerprint(federation()).keys() == {"data", "model"}
+    assert federation().fingerprints == federation(example(), nn.Linear(5, 3)).fingerprints
+    assert federation().fingerprints.keys() == {"data", "model"}
 
 
 def other_data() -> dict[str, Federation]:
@@ -151,7 +152,7 @@ def other_data() -> dict[str, Federation]:
 
 @pytest.mark.parametrize("what", other_data())
 def test_other_data_has_another_fingerprint(what: str) -> None:
-    before, after = fingerprint(federation()), fingerprint(other_data()[what])
+    before, after = federation().fingerprints, other_data()[what].fingerprints
     assert before["data"] != after["data"]
     assert before["model"] == after["model"]
 
@@ -178,7 +179,7 @@ class Tied(nn.Module):
 
 def test_a_model_is_named_by_its_layers_and_frozen_arrays() -> None:
     def of(model: nn.Module) -> str:
-        return fingerprint(federation(model=model))["model"]
+        return federation(model=model).fingerprints["model"]
 
     assert of(frozen(0.5)) == of(frozen(0.5))  # what is learnt began at random, and differs
     assert of(frozen(0.5)) != of(frozen(0.75))

@@ -49,9 +49,11 @@ class Convolution(nn.Module):
         ((8, 9), {"training.batch_size": 1}, "set a larger training.batch_size"),
     ],
 )
-def test_a_last_batch_of_one_and_batch_normalisation(sizes: tuple[int, ...], more: dict[str, Any], said: str) -> None:
+def test_a_last_batch_of_one_is_refused_with_batch_normalisation(
+    sizes: tuple[int, ...], more: dict[str, Any], said: str
+) -> None:
     config, data = make_config({**SETTINGS, **more}), from_clients(sized(*sizes))
-    make_federation(config, data, nn.Linear(5, 3))  # without batch normalisation, all is well
+    make_federation(config, data, nn.Linear(5, 3))  # without batch normalisation, any batch will do
     make_federation(config, data, Convolution())  # an image has several values in a channel
     if not said:
         make_federation(config, data, BatchNormNet())

@@ -96,7 +96,7 @@ def test_a_second_run_is_refused_while_a_folder_is_created(tmp_path: Path, monke
     assert folder.config() == RunConfig()
 
 
-def test_what_a_killed_process_left_half_written_is_deleted(tmp_path: Path) -> None:
+def test_half_written_files_of_a_killed_process_are_deleted(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run", RunConfig())
     folder.sums_folder.mkdir()
     left = [folder.path / ".model.0123456789abcdef.draft", folder.sums_folder / ".1.npy.0123456789abcdef.draft"]

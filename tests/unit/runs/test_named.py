@@ -7,7 +7,7 @@ import pytest
 from tests.support.interpreter import printed_by
 
 from coterie.errors import ConfigError
-from coterie.runs.sections.extensions import call_named, is_named, takes
+from coterie.runs.sections.extensions import call_named, call_offering, is_named, takes
 
 MODULE = """
 import neighbour_of_mine
@@ -52,10 +52,17 @@ def test_names_of_the_form_module_and_name_are_recognised(text: str, named: bool
 
 
 def test_a_function_in_the_current_folder_gets_what_its_parameters_name(folder: Path) -> None:
-    assert call_named("data.name", "mine_in_this_folder:shout", word="a", times=3, unasked=1) == "AAA"
+    assert call_offering("data.name", "mine_in_this_folder:shout", word="a", times=3, unasked=1) == "AAA"
     assert takes("data.name", "mine_in_this_folder:shout", "word")
     assert not takes("data.name", "mine_in_this_folder:shout", "unasked")
     assert sys.path[-1] == str(folder)  # where worker processes find it, and behind all libraries
+
+
+def test_arguments_that_a_function_does_not_take_are_refused(folder: Path) -> None:
+    assert call_named("data.name", "mine_in_this_folder:shout", word="a", times=3) == "AAA"
+    for unknown in ("unasked", "text"):
+        with pytest.raises(ConfigError, match=f"shout failed: TypeError: .*unexpected keyword argument '{unknown}'"):
+            call_named("data.name", "mine_in_this_folder:shout", word="a", **{unknown: 1})
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardst
 from coterie.runs.report.console import Watcher, line
 from coterie.runs.report.curves import curve
 from coterie.runs.report.figures import cohorts
-from coterie.runs.report.forecasts import draw_forecasts, shown
+from coterie.runs.report.forecasts import draw_forecasts, drawn_courses
 from coterie.runs.report.observers import RunStart
 from coterie.runs.report.page import run_page
 from coterie.runs.report.words import in_words
@@ -99,7 +99,7 @@ def test_a_regression_is_described_by_its_error(yardstick: Yardstick, said: str)
     )
 
 
-def test_nothing_that_is_shown_of_a_regression_speaks_of_accuracy() -> None:
+def test_nothing_that_is_shown_of_a_regression_mentions_accuracy() -> None:
     records = regression()
     page = run_page(summarised(records, FORECAST), client_names(), records, "run", courses())
     body = page[page.index("<body>") :]
@@ -113,13 +113,21 @@ def test_nothing_that_is_shown_of_a_regression_speaks_of_accuracy() -> None:
         assert "ccuracy" not in seen
 
 
+@pytest.mark.parametrize("forecasts", [True, False])
+def test_remarks_on_the_data_are_on_the_page_once(forecasts: bool) -> None:
+    records, note = regression(), "Targets are whole and are taken as numbers"
+    summary = replace(summarised(records, FORECAST), notes=(note,))
+    page = run_page(summary, client_names(), records, "run", courses() if forecasts else ())
+    assert page.count(f"{note}.") == 1
+
+
 def test_a_line_has_the_error_in_its_unit() -> None:
     assert "mean squared error 0.2 (10 MW off)" in line(regression()[-1], 10, FORECAST)
 
 
 @pytest.mark.parametrize(("count", "drawn"), [(1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (5, [0, 2, 4])])
 def test_the_best_the_middle_and_the_worst_forecast_are_drawn(count: int, drawn: list[int]) -> None:
-    assert [course.error for course in shown(courses(count)[::-1])] == drawn
+    assert [course.error for course in drawn_courses(courses(count)[::-1])] == drawn
 
 
 def test_forecasts_are_drawn_as_a_picture(tmp_path: Path) -> None:
@@ -235,6 +243,16 @@ def test_the_console_shows_every_round(
         assert said in shown
     else:
         assert [f"round {number}/13 " in shown for number in range(2, 13)] == [True] * 11
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_brackets_in_names_are_text_on_the_console(terminal: bool) -> None:
+    """The names of clients and of a file of features are the user's. rich would take ``[red]`` for a style."""
+    reason = "site[red], site[/x] left, and additive sharing tolerates no dropout"
+    records = [*make_records(2), RoundRecord(round=3, outcome=Outcome.ABORTED_BEFORE_REVEAL, reason=reason)]
+    shown = watched(records, terminal=terminal, data__features="faces[red].npz")
+    assert f"aborted before reveal: {reason}" in shown
+    assert "on faces[red].npz: " in shown
 
 
 def test_a_line_has_no_epsilon_that_only_a_paper_claims() -> None:

@@ -47,7 +47,7 @@ def test_every_client_asked_for_an_update_has_trained(faults: Faults, lost: floa
 
 @given(schedules(LOSSES))
 @example(Faults())
-def test_clients_that_leave_before_are_not_trained(faults: Faults) -> None:
+def test_clients_that_drop_out_before_updates_are_due_are_not_trained(faults: Faults) -> None:
     asked = asked_for_inputs(faults)
     too_few_shared = not asked and faults.rules
     assert too_few_shared or asked == set(training_clients(faults, make_terms(5).clients))

@@ -132,7 +132,7 @@ def test_runs_of_earlier_versions_keep_a_share_of_each_session() -> None:
     assert promised(config).colluders == 2
 
 
-def test_against_a_lying_server_just_under_a_third_collude_unless_said_otherwise() -> None:
+def test_against_a_malicious_server_just_under_a_third_collude_by_default() -> None:
     aggregation = make_config({"aggregation.threat": "active-server"}).aggregation
     sizes = (4, 12, 100)
     assert [session_colluders(aggregation, 100, size) for size in sizes] == [default_colluders(n) for n in sizes]
@@ -216,7 +216,7 @@ def test_two_trips_are_taken_where_they_are_cheap_and_a_quorum_opens_secrets() -
 
 
 def test_noise_is_sized_for_the_honest_clients_that_two_trips_guarantee() -> None:
-    """Whoever reveals at once knows that M - c honest clients are in the sum, though circles would make them more."""
+    """A client that reveals at once knows that M - c honest clients are in the sum; whole circles would have more."""
     chosen = {
         "aggregation.threat": "active-server",
         "aggregation.collusion": 0.1,

@@ -49,13 +49,13 @@ def test_a_policy_object_keeps_its_declared_circles_together() -> None:
 
 
 @pytest.mark.parametrize("own", [None, object()])
-def test_what_is_no_policy_is_refused(own: Any) -> None:  # noqa: ANN401
+def test_an_object_that_is_no_policy_is_refused(own: Any) -> None:  # noqa: ANN401
     with pytest.raises(ConfigError, match=r"cohort\.policy: .* is no policy, which is an object with a method select"):
         selection("own", own)
 
 
 class Returns:
-    """A policy that returns the same, whatever happens."""
+    """A policy that always returns the same selection."""
 
     def __init__(self, chosen: Any) -> None:  # noqa: ANN401
         self.chosen = chosen
@@ -66,7 +66,7 @@ class Returns:
 
 
 def unbound(chosen: Any) -> OwnPolicy:  # noqa: ANN401
-    """A policy that keeps nobody together."""
+    """Return a policy without circles."""
     return OwnPolicy(Returns(chosen), 12, single_circles(12), NAMES)
 
 
@@ -88,16 +88,16 @@ def test_only_clients_that_are_available_can_be_chosen(chosen: Any, said: str) -
     assert not available[3]  # a policy works on a copy
 
 
-def test_a_choice_may_be_empty_and_order_does_not_matter() -> None:
+def test_a_selection_may_be_empty_and_in_any_order() -> None:
     assert choose(unbound([])) == []
     assert choose(unbound((5, 2))) == [2, 5]
 
 
-# ------------------------------------------------------------------------------------------- what it keeps together
+# ------------------------------------------------------------------------------------------- circles
 
 
 class Keeps(Returns):
-    """A policy that says what it keeps together."""
+    """A policy that declares circles."""
 
     def __init__(self, circles: Any, chosen: Any = ()) -> None:  # noqa: ANN401
         super().__init__(list(chosen))
@@ -170,7 +170,7 @@ def test_a_policy_that_chooses_more_clients_than_declared_is_refused() -> None:
         choose(OwnPolicy(Returns([0, 1, 2]), 2, single_circles(12), NAMES))
 
 
-def test_a_class_that_brings_circles_is_held_to_its_own() -> None:
+def test_the_circles_that_a_class_declares_count() -> None:
     _, circles, _ = selection(f"{MINE}:Neighbours")
     assert circles.privacy == 2
 

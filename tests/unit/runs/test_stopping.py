@@ -214,7 +214,7 @@ def test_a_users_observer_ends_a_run_and_resuming_respects_it(tmp_path: Path) ->
     assert without_times(further) == without_times(train(tmp_path / "plain"))
 
 
-def test_observers_of_older_versions_are_refused_and_not_forgotten() -> None:
+def test_observers_of_older_versions_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"Old\.played is never called: the method is now after_round"):
 
         class Old(Observer):

@@ -18,7 +18,7 @@ from coterie.confined.grid import Grid, GridOffsets
 from coterie.confined.network import zero_anchor
 from coterie.confined.vertical import VerticalSum
 from coterie.errors import Cancelled, ConfigError, InputError, OverflowRisk
-from coterie.runs.engine.updates import name_of
+from coterie.runs.engine.updates import canonical
 from coterie.training import columns as columns_module
 from coterie.training import flatten
 from coterie.training.columns import (
@@ -114,7 +114,7 @@ class Recorded(VerticalSum):
 
 
 def test_a_member_computes_from_its_own_columns_and_weights_alone() -> None:
-    """Whatever the others have, not even numbers perhaps, its part and its gradient are the same."""
+    """Whatever columns and weights the others have, its part is the same."""
     problem = make_problem("mlp", (8,))
     split = make_split(problem, 0, 3, 8)
     first = Recorded(2)
@@ -160,10 +160,10 @@ def test_a_split_must_cover_all_columns() -> None:
             make_split(problem, *ends)
 
 
-# Sums that are known.
+# Cached sums.
 
 
-def test_the_sum_of_the_loss_check_is_that_of_the_next_gradient() -> None:
+def test_the_next_gradient_reuses_the_sum_of_the_loss_check() -> None:
     problem = make_problem("mlp", (8,), double=False)
     split, recorded = make_split(problem, 0, 3, 8), Recorded(2)
     computation = split_computation(problem, split, recorded)
@@ -181,9 +181,9 @@ def test_the_sum_of_the_loss_check_is_that_of_the_next_gradient() -> None:
 
 
 def test_an_iteration_after_refused_steps_makes_one_sum_for_each_group() -> None:
-    """That of the model that is judged: it is the model of the next gradient, whether or not a step was refused before.
+    """It is the sum for the model that is judged, which is the model of the next gradient.
 
-    Only the first refusal makes one more, because the sum of a participant's own steps is then kept in float32.
+    This holds also for a participant that refused a step before. The first iteration needs two sums for each group.
     """
     problem = make_problem("mlp", (8,), double=False)
     split, recorded = make_split(problem, 0, 3, 8), Recorded(2)
@@ -208,12 +208,12 @@ def test_cached_sums_are_not_part_of_the_work_and_stay_in_their_process() -> Non
     used = GroupGradient(split, VerticalSum(2), KnownSums())
     fresh = GroupGradient(split, VerticalSum(2), KnownSums())
     used(problem, task_of(problem, used))
-    assert name_of(used) == name_of(fresh)
-    assert name_of(used) != name_of(GroupGradient(split, VerticalSum(2, secure=False), KnownSums()))
+    assert canonical(used) == canonical(fresh)
+    assert canonical(used) != canonical(GroupGradient(split, VerticalSum(2, secure=False), KnownSums()))
     assert len(pickle.dumps(used)) == len(pickle.dumps(fresh)) < 2000
 
 
-def test_old_sums_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_sums_are_dropped_from_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns_module, "_KNOWN_BYTES", 100)
     known, made = KnownSums(), []
 
@@ -225,7 +225,7 @@ def test_old_sums_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made == [1, 2, 1, 3]
 
 
-def test_examples_that_change_in_every_pass_have_no_known_sums() -> None:
+def test_sums_are_not_cached_if_examples_change_in_every_pass() -> None:
     class Changing:
         def __len__(self) -> int:
             return 4
@@ -254,7 +254,7 @@ def test_work_can_be_cancelled() -> None:
         work(problem, task_of(problem, work), lambda: True)
 
 
-# The fast numpy form.
+# The implementation in numpy.
 
 
 class Transposed(Offsets):
@@ -268,7 +268,7 @@ class Transposed(Offsets):
 
 
 @pytest.mark.parametrize(("clip", "alpha"), [(1e9, 0.5), (0.05, 0.5), (1e9, 1.5), (0.3, 6.0)])
-def test_the_numpy_form_is_the_torch_form(clip: float, alpha: float) -> None:
+def test_the_numpy_groups_take_the_steps_of_the_torch_groups(clip: float, alpha: float) -> None:
     """Groups with cached activations and groups of a run take the same steps, and refuse the same ones."""
     grid, features, hidden, each = Grid(3, 4), 10, 8, 12
     rng = np.random.default_rng(3)
@@ -302,7 +302,7 @@ def test_the_numpy_form_is_the_torch_form(clip: float, alpha: float) -> None:
         assert largest_difference([w1.T, b1, w2.T, b2], descent.confined(name)) < 1e-9
 
 
-# A group for one's own loop.
+# ColumnGroup.
 
 
 def test_a_group_is_the_unsplit_model_on_all_columns() -> None:
@@ -340,7 +340,17 @@ def test_a_group_of_recurrent_models_predicts_numbers() -> None:
     assert largest_difference(group.gradient(flatten.read(model)), expected.update) < 1e-5
 
 
-def test_a_group_refuses_what_does_not_fit() -> None:
+def test_a_group_can_have_a_loss_of_its_own() -> None:
+    rng = np.random.default_rng(0)
+    model = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1))
+    columns, targets = {"bank": rng.normal(size=(9, 3)), "shop": rng.normal(size=(9, 1))}, rng.normal(size=(9, 1))
+    group = ColumnGroup(model, columns, targets, loss=lambda outputs, wanted: (outputs - wanted).abs().mean(1))
+    with torch.no_grad():
+        outputs = model(torch.from_numpy(np.concatenate(list(columns.values()), axis=1)).float()).numpy()
+    assert group.loss(flatten.read(model)) == pytest.approx(np.abs(outputs - targets).mean(), abs=1e-5)
+
+
+def test_a_group_refuses_inputs_that_do_not_fit() -> None:
     model, rng = nn.Linear(4, 2), np.random.default_rng(0)
     good = {"a": rng.normal(size=(5, 2)), "b": rng.normal(size=(5, 2))}
     with pytest.raises(InputError, match=r"'b' has 4 rows and 'a' has 5 rows"):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.support.learning import BatchNormNet, blobs, dealt, same, small_problem, tasks_for
 
 from coterie.errors import ConfigError, LocalProtocolError
+from coterie.privacy.bayesian import moments
 from coterie.training import flatten
 from coterie.training.dp_sgd import PrivateSGD
 from coterie.training.executors.processes import InProcess
@@ -27,7 +28,7 @@ def train(work: PrivateSGD, samples: int = 20, problem: Problem | None = None) -
 
 
 def test_gradients_are_clipped_one_by_one() -> None:
-    """Against a loop over examples; everybody is in the batch, and there is as good as no noise."""
+    """Against a loop over examples; all are in the batch, and the noise is negligible."""
     problem = small_problem(dtype=torch.float64)
     module = problem.instance(flatten.read(problem.model))
     gradients = []
@@ -74,10 +75,11 @@ def test_batches_and_noise_depend_on_the_secret_and_nothing_else() -> None:
         train(replace(work, secret=b""))
 
 
-def test_an_empty_batch_is_noise_alone_and_costs_what_the_worst_would() -> None:
+def test_an_empty_batch_is_noise_alone_and_costs_as_much_as_the_worst_example() -> None:
     empty = train(replace(ONE_STEP, rate=1e-12, multiplier=1.0))
     assert np.isfinite(empty.update[0]).all()
     assert empty.loss == 0
+    assert np.array_equal(empty.update[-1], moments(np.array([1.0]), 1e-12)[:, 0])  # clip / noise = 1
 
 
 def test_models_that_mix_examples_are_refused() -> None:

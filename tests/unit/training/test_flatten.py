@@ -15,7 +15,7 @@ SHAPES = {"lstm": (7, 2), "vgg11": (3, 32, 32), "lenet": (1, 28, 28), "mnist-cnn
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_model_comes_back_from_its_arrays(name: str) -> None:
+def test_every_model_is_restored_from_its_arrays(name: str) -> None:
     shape = SHAPES.get(name, (1, 8, 8))
     model, other = build(name, shape, 4, seed=1), build(name, shape, 4, seed=2)
     arrays = flatten.read(model)

@@ -81,16 +81,14 @@ def test_the_order_depends_on_seed_round_and_client_alone() -> None:
 
 
 @given(st.integers(1, 2**40), st.text(max_size=5), st.integers(0, 2**40))
-def test_streams_are_named_by_the_rounds_before_as_in_the_results_on_record(
-    number: int, client: str, seed: int
-) -> None:
+def test_streams_count_rounds_from_0_as_in_recorded_results(number: int, client: str, seed: int) -> None:
     task = LocalTask(client, number, seed, [], np.arange(2), LocalSGD(0.1))
     assert task.stream("x").random() == stream(seed, "x", number - 1, client).random()
     with task.torch_randomness():
         assert torch.initial_seed() == torch_seed(seed, "torch", number - 1, client)
 
 
-def test_nothing_is_changed_but_the_result() -> None:
+def test_training_changes_neither_the_model_nor_global_state() -> None:
     problem = small_problem()
     before = flatten.read(problem.model)
     (task,) = tasks_for(problem, [20])
@@ -297,6 +295,23 @@ def test_evaluation_against_a_direct_computation() -> None:
     assert score.samples == 60
     assert score.accuracy == (outputs.argmax(1) == y).sum().item() / 60
     assert score.loss == pytest.approx(nn.functional.cross_entropy(outputs, y).item(), rel=1e-6)
+
+
+def test_an_evaluation_uses_one_thread() -> None:
+    seen: list[int] = []
+
+    def counting(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        seen.append(torch.get_num_threads())
+        return cross_entropy(outputs, y)
+
+    problem = replace(small_problem(), loss=counting)
+    torch.set_num_threads(2)
+    try:
+        evaluate(problem, flatten.read(problem.model), blobs(4), batch_size=2)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert seen == [1, 1]
 
 
 def test_errors_of_a_regression_are_also_given_in_their_unit() -> None:

@@ -36,7 +36,7 @@ def test_similar_names_are_distinguished(one: tuple[int, str], other: tuple[int,
     assert sequence(*one).entropy != sequence(*other).entropy
 
 
-def test_known_answers() -> None:
+def test_known_streams_do_not_change() -> None:
     # A change here changes the results of every experiment ever recorded.
     bits = stream(7, "data order", 3, "client-05").bit_generator
     assert [f"{word:016x}" for word in bits.random_raw(3)] == KNOWN_WORDS

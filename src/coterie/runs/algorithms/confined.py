@@ -280,8 +280,8 @@ class ConfinedTraining(FederatedAveraging[ConfinedSettings]):
         if not iterations:
             return {}
         clients = context.curriculum.clients
-        everybody = len(clients) * context.settings.grid.members
-        theorem = Theorem1(everybody, context.settings.mean_lambda(clients), sigma, iterations)
+        total = len(clients) * context.settings.grid.members
+        theorem = Theorem1(total, context.settings.mean_lambda(clients), sigma, iterations)
         corollary = replace(theorem, fraction=min(1.0, context.cohort / len(clients)))
         delta = context.noise.delta
         found = {"theorem_epsilon": theorem.printed(delta), "claimed_epsilon": corollary.printed(delta)}

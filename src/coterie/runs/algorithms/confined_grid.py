@@ -116,7 +116,7 @@ class GridSplit:
         own: Mapping[str, Spread],
     ) -> Offsets:
         """Return the groups' starts, with a lambda for each member."""
-        members = [Spread(own) for own in self.settings.spreads]
+        members = [Spread(value) for value in self.settings.spreads]
         position, columns = self.split.layer.position, self.split.columns
         return ColumnOffsets(anchor, generator, spread, own, position=position, columns=columns, members=members)
 

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from coterie.training.evaluate import Score
 
 COLUMNS = ("spread", "worst", "loss_spread")
-"""The standard deviation of their quality and the worst of them, and the standard deviation of their loss.
+"""Of the personal models: the standard deviation of their quality, the worst quality, and the deviation of their loss.
 
-Quality is accuracy, or where targets are no labels the loss. All are on the test examples.
+Quality is accuracy, or the loss if targets are not labels. All are on the test examples.
 """
 
 WITHHELD = "is not recorded: it would show their data without the noise"
-"""The text in their place in a run whose sums have noise."""
+"""The text in place of these numbers in a run whose sums have noise."""
 
 
 def quality(score: "Score") -> float:

@@ -25,7 +25,7 @@ ASSUMPTIONS = (
     "for an experiment, not for a deployment.",
     "Accuracy on test examples is not covered, nor is the Bayesian estimate, which is computed without noise.",
 )
-"""What its epsilon rests on."""
+"""The assumptions of its epsilon."""
 
 
 class PrivateDescentSettings(Section):
@@ -42,7 +42,7 @@ class PrivateTraining(BaselineAlgorithm[PrivateDescentSettings]):
 
     section = "sdp"
     settings = PrivateDescentSettings
-    # Batches are larger than a client's, because the noise is divided by their size; and steps as large as that allows.
+    # Batches are larger than those of clients, because the noise is divided by their size. That allows larger steps.
     defaults: ClassVar[Mapping[str, object]] = {
         "training.batch_size": 64,
         "training.epochs": 1,
@@ -105,6 +105,6 @@ class PrivateTraining(BaselineAlgorithm[PrivateDescentSettings]):
             estimate = (
                 f"bdp = {found:.3g}: Bayesian differential privacy at delta = {delta:g}, a data-dependent estimate "
                 "and not a guarantee. It is for examples like those measured, and computed from them without noise. "
-                f"At no cost at all this accountant returns its floor of {floor_epsilon(delta):.3g}."
+                f"If nothing is spent, this accountant returns its floor of {floor_epsilon(delta):.3g}."
             )
             yield "Estimate", estimate

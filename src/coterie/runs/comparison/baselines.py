@@ -45,10 +45,10 @@ def read_baseline(path: Path, column: str | None = None) -> Baseline:
     if not points:
         raise InputError(f"{path} has no round with a score: {_EXPECTED}")
     score = find_score(headings[at_score])
-    if score is not None and score.share and any(not 0 <= value <= 1 for _, value in points):
+    wrong = next((value for _, value in points if not 0 <= value <= 1), None)
+    if score is not None and score.share and wrong is not None:
         raise InputError(
-            f"{path}: {score.name} is a share from 0 to 1, and the file has {max(points, key=_value)[1]:g}; divide "
-            "percentages by 100"
+            f"{path}: {score.name} is a share from 0 to 1, and the file has {wrong:g}; divide percentages by 100"
         )
     return Baseline(headings[at_score], score, tuple(points))
 
@@ -107,7 +107,3 @@ def _number(cell: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
-
-
-def _value(point: tuple[int, float]) -> float:
-    return point[1]

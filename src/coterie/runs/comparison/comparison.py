@@ -52,7 +52,7 @@ class Group:
 
     score: Score
     data: str
-    """What the data is called."""
+    """The name of the data."""
     entries: tuple[Entry, ...]
     """The runs in the order in which they were given, then the baselines."""
 
@@ -101,7 +101,7 @@ class Comparison:
             about=self._about,
             tables=[self._tabulate(group) for group in self.groups],
             plots=[Plot(group.title, _draw(group), _caption(group)) for group in self.groups],
-            remarks=list(self._remarks()),
+            remarks=self._remarks(),
             numbers=self.as_dict(),
         )
 
@@ -146,7 +146,7 @@ class Comparison:
         )
         return table.without_empty_columns()
 
-    def _remarks(self) -> "Sequence[str]":
+    def _remarks(self) -> list[str]:
         runs = [entry for entry in self.entries if entry.summary]
         said = []
         if any(entry.summary and entry.summary.promised > 1 for entry in runs):
@@ -356,7 +356,7 @@ def _headlines(group: Group) -> list[str]:
     ]
 
 
-def _headline(title: str, score: Score, scores: "Sequence[tuple[Entry, float | None]]") -> str:
+def _headline(title: str, score: Score, scores: Sequence[tuple[Entry, float | None]]) -> str:
     ranked = sorted(
         ((entry, final) for entry, final in scores if final is not None),
         key=lambda pair: pair[1],
@@ -371,7 +371,7 @@ def _headline(title: str, score: Score, scores: "Sequence[tuple[Entry, float | N
     return f"{said}, the best of {len(ranked)}." if others else f"{said}."
 
 
-def _remark_on_models(group: Group) -> "Iterator[str]":
+def _remark_on_models(group: Group) -> Iterator[str]:
     """Say whose models and whose test examples the scores of a group are of, if clients have models of their own."""
     personal = [entry for entry in group.entries if entry.personal]
     if not personal:
@@ -397,7 +397,7 @@ def _remark_on_models(group: Group) -> "Iterator[str]":
         )
 
 
-def _list_names(entries: "Sequence[Entry]") -> str:
+def _list_names(entries: Sequence[Entry]) -> str:
     return ", ".join(printable(entry.name) for entry in entries)
 
 

@@ -1,7 +1,7 @@
 """Entries of a comparison: a run, read from its folder, or a baseline.
 
-Only settings, records and the header of the checkpoint are read. So a comparison needs neither torch
-nor the data.
+Of a run, its settings, records, roster and table of clients are read, and the header of its checkpoint. So a comparison
+needs neither torch nor the data.
 """
 
 import csv

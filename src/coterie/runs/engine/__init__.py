@@ -1,4 +1,4 @@
-"""The machinery of a run: it builds all parts from the settings, and plays the rounds.
+"""The engine of a run: it builds all parts from the settings, and plays the rounds.
 
 Start with :mod:`~coterie.runs.engine.run`, which opens a folder, and :mod:`~coterie.runs.engine.loop`, whose method
 ``round`` has the steps of a round in order. :mod:`~coterie.runs.engine.build` makes the parts once, before anything is

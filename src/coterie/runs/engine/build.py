@@ -208,7 +208,7 @@ def make_availability(config: RunConfig, federation: Federation) -> Availability
         config.availability,
         clients=config.clients.count,
         labels=federation.labels,
-        parts=list(federation.parts.values()),
+        parts=[federation.parts[name] for name in federation.names],
         rng=stream(config.seed, "dropout levels"),
     )
 

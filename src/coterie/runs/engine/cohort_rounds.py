@@ -47,7 +47,7 @@ class RunResources(Resources):
     memories: MemoryFile | None = field(repr=False)
     """The memories of the clients; not None if and only if there is a ledger."""
     frequencies: Indices = field(repr=False)
-    """The number of earlier rounds in which each client was aggregated."""
+    """The number of earlier rounds in which each client was aggregated, by its number on the roster."""
     on_step: OnStep = field(repr=False)
 
 

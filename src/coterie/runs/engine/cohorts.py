@@ -15,7 +15,7 @@ from coterie.runs.algorithms import Algorithm
 from coterie.runs.engine.protection import Protection, make_protection
 from coterie.runs.sections.checks import policy_settings
 from coterie.runs.sections.common import OWN
-from coterie.runs.sections.extensions import call_named, takes
+from coterie.runs.sections.extensions import call_offering, takes
 from coterie.runs.settings.config import RunConfig
 from coterie.training.streams import stream
 
@@ -80,7 +80,7 @@ def make_selection(
     if name != OWN:
         if takes("cohort.policy", name, "circles"):
             given = compose_circles(settings, rng)
-        policy = call_named("cohort.policy", name, **vars(settings), circles=Circles.of(given), clients=count)
+        policy = call_offering("cohort.policy", name, **vars(settings), circles=Circles.of(given), clients=count)
     if policy is None or not callable(getattr(policy, "select", None)):
         what = f"{own!r:.60} is" if name == OWN else f"{name} gives"
         raise ConfigError(
@@ -111,11 +111,11 @@ class Cohorts:
 
 
 def make_cohorts(
-    config: RunConfig, availability: Availability, algorithm: Algorithm[Any], own: Policy | None = None
+    config: RunConfig, availability: Availability, algorithm: Algorithm[Any], own: Policy | None
 ) -> Cohorts:
     """Form circles, build the policy that selects among them, and protect every sum of the algorithm.
 
-    ``own`` is a policy of the caller. If a policy keeps no clients together, every circle has one client.
+    ``own`` is the caller's policy, if there is one. If a policy keeps no clients together, every circle has one client.
     """
     settings = policy_settings(config.clients, config.cohort, availability.probability(1))
     strategy = algorithm.strategy

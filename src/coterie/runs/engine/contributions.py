@@ -10,7 +10,7 @@ from coterie.privacy import NoisyQuantizer
 from coterie.rounds.member import Contribute
 from coterie.runs.engine.protection import Protection
 from coterie.runs.engine.secrets import ClientSecrets, digest_of
-from coterie.runs.engine.updates import LocalUpdates, name_of
+from coterie.runs.engine.updates import LocalUpdates, canonical
 from coterie.runs.records.record import RoundCosts
 from coterie.secagg.server import Aggregate
 from coterie.training.flatten import ModelArrays
@@ -77,7 +77,7 @@ class Contributions:
                 )
         else:
             weight = self.updates.strategy.weight(name)
-            recipe = digest(bind("run recipe", self.updates.recipes[name], name_of(self._codec), weight))
+            recipe = digest(bind("run recipe", self.updates.recipes[name], canonical(self._codec), weight))
             if not memory.pledge(self._number, recipe):
                 raise TrainingError(
                     f"{name} took part in round {self._number} before it was interrupted, under another recipe (model, "

@@ -21,7 +21,7 @@ from coterie.runs.records.client_scores import Basis
 from coterie.runs.records.yardstick import ACCURACY, LOSS, SQUARED_ERROR, Yardstick
 from coterie.runs.sections.base import make_chosen
 from coterie.runs.sections.common import OWN, CommonSettings
-from coterie.runs.sections.extensions import call_named, is_named
+from coterie.runs.sections.extensions import call_named, call_offering, is_named
 from coterie.training import flatten
 from coterie.training.data.dataset import Dataset
 from coterie.training.data.datasets import load
@@ -71,6 +71,11 @@ class Federation:
     """Whether these are held out from the clients' examples."""
 
     @property
+    def names(self) -> list[str]:
+        """The names of the clients, in the order of their numbers on the roster."""
+        return sorted(self.parts)
+
+    @property
     def yardstick(self) -> Yardstick:
         """The yardstick of the models. It depends on the kind of the targets, and is decided only here."""
         if self.labels is not None:
@@ -84,8 +89,25 @@ class Federation:
 
     @cached_property
     def fingerprints(self) -> dict[str, str]:
-        """The :func:`fingerprint` of data and model, computed once."""
-        return fingerprint(self)
+        """Digests of the ``data`` and the ``model``: SHA-256 over names, shapes and values.
+
+        The parameters of the model count with their shapes only: their start may be random, and a resumed run takes
+        them from the checkpoint.
+        """
+        data = hashlib.sha256()
+        arrays = {"test x": self.test.x, "test y": self.test.y, **self.parts}
+        if isinstance(self.problem.data, ArrayData):
+            arrays |= {"train x": self.problem.data.x, "train y": self.problem.data.y}
+        elif isinstance(self.problem.data, FreshData):
+            data.update(self.problem.data.digest)
+        if self.members:
+            data.update(json.dumps(list(self.members.items())).encode())
+        if self.own_tests:
+            data.update(json.dumps([[name, rows.tolist()] for name, rows in self.own_tests.items()]).encode())
+        for name, array in arrays.items():
+            data.update(json.dumps([name, str(array.dtype), array.shape]).encode())
+            data.update(np.ascontiguousarray(array).data)
+        return {"data": data.hexdigest(), "model": structure_digest(self.problem.model)}
 
     @property
     def basis(self) -> Basis:
@@ -144,7 +166,7 @@ def find_federation(config: CommonSettings) -> Federation:
     seed = torch_seed(config.seed, "model")
     if is_named(model):
         sizes = {"input_shape": dataset.input_shape, "outputs": dataset.outputs}
-        return make_federation(config, dataset, instantiate(lambda: call_named("model.name", model, **sizes), seed))
+        return make_federation(config, dataset, instantiate(lambda: call_offering("model.name", model, **sizes), seed))
     return make_federation(config, dataset, build(model, dataset.input_shape, dataset.outputs, seed))
 
 
@@ -203,28 +225,6 @@ def _unlike_loaders(config: CommonSettings, dataset: Dataset) -> Iterator[str]:
         applied: object = attrgetter(key)(config)
         if any(value != applied for value in values.values()):
             yield f"{key} is {applied}, as the settings have it; that of the data loader is not used"
-
-
-def fingerprint(federation: Federation) -> dict[str, str]:
-    """Return digests of the ``data`` and the ``model``: SHA-256 over names, shapes and values.
-
-    The parameters of the model count with their shapes only: their start may be random, and a resumed run takes them
-    from the checkpoint.
-    """
-    problem, data = federation.problem, hashlib.sha256()
-    arrays = {"test x": federation.test.x, "test y": federation.test.y, **federation.parts}
-    if isinstance(problem.data, ArrayData):
-        arrays |= {"train x": problem.data.x, "train y": problem.data.y}
-    elif isinstance(problem.data, FreshData):
-        data.update(problem.data.digest)
-    if federation.members:
-        data.update(json.dumps(list(federation.members.items())).encode())
-    if federation.own_tests:
-        data.update(json.dumps([[name, rows.tolist()] for name, rows in federation.own_tests.items()]).encode())
-    for name, array in arrays.items():
-        data.update(json.dumps([name, str(array.dtype), array.shape]).encode())
-        data.update(np.ascontiguousarray(array).data)
-    return {"data": data.hexdigest(), "model": structure_digest(problem.model)}
 
 
 def _tested(

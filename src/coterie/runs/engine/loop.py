@@ -49,9 +49,10 @@ class Engine:
         """Continue a run after these records. Its strategy must have the state of ``progress``; None begins a run."""
         self._built, self._folder, self._on_step = built, folder, on_step
         self._records, self._progress = tuple(records), progress
-        self._auditor = Auditor(built.federation.parts)
+        self.auditor = Auditor(built.federation.parts)
+        """The auditor of the rounds so far."""
         for record in records:
-            self._auditor.add_round(record.round, record.aggregated)
+            self.auditor.add_round(record.round, record.aggregated)
         self._scores: Mapping[str, Score] = {}
         self._ledger: Ledger | None = None
         self._memories: MemoryFile | None = None
@@ -68,11 +69,6 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-
-    @property
-    def auditor(self) -> Auditor:
-        """The auditor of the rounds so far."""
-        return self._auditor
 
     def run(
         self,
@@ -110,13 +106,13 @@ class Engine:
         seed, algorithm = built.config.seed, built.algorithm
         available = built.availability.draw(number, stream(seed, "availability", number))
         excluded = algorithm.excluded()
-        eligible = available & ~np.isin(built.strategy.clients, excluded) if excluded else available
+        eligible = available & ~np.isin(built.federation.names, excluded) if excluded else available
         faults = replace(assembly.make_faults(built.config, number), prompt=frozenset(algorithm.ready()))
 
         rounds.select(number, eligible, stream(seed, "selection", number), faults, resuming=resuming)
         rounds.train()
         result, costs = rounds.aggregate()
-        self._auditor.add_round(number, result.revealed)
+        self.auditor.add_round(number, result.revealed)
         summed = result.revealed if result.value is not None else ()
         late = late_clients(faults, result.attendance.selected) if result.outcome is not Outcome.SKIPPED else ()
         algorithm.attend(summed, late, faults.cut_off(built.strategy.clients))
@@ -170,7 +166,7 @@ class Engine:
         began: float,
     ) -> RoundRecord:
         """Return the record of a round; with noise, only what may be public."""
-        built, algorithm, auditor = self._built, self._built.algorithm, self._auditor
+        built, algorithm, auditor = self._built, self._built.algorithm, self.auditor
         strong_privacy, exposed = self._exposure()
         own = [score for name, score in scores.items() if name not in algorithm.aside]
         # A mean over other clients could be that of a single client whose circle was not summed.
@@ -211,8 +207,8 @@ class Engine:
     def _exposure(self) -> tuple[int | None, int]:
         """Return T so far and the number of exposed clients. Without protection, every client in a sum is exposed."""
         if self._built.config.aggregation.kind == "secure":
-            return self._auditor.strong_privacy, len(self._auditor.exposed)
-        seen = int(np.count_nonzero(self._auditor.frequencies))
+            return self.auditor.strong_privacy, len(self.auditor.exposed)
+        seen = int(np.count_nonzero(self.auditor.frequencies))
         return 1 if seen else None, seen
 
     def _open_rounds(self, stack: ExitStack) -> tuple[Rounds, Trainer]:
@@ -229,9 +225,10 @@ class Engine:
             self._memories = stack.enter_context(MemoryFile(folder.memory_file, durable=False))
             check_memories(folder, self._ledger, self._memories, built.federation.parts, self._records)
             self._secret = check_secret(folder, self._progress)
-        frequencies = self._auditor.frequencies
+        frequencies = dict(zip(built.federation.parts, self.auditor.frequencies, strict=True))
+        numbered = np.array([frequencies[name] for name in built.federation.names])
         resources = RunResources(
-            trainer, folder.secret, stack, folder, self._ledger, self._memories, frequencies, self._on_step
+            trainer, folder.secret, stack, folder, self._ledger, self._memories, numbered, self._on_step
         )
         return built.algorithm.rounds(resources) or cohort_rounds(built, resources), trainer
 

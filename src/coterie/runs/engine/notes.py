@@ -52,12 +52,12 @@ def collusion_notes(built: BuiltRun) -> tuple[str, ...]:
     """Return a note if the share of colluders is less than one client."""
     config = built.config
     share = config.aggregation.collusion
-    everybody = roster_size(config.aggregation, config.clients.count, config.cohort.size)
-    if not built.protections or share <= 0 or part_of(share, everybody):
+    population = roster_size(config.aggregation, config.clients.count, config.cohort.size)
+    if not built.protections or share <= 0 or part_of(share, population):
         return ()
     return (
-        f"aggregation.collusion = {share:g} of {everybody} clients is less than one client, so c = 0: no "
-        f"client may help the server. c = 1 needs aggregation.collusion = {share_of(1, everybody)}",
+        f"aggregation.collusion = {share:g} of {population} clients is less than one client, so c = 0: no "
+        f"client may help the server. c = 1 needs aggregation.collusion = {share_of(1, population)}",
     )
 
 

@@ -12,6 +12,7 @@ from coterie.errors import ConfigError
 from coterie.runs.algorithms import ALGORITHMS
 from coterie.runs.engine.cohorts import circles_of
 from coterie.runs.engine.notes import filled, fitting_privacy
+from coterie.runs.report.observers import Observer
 from coterie.runs.sections.common import OWN, CohortSettings
 from coterie.runs.settings.changes import CHANGEABLE, check_changes
 from coterie.runs.settings.config import RunConfig, with_schedule_length
@@ -30,7 +31,7 @@ _ARGUMENTS = {
     "model.name": "model",
 }
 """Settings that describe what ``train`` is given, and the arguments that decide them."""
-KIND: dict[str, Any] = {
+PROGRAM_DEFAULTS: dict[str, Any] = {
     "availability.kind": "equal",
     "availability.dropout": 0.0,
     "faults.dropout": 0.0,
@@ -42,20 +43,21 @@ KIND: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """The arguments of ``train``; None means that the data decides."""
+    """The arguments of ``train`` that decide the settings of the run."""
 
     clients: int
+    """The number of clients, unless they come with the data."""
     cohort: int | None
+    """None is 8, or all clients if there are fewer."""
     privacy: int
     rounds: int
     policy: Policy | None
+    """The caller's policy, if there is one."""
     settings: Mapping[str, Any]
 
 
 def check_train_arguments(clients: object, settings: object, out: object, loss: object, observers: object) -> None:
     """Refuse arguments of a wrong kind before data is read; the other arguments are checked where they are used."""
-    from coterie.runs.report.observers import Observer
-
     if isinstance(clients, str | bytes | bool) or not isinstance(clients, int | Mapping | Sequence):
         raise ConfigError(
             f"clients is a number, or the examples of each client by name or in a list, not {clients!r:.60}"
@@ -90,10 +92,10 @@ def own_dataset(
     train_set: Examples,
     test_set: Examples,
     clients: object,
-    client_tests: Mapping[str, Examples] | Sequence[Examples] | None = None,
+    client_tests: Mapping[str, Examples] | Sequence[Examples] | None,
     *,
-    algorithm: str | None = None,
-    one_hot: bool = True,
+    algorithm: str | None,
+    one_hot: bool,
 ) -> Dataset:
     """Read the caller's examples, in one set or by client; with ``one_hot``, rows with a single 1 are labels.
 
@@ -131,7 +133,8 @@ def own_config(dataset: Dataset, wanted: Wanted) -> tuple[RunConfig, tuple[str, 
         "cohort.privacy": kept,
         "partition.kind": "iid" if dataset.classes is None else "label-shards",
     }
-    config = make_config(KIND | defaults | loader_settings(dataset, wanted.settings) | dict(wanted.settings))
+    loaded = loader_settings(dataset, wanted.settings)
+    config = make_config({**PROGRAM_DEFAULTS, **defaults, **loaded, **wanted.settings})
     return _fitted(config, wanted)
 
 
@@ -177,9 +180,8 @@ def reconciled(folder: RunFolder, wanted: RunConfig, asked: Wanted) -> list[str]
     """Return the changes that the caller requests for the run in a folder; only a few are allowed."""
     begun = folder.config()
     if asked.policy is None and begun.cohort.privacy == asked.privacy:  # begun before circles were fitted to cohorts
-        wanted = wanted.model_copy(
-            update={"cohort": wanted.cohort.model_copy(update={"privacy": begun.cohort.privacy})}
-        )
+        cohort = wanted.cohort.model_copy(update={"privacy": begun.cohort.privacy})
+        wanted = wanted.model_copy(update={"cohort": cohort})
     if wanted.training.executor == "auto":  # the faster way of training is measured and recorded when a run begins
         training = wanted.training.model_copy(update={"executor": begun.training.executor})
         wanted = wanted.model_copy(update={"training": training})

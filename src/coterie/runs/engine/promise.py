@@ -97,13 +97,13 @@ def _recorded_settings(folder: Path) -> RunConfig:
 
 def _session_sizes(config: RunConfig, roster: Roster) -> set[int]:
     """Return the smallest and the largest size of sessions; for a policy of the user, what the settings allow."""
-    cohort, everybody = config.cohort, config.clients.count
+    cohort, population = config.cohort, config.clients.count
     kind = POLICIES.get(cohort.policy)
     if kind is None or not kind.keeps_circles:
-        return {fewest_summed(config.aggregation, everybody, cohort.minimum, cohort.size), cohort.size}
+        return {fewest_summed(config.aggregation, population, cohort.minimum, cohort.size), cohort.size}
     policy = kind.build(roster.usable(), policy_settings(config.clients, cohort))
-    most = largest_cohort(policy, everybody)
-    minimum = fewest_summed(config.aggregation, everybody, cohort.minimum, most)
+    most = largest_cohort(policy, population)
+    minimum = fewest_summed(config.aggregation, population, cohort.minimum, most)
     return {min(_smallest_cohort(policy, minimum), most), most}
 
 

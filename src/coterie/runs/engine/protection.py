@@ -69,18 +69,18 @@ def make_protection(config: RunConfig, circles: Circles, layout: Layout, most: i
 
     The sum has at most ``most`` clients, in whole ``circles``, each with a weight up to ``weight``.
     """
-    aggregation, everybody = config.aggregation, config.clients.count
-    minimum = fewest_summed(aggregation, everybody, config.cohort.minimum, most)
+    aggregation, population = config.aggregation, config.clients.count
+    minimum = fewest_summed(aggregation, population, config.cohort.minimum, most)
     if minimum > max(most, config.cohort.minimum):
         raise ConfigError(
-            f"aggregation.collusion: c = {minimum - 2} of all {everybody:,} clients may be in one session, so a sum "
+            f"aggregation.collusion: c = {minimum - 2} of all {population:,} clients may be in one session, so a sum "
             f"needs c + 2 = {minimum} clients, and a session has at most {most}; raise cohort.size, or lower "
             "aggregation.collusion"
         )
     quantizer = Quantizer(aggregation.clip, aggregation.precision, most, weight)
     noisy = _noisy(config, circles, quantizer, layout, most) if config.noise.kind != "none" else None
     codec = noisy or quantizer
-    shapes = SessionShapes(aggregation, everybody, codec.length(layout), most, circles.sizes.tolist())
+    shapes = SessionShapes(aggregation, population, codec.length(layout), most, circles.sizes.tolist())
     shapes(most)  # report an impossible plan now instead of in a round
     session = SessionSettings(
         bits=codec.ring.bits,
@@ -109,13 +109,13 @@ class SessionShapes:
     """The graph, threshold, colluders and fewest clients of a sum for sessions of any size, planned for that size."""
 
     def __init__(
-        self, aggregation: AggregationSettings, everybody: int, length: int, most: int, sizes: Sequence[int]
+        self, aggregation: AggregationSettings, population: int, length: int, most: int, sizes: Sequence[int]
     ) -> None:
-        """Plan for sessions of up to ``most`` clients, of ``everybody``, with inputs of this ``length``.
+        """Plan for sessions of up to ``most`` of ``population`` clients, with inputs of this ``length``.
 
         Circles of these ``sizes`` are aggregated whole or not at all; without circles, all sizes are 1.
         """
-        self._aggregation, self._everybody = aggregation, everybody
+        self._aggregation, self._population = aggregation, population
         self._length, self._most = length, most
         self._smallest, self._largest = min(sizes), max(sizes)
         self._planned = lru_cache(maxsize=None)(self._plan)
@@ -141,7 +141,7 @@ class SessionShapes:
     def __call__(self, clients: int) -> SessionShape:
         """Return the shape of a session with this many clients."""
         aggregation, shape = self._aggregation, self._shape(clients)
-        protocol = session_protocol(aggregation, self._everybody, self._smallest, clients, shape.topology)
+        protocol = session_protocol(aggregation, self._population, self._smallest, clients, shape.topology)
         if protocol is SessionProtocol.PAPERS:
             return shape
         # Against an active server, the quorum is the threshold; the coordinator computes it.
@@ -160,12 +160,12 @@ class SessionShapes:
         return self._complete(clients) if self._defaults_to_complete(clients) else self._planned(clients)
 
     def _defaults_to_complete(self, clients: int) -> bool:
-        """Whether the complete graph is used without planning, because a malicious server can cut a sparse one."""
+        """Return whether a session of this size has the complete graph without a plan, as set or by ``auto``."""
         limit = complete_limit(active=self._aggregation.threat == "active-server")
         return always_complete(self._aggregation) or (self._aggregation.topology == "auto" and clients <= limit)
 
     def _colluders(self, clients: int) -> int:
-        return session_colluders(self._aggregation, self._everybody, clients)
+        return session_colluders(self._aggregation, self._population, clients)
 
     def _complete(self, clients: int) -> SessionShape:
         """Use the defaults of a session's terms; if colluders are given, the threshold must be above their number."""
@@ -176,15 +176,15 @@ class SessionShapes:
         return SessionShape(self._densest, threshold or max(majority_threshold(clients), colluders + 1), colluders)
 
     def _plan(self, clients: int) -> SessionShape:
-        aggregation = self._aggregation
+        aggregation, collusion = self._aggregation, collusion_share(self._aggregation)
         try:
             plan = recommend(
                 clients,
                 aggregation.dropout,
                 privacy=min(self._smallest, clients),
                 largest=self._largest,
-                collusion=(collusion := collusion_share(aggregation)),
-                roster=roster_size(aggregation, self._everybody, clients) if collusion is not None else None,
+                collusion=collusion,
+                roster=roster_size(aggregation, self._population, clients) if collusion is not None else None,
                 topology=aggregation.topology,
                 active=aggregation.threat == "active-server",
                 length=self._length,
@@ -202,18 +202,13 @@ class SessionShapes:
         return SessionShape(guarantee.topology, threshold, plan.colluders, plan.minimum)
 
 
-def smallest_circle(circles: Circles) -> int:
-    """Return the size of the smallest circle that is kept whole; 1 without circles."""
-    return int(circles.sizes.min()) if circles.privacy > 1 else 1
-
-
 def session_protocol(
-    aggregation: AggregationSettings, everybody: int, circle: int, clients: int, topology: Topology
+    aggregation: AggregationSettings, population: int, circle: int, clients: int, topology: Topology
 ) -> SessionProtocol:
     """Return the protocol of a session with this many clients, chosen as in ``coterie plan``."""
     least = 1
     if aggregation.threat == "active-server":
-        least = quorum_of(clients, session_colluders(aggregation, everybody, clients))
+        least = quorum_of(clients, session_colluders(aggregation, population, clients))
     try:
         return choose_protocol(
             aggregation.protocol, clients, circle, topology, threshold=aggregation.threshold or None, least=least
@@ -266,15 +261,15 @@ def fewest_honest(config: RunConfig, circles: Circles, most: int) -> int:
     are smaller than planned, so more honest clients remain. If such a sum falls into parts, these have fewer; the
     probability of this is counted in delta (:func:`split_chance`).
     """
-    aggregation, everybody = config.aggregation, config.clients.count
-    minimum = fewest_summed(aggregation, everybody, config.cohort.minimum, most)
+    aggregation, population = config.aggregation, config.clients.count
+    minimum = fewest_summed(aggregation, population, config.cohort.minimum, most)
     sizes = circles.sizes.tolist()
-    company = aggregation.threat == "active-server" and always_complete(aggregation)
+    active = aggregation.threat == "active-server"
     counts = []
     for clients in range(minimum, most + 1):
-        colluders = session_colluders(aggregation, everybody, clients)
-        fewest = max(minimum, colluders + 2) if company else minimum
-        if aggregation.threat == "active-server" and _in_two_trips(aggregation, everybody, circles, clients):
+        colluders = session_colluders(aggregation, population, clients)
+        fewest = max(minimum, colluders + 2) if active and always_complete(aggregation) else minimum
+        if active and _in_two_trips(aggregation, population, circles, clients):
             # A client that reveals at once knows a lower bound on the number of honest clients in the sum, not which
             # they are.
             counts.append(max(minimum, colluders + 2) - colluders)
@@ -283,8 +278,8 @@ def fewest_honest(config: RunConfig, circles: Circles, most: int) -> int:
     return min(counts)
 
 
-def _in_two_trips(aggregation: AggregationSettings, everybody: int, circles: Circles, clients: int) -> bool:
+def _in_two_trips(aggregation: AggregationSettings, population: int, circles: Circles, clients: int) -> bool:
     if not always_complete(aggregation) and aggregation.topology != "auto":
         return False
-    protocol = session_protocol(aggregation, everybody, smallest_circle(circles), clients, Complete())
+    protocol = session_protocol(aggregation, population, circles.privacy, clients, Complete())
     return protocol is SessionProtocol.TWO_TRIPS

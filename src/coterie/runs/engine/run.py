@@ -26,6 +26,7 @@ from coterie.errors import ConfigError
 from coterie.files import write_file
 from coterie.host import cores
 from coterie.locks import locked
+from coterie.runs.algorithms import algorithm_of
 from coterie.runs.engine.build import BuiltRun, build_run
 from coterie.runs.engine.calibration import build_calibrated
 from coterie.runs.engine.client_scores import score_clients
@@ -62,11 +63,15 @@ class RunResult:
     summary: Summary = field(repr=False)
     records: tuple[RoundRecord, ...] = field(repr=False)
     models: dict[str, Module] = field(repr=False)
-    """The trained models: one for all, ``global``, or one for each client."""
+    """The trained models by name: ``global`` for all clients, or one for each client, or both."""
 
     @property
     def model(self) -> Module:
-        """The common model; only for an algorithm that has one."""
+        """The common model; :class:`ConfigError` if the algorithm has none."""
+        config = self.summary.config
+        algorithm = algorithm_of(config)
+        if algorithm.personal and "global" not in algorithm.aside:
+            raise ConfigError(f"{config.training.algorithm} training has no common model; see models")
         return self.models["global"]
 
     @property
@@ -124,8 +129,8 @@ class TrainingRun:
         if path is not None:
             _check_origins(config, path)
         built = build_calibrated(config, federation or find_federation(config))
-        everybody = all_observers(built, observers)
-        return cls(RunFolder.create(path, built.config), built, everybody)
+        observers = all_observers(built, observers)  # before there is a folder
+        return cls(RunFolder.create(path, built.config), built, observers)
 
     @classmethod
     def open(
@@ -154,10 +159,10 @@ class TrainingRun:
         built = build(config, federation or find_federation(config))
         if checkpoint is not None:
             check_fingerprints(checkpoint.progress.fingerprints, built.federation.fingerprints)
-        everybody = all_observers(built, observers)
+        observers = all_observers(built, observers)
         if changes:
             write_file(folder.config_file, to_toml(config).encode())
-        return cls(folder, built, everybody, ignore_stop=ignore_stop)
+        return cls(folder, built, observers, ignore_stop=ignore_stop)
 
     @property
     def config(self) -> RunConfig:

@@ -23,7 +23,7 @@ class ClientSecrets:
         return Identity.generate(DeterministicEntropy(self._secret), f"identity of {name}")
 
     def noise(self, number: int, name: str, update: Sequence[FloatArray]) -> Entropy:
-        """Return a client's noise in a round for exactly this update.
+        """Return the entropy of a client's noise in a round, for exactly this update.
 
         A round that is repeated after a crash has the same noise. With new noise, the server would see the same sum
         twice and could average the noise away. A repeated round with *other* updates has other noise, because with the

@@ -54,7 +54,7 @@ class LocalUpdates:
         # In one process all clients get the same arrays, which are hashed once.
         if self._hashed is None or self._hashed[0] is not task.state:
             self._hashed = task.state, digest_of(task.state)
-        work = name_of(task.work, private=private)
+        work = canonical(task.work, private=private)
         return digest(bind("run content", self._hashed[1], task.round, str(task.seed).encode(), work))
 
     def contribution(self, client: str) -> ModelArrays:
@@ -84,11 +84,12 @@ class LocalUpdates:
         return total
 
 
-def name_of(value: object, *, private: bool = True) -> bytes:
-    """Return a digest of this work and everything in it; without ``private``, of the parts that the server gave.
+def canonical(value: object, *, private: bool = True) -> bytes:
+    """Return a form of a work, or of a codec, that differs for any two different ones, with arrays as digests.
 
-    A digest of the ``repr`` would not be safe: it omits fields, the middle of long arrays and the last digits of
-    floats. A server could hide a difference between clients there.
+    Without ``private`` it leaves out the fields that only the client knows. The ``repr`` would not be safe in its
+    place: it omits fields, the middle of long arrays and the last digits of floats. A server could hide a difference
+    between clients there.
     """
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     match value:
@@ -97,18 +98,18 @@ def name_of(value: object, *, private: bool = True) -> bytes:
         case np.ndarray():
             return bind(kind, digest_of([value]))
         case list() | tuple():
-            return bind(kind, *(name_of(item, private=private) for item in value))
+            return bind(kind, *(canonical(item, private=private) for item in value))
         case _ if is_dataclass(value):
             named = [(field, getattr(value, field.name)) for field in fields(value)]
             return bind(
-                kind, *(name_of(item, private=private) for field, item in named if _counts(field, item, private))
+                kind, *(canonical(item, private=private) for field, item in named if _counts(field, item, private))
             )
         case _:
-            raise LocalProtocolError(f"a work must be a dataclass of numbers, words and arrays: {kind} has no name")
+            raise LocalProtocolError(f"a work must be a dataclass of numbers, texts and arrays, which {kind} is not")
 
 
 def _counts(field: Field[Any], value: object, private: bool) -> bool:
-    """Return whether a field is part of the digest: no newer field with its default, private ones only on request.
+    """Return whether a field is part of the form: no newer field with its default, private ones only on request.
 
     So sessions of earlier versions, which lack the newer fields, can be repeated after a crash.
     """

@@ -41,9 +41,8 @@ class RoundCosts:
 PUBLIC = frozenset(
     {
         *("round", "outcome", "reason", "available", "selected", "aggregated", "dropped", "stranded", "left_later"),
-        *("learning_rate",),
-        *("strong_privacy", "exposed", "fairness_gap", "cardinality", "upload_bytes", "download_bytes", "epsilon"),
-        *("example_epsilon",),
+        *("learning_rate", "strong_privacy", "exposed", "fairness_gap", "cardinality"),
+        *("upload_bytes", "download_bytes", "epsilon", "example_epsilon"),
         *("seconds", "train_seconds", "protect_seconds"),  # a server sees when messages arrive
     }
 )

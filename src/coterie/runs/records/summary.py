@@ -106,6 +106,11 @@ class Summary:
         return scores.mean(self.yardstick)
 
     @property
+    def leading_score(self) -> float | None:
+        """The score of clients' own models on their owners' data, or the score of the rounds."""
+        return self.score if self.owners_score is None else self.owners_score
+
+    @property
     def promised(self) -> int:
         """The T that holds for any number of rounds; 1 if nothing is promised."""
         return self.promise.privacy

@@ -57,7 +57,7 @@ class Watcher(Observer):
         if self._view:
             self._view.add(record)
         else:
-            self._console.print(line(record, self._rounds, self._yardstick), soft_wrap=True)
+            self._console.print(line(record, self._rounds, self._yardstick), soft_wrap=True, markup=False)
         if warning := self._clipping.check(record):
             self._console.print(f"[yellow]{escape(warning)}[/]", soft_wrap=True)
 
@@ -136,7 +136,7 @@ class RunView:
             rows.append((yardstick.name, Text.assemble((f"{yardstick.written(scores[-1])}  ", "bold green"), drawn)))
         if last.error is not None:
             rows.append(("error", Text(f"{last.error:,.4g} {yardstick.unit} on average")))
-        rows.append(("cohort", cohort(last)))
+        rows.append(("cohort", Text(cohort(last))))
         if last.selected or last.strong_privacy is not None:
             exposed = f"{last.exposed} of {self._clients} exposed" if last.exposed else "nobody exposed"
             safe = not last.exposed and self._promise.holds
@@ -227,8 +227,9 @@ def _introduction(start: RunStart) -> list[str]:
     cohort_size = f", {config.cohort.size} in a round" if sized else ""
     what = f"{rounds} on {named(config.data.title, 'data')}{before}: {clients} clients{cohort_size}"
     model = "Your model" if config.model.name == OWN else config.model.name
+    introduction = algorithm_of(config).introduction(config, start.promise)
     return [
-        f"[bold]{what}; {algorithm_of(config).introduction(config, start.promise)}[/]",
+        f"[bold]{escape(f'{what}; {introduction}')}[/]",
         f"{model} with {start.parameters:,} parameters, {config.cohort.policy} selection; "
         f"results in {escape(str(start.folder))}",
         *(f"[yellow]{escape(note)}.[/]" for note in start.notes),

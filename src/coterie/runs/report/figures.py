@@ -23,7 +23,7 @@ from coterie.runs.records.client_scores import OWN_MODEL, Basis, ClientScores
 from coterie.runs.records.record import RoundRecord
 from coterie.runs.records.summary import Summary
 from coterie.runs.records.yardstick import Yardstick
-from coterie.runs.report.forecasts import Course, last_hours, shown
+from coterie.runs.report.forecasts import Course, drawn_courses, last_hours
 from coterie.training.metrics import MetricForm, metric_form
 
 _POINTS = 1000  # points in a line; more rounds are thinned out
@@ -33,7 +33,7 @@ _LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceord
 
 
 def learning(
-    records: Sequence[RoundRecord], yardstick: Yardstick, beside: Mapping[str, str], *, personal: bool = False
+    records: Sequence[RoundRecord], yardstick: Yardstick, beside: Mapping[str, str], *, personal: bool
 ) -> Figure:
     """Draw the yardstick over the rounds, and mark rounds without a result.
 
@@ -42,8 +42,8 @@ def learning(
     beside = {
         column: what for column, what in beside.items() if any(_value(record, column) is not None for record in records)
     }
-    drawn = (yardstick.column, *beside)
-    scored = [record for record in records if any(_value(record, column) is not None for column in drawn)]
+    columns = (yardstick.column, *beside)
+    scored = [record for record in records if any(_value(record, column) is not None for column in columns)]
     scored = [scored[at] for at in sample(len(scored), _POINTS)] if scored else []
     name, shown = yardstick.name, hover_score(share=yardstick.share)
 
@@ -361,7 +361,7 @@ def _forecasts(page: PageContents) -> Captioned | None:
         return None
     scaled = " of the scaled values" if page.summary.yardstick.scaling else ""
     return Captioned(
-        forecasts(shown(page.courses)),
+        forecasts(drawn_courses(page.courses)),
         "The last week of the tests, each hour forecast from the hours before it: the series that was forecast best, "
         f"the middle one and the worst, by mean squared error{scaled}.",
     )

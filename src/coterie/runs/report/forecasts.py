@@ -36,7 +36,7 @@ class Course:
     """The mean squared error of each rule of thumb."""
 
 
-def shown(courses: Sequence[Course]) -> list[Course]:
+def drawn_courses(courses: Sequence[Course]) -> list[Course]:
     """Choose the series that are drawn: the best, the middle and the worst forecast, by their squared error."""
     ranked = sorted(courses, key=lambda course: course.squared_error)
     chosen = np.linspace(0, len(ranked) - 1, min(_DRAWN, len(ranked))).round().astype(int)
@@ -49,8 +49,8 @@ def last_hours(course: Course) -> slice:
 
 
 def draw_forecasts(path: Path, courses: Sequence[Course]) -> None:
-    """Write a PNG of forecast and truth over the last week of the tests, for those :func:`shown`."""
-    drawn = shown(courses)
+    """Write a PNG of forecast and truth over the last week of the tests, for the :func:`drawn_courses`."""
+    drawn = drawn_courses(courses)
     rule = next(iter(drawn[0].rules))
     reached, naive = (
         np.mean(errors) for errors in zip(*((one.squared_error, one.rules[rule]) for one in courses), strict=True)

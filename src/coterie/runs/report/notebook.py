@@ -89,11 +89,9 @@ class NotebookWatcher(Observer):
         line = SubElement(box, "div")
         bar = {"max": str(rounds), "value": str(done), "style": "width: 20em; vertical-align: middle"}
         SubElement(line, "progress", {**bar, "aria-label": "rounds played"})
-        left = (
-            f", about {duration(spent / self._played * (rounds - done))} left"
-            if 0 < done < rounds and self._played
-            else ""
-        )
+        left = ""
+        if self._played and done < rounds:
+            left = f", about {duration(spent / self._played * (rounds - done))} left"
         _say(line, "span", f" round {done:,} of {rounds:,}, {duration(spent)}{left}")
         yardstick = self._start.yardstick
         scores = [score for record in self._records if (score := yardstick.of(record)) is not None]

@@ -81,18 +81,18 @@ def _participation(clients: Sequence[str], records: Sequence[RoundRecord]) -> Pa
 def _measures(summary: Summary) -> list[Measure]:
     share = summary.protect_seconds / summary.seconds if summary.seconds else 0.0
     found: list[Measure] = []
-    yardstick = summary.yardstick
-    if summary.score is not None and summary.best_score is not None:
+    yardstick, leading = summary.yardstick, summary.leading_score
+    if leading is not None and summary.score is not None and summary.best_score is not None:
         worst = summary.extras.get("worst")
         note = f"at best {yardstick.written(summary.best_score)}"
-        note = note if worst is None else f"of clients' own models; worst {yardstick.written(worst)}"
+        if worst is not None:
+            note = f"of clients' own models; worst {yardstick.written(worst)}"
         if summary.owners_score is not None and summary.client_scores:
             client, lowest = summary.client_scores.ranked(yardstick)[0]
             note = f"of clients' own models on their owners' data; worst {yardstick.written(lowest)} ({client})"
             if summary.client_scores.basis is Basis.PROPORTIONS:
                 note += f"; on everybody's {yardstick.written(summary.score)}"
         note += f"; {summary.error:,.4g} {yardstick.unit} off on average" if summary.error is not None else ""
-        leading = summary.score if summary.owners_score is None else summary.owners_score
         found.append(Measure(yardstick.name.capitalize(), yardstick.written(leading), note))
     if not algorithm_of(summary.config).aggregates:
         return [*found, Measure("Time", duration(summary.seconds), f"for {summary.rounds:,} rounds")]

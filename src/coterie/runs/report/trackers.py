@@ -37,7 +37,7 @@ class TensorBoard(Observer):
             self._writer.add_scalar(name, value, record.round)
 
     def close(self) -> None:
-        """Bring everything to disk."""
+        """Close the event file."""
         if self._writer is not None:
             self._writer.close()
 

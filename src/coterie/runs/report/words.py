@@ -62,7 +62,7 @@ def level_of(summary: Summary) -> Level:
 def headline_of(summary: Summary) -> str:
     """Return the quality and the privacy of a run in a line."""
     learnt = count(summary.rounds, "round")
-    if (score := leading_score(summary)) is not None:
+    if (score := summary.leading_score) is not None:
         described = summary.yardstick.describe(score)
         whose = " on the owners' data" if summary.owners_score is not None else ""
         learnt = f"{described[0].upper()}{described[1:]}{whose} after {learnt}"
@@ -73,11 +73,6 @@ def headline_of(summary: Summary) -> str:
         kept = "no client can be singled out by adding and subtracting sums"
         return f"{learnt}, and {kept} (T = {summary.promised}{helped})"
     return learnt
-
-
-def leading_score(summary: Summary) -> float | None:
-    """Return the score of clients' own models on their owners' data, or the score of the rounds."""
-    return summary.score if summary.owners_score is None else summary.owners_score
 
 
 def how_to_continue(config: CommonSettings, folder: str) -> str:
@@ -151,11 +146,11 @@ def _judged_twice(summary: Summary) -> bool:
 
 def _tests(summary: Summary) -> str:
     """Return which test examples models are scored on after every round."""
-    scores, personal = summary.client_scores, algorithm_of(summary.config).personal
+    if not algorithm_of(summary.config).personal:
+        return "the test examples"
+    scores = summary.client_scores
     owned = scores is not None and scores.basis in (Basis.TESTS, Basis.HELD_OUT)
-    if personal:
-        return "its owner's test examples" if owned else "the test examples on average"
-    return "the test examples"
+    return "its owner's test examples" if owned else "the test examples on average"
 
 
 def _scores(summary: Summary) -> str:

@@ -21,37 +21,37 @@ def collusion_share(aggregation: AggregationSettings) -> float | None:
     return None if aggregation.collusion < 0 else aggregation.collusion
 
 
-def roster_size(aggregation: AggregationSettings, everybody: int, clients: int) -> int:
+def roster_size(aggregation: AggregationSettings, population: int, clients: int) -> int:
     """Return the number of clients that ``aggregation.collusion`` is a share of, for a session of ``clients``."""
-    return clients if aggregation.collusion_of == "session" else everybody
+    return clients if aggregation.collusion_of == "session" else population
 
 
-def session_colluders(aggregation: AggregationSettings, everybody: int, clients: int) -> int:
-    """Return c, the number of a session's clients that may help the server, out of ``everybody`` clients.
+def session_colluders(aggregation: AggregationSettings, population: int, clients: int) -> int:
+    """Return c, the number of a session's clients that may help the server, out of ``population`` clients.
 
     A malicious server may have all colluders in one session. An honest-but-curious one selects at random.
     """
     return count_colluders(
         clients,
-        roster_size(aggregation, everybody, clients),
+        roster_size(aggregation, population, clients),
         collusion_share(aggregation),
         active=aggregation.threat == "active-server",
         privacy_bits=PRIVACY_BITS + 1,  # as in a plan, which assigns the other half of 2^-40 to the graph
     ).number
 
 
-def fewest_summed(aggregation: AggregationSettings, everybody: int, minimum: int, most: int) -> int:
-    """Return the fewest clients of a sum, in sessions of up to ``most``: ``minimum``, and c + 2 if c follows from one.
+def fewest_summed(aggregation: AggregationSettings, population: int, minimum: int, most: int) -> int:
+    """Return the fewest clients that a sum may have, in sessions of up to ``most``: ``minimum``, or c + 2 if larger.
 
-    If no share is set, c depends on the session, whose terms check it.
+    If no share of all clients is set, c depends on the session, whose terms check it; then it is ``minimum``.
     """
     if aggregation.collusion < 0 or aggregation.collusion_of == "session":
         return minimum
-    return max(minimum, session_colluders(aggregation, everybody, most) + 2)
+    return max(minimum, session_colluders(aggregation, population, most) + 2)
 
 
 def promised_colluders(
-    aggregation: AggregationSettings, cohort: CohortSettings, everybody: int, circle: int, sizes: Iterable[int]
+    aggregation: AggregationSettings, cohort: CohortSettings, population: int, circle: int, sizes: Iterable[int]
 ) -> int:
     """Return the number of members of a ``circle`` that may help the server, in sessions of these ``sizes``.
 
@@ -60,9 +60,9 @@ def promised_colluders(
     withstands.
     """
     if aggregation.threat == "active-server" or aggregation.collusion_of == "session" or circle == 1:
-        return min((session_colluders(aggregation, everybody, size) for size in sizes), default=0)
-    colluding = part_of(max(0.0, aggregation.collusion), everybody)
-    return circle_colluders(everybody, colluding, circle, active=not drawn_circles(cohort), bits=PRIVACY_BITS)
+        return min((session_colluders(aggregation, population, size) for size in sizes), default=0)
+    colluding = part_of(max(0.0, aggregation.collusion), population)
+    return circle_colluders(population, colluding, circle, active=not drawn_circles(cohort), bits=PRIVACY_BITS)
 
 
 def drawn_circles(cohort: CohortSettings) -> bool:

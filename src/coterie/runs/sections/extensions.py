@@ -10,7 +10,7 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -29,15 +29,26 @@ def is_named(text: str) -> bool:
 
 def takes(key: str, text: str, parameter: str) -> bool:
     """Return whether the function or class that the setting ``key`` names has a parameter of this name."""
-    return parameter in inspect.signature(find_named(key, text)).parameters
+    return parameter in _parameters(key, text)
 
 
-def call_named(key: str, text: str, **known: Any) -> Any:  # noqa: ANN401 - what the user's function returns
-    """Call the function or class that the setting ``key`` names, with those of the known values that it takes."""
+def call_named(key: str, text: str, /, **arguments: Any) -> Any:  # noqa: ANN401 - what the user's function returns
+    """Call the function or class that the setting ``key`` names, with these arguments."""
     function = find_named(key, text)
     with _explained(key, text):
-        taken = inspect.signature(function).parameters
-        return function(**{name: value for name, value in known.items() if name in taken})
+        return function(**arguments)
+
+
+def call_offering(key: str, text: str, /, **known: Any) -> Any:  # noqa: ANN401 - what the user's function returns
+    """Call the function or class that the setting ``key`` names, with those of the known values that it takes."""
+    taken = _parameters(key, text)
+    return call_named(key, text, **{name: value for name, value in known.items() if name in taken})
+
+
+def _parameters(key: str, text: str) -> Collection[str]:
+    function = find_named(key, text)
+    with _explained(key, text):
+        return inspect.signature(function).parameters
 
 
 def find_named(key: str, text: str) -> Callable[..., Any]:

@@ -1,11 +1,11 @@
 """Changes of settings after a run began: a few are allowed, all others are refused."""
 
-from collections.abc import Iterator, Mapping
-
-from pydantic import BaseModel
+from collections.abc import Mapping
+from operator import attrgetter
 
 from coterie.errors import ConfigError
 from coterie.runs.settings.config import RunConfig
+from coterie.runs.settings.names import setting_names
 
 CHANGEABLE = (
     *("rounds", "data.folder", "training.evaluate_every", "training.workers"),
@@ -37,8 +37,8 @@ def check_changes(before: RunConfig, after: RunConfig) -> None:
 def forbidden_changes(before: RunConfig, after: RunConfig) -> str:
     """Return the settings that differ although they may not change; empty if there are none."""
     allowed = _changeable(before)
-    fixed = [key for key in _differences(before, after) if key not in allowed]
-    return "; ".join(f"{key} was {_at(before, key)!r} and is {_at(after, key)!r}" for key in fixed)
+    values = {key: (attrgetter(key)(before), attrgetter(key)(after)) for key in setting_names() if key not in allowed}
+    return "; ".join(f"{key} was {old!r} and is {new!r}" for key, (old, new) in values.items() if old != new)
 
 
 def check_fingerprints(before: Mapping[str, str], after: Mapping[str, str]) -> None:
@@ -52,19 +52,3 @@ def _changeable(config: RunConfig) -> list[str]:
     """Return the settings of this run that may change."""
     fixed = (NOISY if config.noise.kind != "none" else set()) | set(config.algorithm.fixed)
     return [key for key in CHANGEABLE if key not in fixed]
-
-
-def _differences(before: BaseModel, after: BaseModel, path: str = "") -> Iterator[str]:
-    for name in type(before).model_fields:
-        key, value, other = f"{path}{name}", getattr(before, name), getattr(after, name)
-        if isinstance(value, BaseModel):
-            yield from _differences(value, other, f"{key}.")
-        elif value != other:
-            yield key
-
-
-def _at(config: RunConfig, key: str) -> object:
-    value: object = config
-    for part in key.split("."):
-        value = getattr(value, part)
-    return value

@@ -1,4 +1,4 @@
-"""The folder of a run: its files, the journal of its rounds, and how it survives a crash.
+"""The folder of a run: its files, the journal of its rounds, and what is on disk after a crash.
 
 Files that a run needs to continue are replaced as a whole or not at all (:mod:`coterie.files`). Metrics are appended,
 and written to disk before the checkpoint that counts them. So after a crash the checkpoint never counts rounds that are

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from coterie.errors import ConfigError, InputError
 from coterie.training.data.dataset import Dataset
-from coterie.training.data.readers import read_columns, read_pair
+from coterie.training.data.readers import read_arrays, read_columns
 from coterie.training.data.user_data import from_clients
 
 TEST = "test"
@@ -66,7 +66,7 @@ def _check_columns(columns: dict[Path, list[str]]) -> None:
 
 
 def _pair(path: Path) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.float64]]:
-    x, y = read_pair(path)
+    x, y = read_arrays(path, "x", "y")
     if y.dtype.kind not in "biuf":
         raise InputError(f"{path}: the targets 'y' must be numbers, not {y.dtype}")
     return x, y.astype(np.float64)

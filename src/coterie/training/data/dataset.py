@@ -48,7 +48,7 @@ class Dataset:
     """The indices of each client's own test examples, if clients have some; all other test examples are common."""
     series: ForecastSeries | None = field(default=None, repr=False)
     """For forecasts, the time series to which the test examples belong."""
-    sources: "tuple[ExampleSource, ...]" = field(default=(), repr=False)
+    sources: tuple[ExampleSource, ...] = field(default=(), repr=False)
     """Sources of training examples that change from pass to pass and are therefore read again in every pass."""
     loaded: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     """Settings taken from data loaders: for each setting, the value of every loader."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from coterie.errors import ConfigError, InputError, Remedy
+from coterie.files import explain
 from coterie.host import install_command
 from coterie.training.data.dataset import Dataset, InputArray, Inputs, Targets
 from coterie.training.data.readers import (
@@ -63,6 +64,8 @@ def load(name: str, data_dir: Path | str | None = None, **options: Any) -> Datas
         return source.read(Path(folder), **options)
     except FileNotFoundError as error:
         raise ConfigError(f"there is no {error.filename}; in the data folder {folder}, {wanted}") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read the data folder {folder}: {explain(error)}; in it, {wanted}") from error
 
 
 def digits(_folder: Path | None = None) -> Dataset:

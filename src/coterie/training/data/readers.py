@@ -174,12 +174,6 @@ def _read_header(path: Path) -> list[str]:
     return names
 
 
-def read_pair(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Read the arrays ``x`` and ``y`` of an npz file; see :func:`read_arrays`."""
-    x, y = read_arrays(path, "x", "y")
-    return x, y
-
-
 def read_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
     """Read these arrays of an npz file. Raise :class:`InputError` for anything but plain values.
 

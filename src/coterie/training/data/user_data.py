@@ -202,7 +202,9 @@ def _dataset(
         _refuse_infinite(one, f"{name}, {client}" if client else name)
     if test and test.fields != parts[0].fields:
         raise InputError(f"{name}: training and test examples have different named inputs, or in other shapes")
-    train_x, train_y = (_joined([one.x for one in parts]), _joined([one.y for one in parts]))
+    train_x = _joined([one.x for one in parts])
+    # numpy joins uint64 and int64 to floats, which would not be labels.
+    train_y = _joined([one.y.astype(np.int64) if one.y.dtype == np.uint64 else one.y for one in parts])
     test_x, test_y = (test.x, test.y) if test else (train_x[:0], train_y[:0])
     notes = list(dict.fromkeys(note for one in parts for note in one.notes))
     if test and test.source:

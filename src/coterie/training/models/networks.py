@@ -48,8 +48,8 @@ def mnist_cnn(shape: InputShape, outputs: int) -> nn.Module:
     """The CNN of McMahan et al. 2017."""
     channels, height, width = _picture(shape, smallest=4)
     return nn.Sequential(
-        *(nn.Conv2d(channels, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(channels, 32, 5, padding=2), *_pool_and_relu()),
+        *(nn.Conv2d(32, 64, 5, padding=2), *_pool_and_relu()),
         _dense(64 * (height // 4) * (width // 4), 512, outputs),
     )
 
@@ -58,8 +58,8 @@ def mnist_cnn_small(shape: InputShape, outputs: int) -> nn.Module:
     """The same two convolutions without padding, and no hidden layer."""
     channels, height, width = _picture(shape, smallest=16)
     return nn.Sequential(
-        *(nn.Conv2d(channels, 32, 5), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(32, 64, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(channels, 32, 5), *_pool_and_relu()),
+        *(nn.Conv2d(32, 64, 5), *_pool_and_relu()),
         _dense(64 * ((height - 12) // 4) * ((width - 12) // 4), outputs),
     )
 
@@ -68,8 +68,8 @@ def lenet(shape: InputShape, outputs: int) -> nn.Module:
     """LeNet-5 with ReLU and max pooling."""
     channels, height, width = _picture(shape, smallest=16)
     return nn.Sequential(
-        *(nn.Conv2d(channels, 6, 5), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(channels, 6, 5), *_pool_and_relu()),
+        *(nn.Conv2d(6, 16, 5), *_pool_and_relu()),
         _dense(16 * ((height - 12) // 4) * ((width - 12) // 4), 120, 84, outputs),
     )
 
@@ -86,7 +86,7 @@ def vgg11(shape: InputShape, outputs: int) -> nn.Module:
             nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
             layers += convolution, nn.ReLU()
             channels = filters
-        layers.append(nn.MaxPool2d(2))
+        layers[-1:] = _pool_and_relu()
     return nn.Sequential(*layers, _dense(channels * (height // 32) * (width // 32), outputs))
 
 
@@ -95,6 +95,11 @@ def lstm(shape: InputShape, outputs: int) -> nn.Module:
     if len(shape) != 2:
         raise ConfigError(f"an LSTM takes time x values, not inputs of shape {shape}")
     return Forecaster(shape[1], 32, outputs)
+
+
+def _pool_and_relu() -> tuple[nn.Module, nn.Module]:
+    """Max pooling over 2 x 2, then ReLU. Both orders give the same numbers; this one takes less time."""
+    return nn.MaxPool2d(2), nn.ReLU()
 
 
 def _dense(*widths: int) -> nn.Sequential:

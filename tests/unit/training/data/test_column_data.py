@@ -162,7 +162,7 @@ def test_identities_are_compared_as_text(tmp_path: Path) -> None:
             load("column-files", tmp_path, identity="id")
 
 
-def test_other_folders_are_refused(tmp_path: Path) -> None:
+def test_folders_of_another_form_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="has no subfolders: each group needs one"):
         load("column-files", tmp_path)
     write(tmp_path, FILES)

@@ -33,7 +33,7 @@ def small(name: str, folder: Path | str | None) -> Dataset:
 # ------------------------------------------------------------------------------------------- what is read
 
 
-def test_digits_are_bundled_and_always_split_equally() -> None:
+def test_digits_are_bundled_and_always_split_in_the_same_way() -> None:
     data, again = load("digits"), load("digits")
     assert data.train_x.shape == (1438, 1, 8, 8)
     assert data.test_x.shape == (359, 1, 8, 8)
@@ -79,7 +79,7 @@ def test_mnist_is_read_plain_and_packed(folder: Path) -> None:
     assert data.test_y.tolist() == [9, 0]
 
 
-def test_mnist_may_lie_in_a_folder_of_its_name(folder: Path) -> None:
+def test_mnist_is_also_read_from_a_folder_of_its_name(folder: Path) -> None:
     (folder / "MNIST" / "raw").rename(folder / "mnist")
     assert len(load("mnist", str(folder)).train_x) == 6
 
@@ -146,7 +146,7 @@ def test_location30_is_split_in_the_order_of_the_file(folder: Path) -> None:
 # ------------------------------------------------------------------------------------------- what is missing
 
 
-@pytest.mark.parametrize("name", [name for name in FROM_DISK if name != "column-files"])  # needs a folder of its own
+@pytest.mark.parametrize("name", FROM_DISK)
 def test_the_environment_variable_names_the_folder(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Every folder in the folder of column-files is a group.
     monkeypatch.setenv(DATA_VARIABLE, str(folder / "regions" if name == "column-files" else folder))
@@ -190,13 +190,20 @@ def test_an_empty_folder_is_a_missing_data_set(tmp_path: Path) -> None:
             load(name, tmp_path)
 
 
-def test_scikit_learn_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["client-files", "column-files"])
+def test_a_file_in_place_of_the_data_folder_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "table.csv").touch()
+    with pytest.raises(ConfigError, match=rf"cannot read the data folder .*table\.csv: .* in it, '{name}' is read"):
+        load(name, tmp_path / "table.csv")
+
+
+def test_without_scikit_learn_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(ConfigError, match=re.escape(install_command("train"))):
         load("digits")
 
 
-def test_scikit_learn_may_keep_the_digits_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scikit_learn_without_the_file_of_digits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sklearn").mkdir()
     (tmp_path / "sklearn" / "__init__.py").touch()
     monkeypatch.delitem(sys.modules, "sklearn", raising=False)
@@ -300,7 +307,7 @@ def test_hugging_face_columns_become_arrays() -> None:
         ([], None, "equally shaped"),
     ],
 )
-def test_unknown_data_sets_are_refused(pairs: list[Any], classes: int | None, wrong: str) -> None:
+def test_examples_that_cannot_be_learnt_from_are_refused(pairs: list[Any], classes: int | None, wrong: str) -> None:
     with pytest.raises(InputError, match=wrong):
         from_torch(pairs, pairs, classes=classes)
 
@@ -321,7 +328,7 @@ def test_reading_data_imports_neither_torch_nor_scikit_learn() -> None:
     assert printed_by(program) == "set()\n"
 
 
-# ------------------------------------------------------------------------------------------- the real ones
+# ------------------------------------------------------------------------------------------- the public data sets
 
 
 @pytest.fixture(scope="session")

@@ -195,7 +195,7 @@ def test_a_folder_that_cannot_be_written_is_noted(tmp_path: Path) -> None:
         ({"extractor_rows": 4, "train_rows": 7}, "train_rows must be from 0 .* to 6"),
     ],
 )
-def test_impossible_settings(tmp_path: Path, options: dict[str, int], complaint: str) -> None:
+def test_impossible_settings_are_refused(tmp_path: Path, options: dict[str, int], complaint: str) -> None:
     write_data(tmp_path)
     with pytest.raises(ConfigError, match=complaint):
         load("cifar10-cnn-features", tmp_path, **options)

@@ -149,7 +149,7 @@ def whole_batch(items: list[Any]) -> Any:  # noqa: ANN401 - named inputs and lab
 
 
 @pytest.mark.parametrize("source", [Shaken(), DataLoader(Shaken(), batch_size=2, collate_fn=whole_batch)])
-def test_named_inputs_with_random_transforms_are_read_anew(source: Any) -> None:  # noqa: ANN401 - a source of examples
+def test_named_inputs_with_random_transforms_are_read_again_in_every_pass(source: Any) -> None:  # noqa: ANN401 - a source of examples
     data = from_torch(source)
     assert data.sources
     assert data.fields is not None

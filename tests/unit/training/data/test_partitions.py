@@ -28,7 +28,7 @@ def generator(seed: int = 0) -> np.random.Generator:
 
 
 def assert_divides(parts: Parts, size: int, clients: int) -> None:
-    """Nobody is empty-handed, nothing is held twice, nothing is left, and numbers ascend."""
+    """Every client has examples, every example belongs to one client, and indices ascend."""
     assert len(parts) == clients
     assert all(part.size and part.dtype == np.int64 and (np.diff(part) > 0).all() for part in parts)
     assert np.sort(np.concatenate(parts)).tolist() == list(range(size))
@@ -136,7 +136,7 @@ def test_time_blocks_follow_each_other(size: int, clients: int) -> None:
     assert_even(parts)
 
 
-def test_the_generator_decides_and_nothing_else() -> None:
+def test_parts_depend_on_the_generator_alone() -> None:
     labels = np.repeat(np.arange(10), 40)
 
     def all_of_them(seed: int) -> list[Parts]:
@@ -154,7 +154,7 @@ def test_the_generator_decides_and_nothing_else() -> None:
 
 
 @given(st.integers(1, 60), st.integers(1, 200), st.data())
-def test_sampled_clients_have_distinct_examples_and_may_be_more_than_there_are(
+def test_sampled_clients_have_distinct_examples_and_may_outnumber_them(
     size: int, clients: int, data: st.DataObject
 ) -> None:
     examples = data.draw(st.integers(1, size))

@@ -35,7 +35,7 @@ def cuts(draw: st.DrawFn) -> tuple[int, set[int], int, int]:
 
 
 @given(cuts())
-def test_the_parts_share_no_hour_and_have_all_that_can_be_had(case: tuple[int, set[int], int, int]) -> None:
+def test_the_parts_share_no_hour_and_have_all_complete_windows(case: tuple[int, set[int], int, int]) -> None:
     size, missing, window, split = case
     found = cut(counting(size, missing), window, START + split)
     whole = [hour for hour in range(window, size) if not missing & set(range(hour - window, hour + 1))]

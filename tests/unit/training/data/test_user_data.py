@@ -30,7 +30,7 @@ TENSORS = TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
 
 
 class Endless(IterableDataset[Any]):
-    """Examples that come one after the other and have no numbers."""
+    """Examples that can only be iterated over."""
 
     def __iter__(self) -> Any:  # noqa: ANN401
         return iter(TENSORS[index] for index in range(6))
@@ -63,7 +63,7 @@ def test_a_loader_covers_what_its_sampler_does() -> None:
 
 
 class Restless(TorchDataset[Any]):
-    """Examples from a generator of their own, which nobody else can seed."""
+    """Examples with random numbers from a generator of their own, which a run cannot seed."""
 
     def __init__(self) -> None:
         self.rng = np.random.default_rng()
@@ -134,6 +134,15 @@ def test_signed_whole_numbers_stay_whole(given: str, kept: str) -> None:
     assert x.dtype == kept
     pairs = read_source(list(zip(X.astype(given), Y, strict=True)), "typed").x
     assert pairs.dtype == kept
+
+
+@pytest.mark.parametrize("other", ["int64", "uint64", "uint8", "bool"])
+@pytest.mark.parametrize("classes", [None, 2])
+def test_whole_numbers_of_any_type_are_labels(other: str, classes: int | None) -> None:
+    labels = np.array([0, 1, 1, 0])
+    data = from_clients({"ann": (X[:4], labels), "bob": (X[:4], labels.astype(other))}, classes=classes)
+    assert data.classes == 2
+    assert data.train_y.tolist() == [*labels, *labels]
 
 
 def test_the_client_whose_numbers_are_not_finite_is_named() -> None:

@@ -83,7 +83,7 @@ def test_results_may_be_asked_for_in_any_order_by_any_thread(pool: Trainer) -> N
 
 
 @pytest.mark.parametrize("kind", ["pool", "in process"])
-def test_clients_without_a_task_or_with_two(kind: str, pool: Trainer) -> None:
+def test_clients_without_a_task_or_with_two_are_refused(kind: str, pool: Trainer) -> None:
     problem = pictures()
     trainer = pool if kind == "pool" else InProcess(problem)
     tasks = tasks_for(problem, [10, 10])
@@ -118,7 +118,7 @@ def test_a_client_that_cannot_be_trained_does_not_stop_the_others(kind: str, poo
     assert trainer.result("c0").samples == 10
 
 
-def test_a_group_that_cannot_be_trained_together() -> None:
+def test_a_group_that_cannot_be_trained_together_is_an_error() -> None:
     problem = pictures()
     with make_trainer(problem, executor="vectorised") as trainer:
         trainer.start(tasks_for(problem, [10, 10]))
@@ -195,7 +195,7 @@ def test_cancelled_work_is_not_a_failure() -> None:
         workers._run_tasks(problem, tasks_for(problem, [10]), lambda: True)
 
 
-def test_the_number_of_workers() -> None:
+def test_without_workers_clients_are_trained_in_this_process() -> None:
     problem = small_problem()
     with pytest.raises(ConfigError, match="at least 0, not -1"):
         make_trainer(problem, -1)

@@ -98,7 +98,7 @@ def test_only_models_that_have_trained_are_stored() -> None:
     assert all(same(other.models()[name], model) for name, model in ditto.models().items())
 
 
-def test_states_of_earlier_versions_hold_the_models_of_all_clients() -> None:
+def test_states_of_earlier_versions_with_the_models_of_all_clients_are_restored() -> None:
     problem = small_problem()
     ditto, other = (Ditto(problem.model, curriculum(), 0.3) for _ in range(2))
     play(problem, ditto, range(1, 2))

@@ -175,7 +175,7 @@ def test_a_restored_strategy_continues_bit_for_bit(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["averaging", "local only"])
-def test_foreign_checkpoints_are_refused(name: str) -> None:
+def test_checkpoints_of_another_model_are_refused(name: str) -> None:
     problem = small_problem()
     strategy = strategies(problem)[name]()
     state = strategy.state()

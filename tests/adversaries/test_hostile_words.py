@@ -1,4 +1,4 @@
-"""Words of files from somebody else on the terminal, and files that comparisons cannot take (fails on 3e01ddae)."""
+"""Words of files from somebody else on the terminal, and files that comparisons cannot take."""
 
 import json
 import shutil
@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.support.commands import run_in
-from tests.support.files_new import SETTINGS, on_terminal
+from tests.support.limited_time import SETTINGS, run_for
 
 from coterie.runs.records.record import Stop
 from coterie.runs.storage.folder import Checkpoint, RunFolder
@@ -26,6 +26,13 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
+@pytest.fixture(autouse=True)
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw the view that a terminal shows, although tests collect what is written."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+
+
 @pytest.fixture
 def run(played: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(played, tmp_path / "run"))
@@ -40,7 +47,7 @@ def change(run: Path, **changes: object) -> None:
 
 def test_the_name_of_a_setting_sends_nothing_to_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "settings.toml").write_text(f"{QUOTED} = 1\n")
-    assert TITLE not in on_terminal(tmp_path, "run", "settings.toml").said
+    assert TITLE not in run_in(tmp_path, "run", "settings.toml").said
 
 
 @pytest.mark.parametrize("command", ["resume", "compare"])
@@ -53,19 +60,19 @@ def test_a_folder_of_a_run_sends_nothing_to_the_terminal(command: str, where: st
     else:
         lines = (run / where).read_text().splitlines()
         (run / where).write_text(json.dumps({**json.loads(lines[0]), TITLE: 1}) + f"\n{lines[1]}\n")
-    assert TITLE not in on_terminal(run.parent, command, "run").said
+    assert TITLE not in run_in(run.parent, command, "run").said
 
 
 def test_the_reason_of_a_stop_sends_nothing_to_the_terminal(run: Path) -> None:
     change(run, stop=Stop(reason=f"no improvement {TITLE}"))
-    assert "\x1b]0;" not in on_terminal(run.parent, "resume", "run").said
+    assert "\x1b]0;" not in run_in(run.parent, "resume", "run").said
 
 
 def test_the_name_of_a_folder_sends_nothing_to_the_terminal(run: Path, tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     shutil.move(run, tmp_path / "runs" / f"a{TITLE.replace('/', '')}")
     (tmp_path / "runs" / f"a{TITLE}" / "metrics.jsonl").write_text("{}\n{}\n")
-    assert TITLE not in on_terminal(tmp_path, "compare", "runs").said
+    assert TITLE not in run_in(tmp_path, "compare", "runs").said
 
 
 def test_a_baseline_of_the_largest_numbers_is_drawn_or_refused(tmp_path: Path) -> None:
@@ -76,8 +83,10 @@ def test_a_baseline_of_the_largest_numbers_is_drawn_or_refused(tmp_path: Path) -
 
 def test_a_long_key_does_not_hang_a_comparison(run: Path) -> None:
     """The audit refuses such a config.toml by its size."""
-    (run / "config.toml").write_text(".".join(["a"] * 300_000) + " = 1\n")
-    assert on_terminal(run.parent, "compare", "run", seconds=40).status is not None, "600 kB take some ten minutes"
+    (run / "config.toml").write_text(".".join(["a"] * 40_000) + " = 1\n")
+    ended = run_for(run.parent, 10, "compare", "run")
+    assert ended.status is not None, "600 kB take some ten minutes"
+    assert "more than 65,536 characters" in ended.said
 
 
 def test_a_checkpoint_of_a_type_that_numpy_lacks_is_refused_in_one_line(run: Path) -> None:

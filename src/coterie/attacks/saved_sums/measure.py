@@ -119,6 +119,8 @@ def read_sums(source: Path, limit: int = MOST_BYTES) -> dict[Label, npt.NDArray[
 def _read_folder(source: Path, limit: int) -> dict[str, npt.NDArray[Any]]:
     arrays, size = {}, 0
     for path in sorted(source.glob("*.npy")):
+        if not path.is_file():
+            raise InputError(f"{printable(path.name)} is not a plain file")
         with path.open("rb") as file:
             size += claimed_size(file)
             check_size(size, limit, at_least=True)

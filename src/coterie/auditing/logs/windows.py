@@ -43,7 +43,10 @@ class Windows:
         if kind != first:
             raise InputError(f"times are written in two ways, as in {printable(example, 40)} and {printable(text, 40)}")
         start = seconds - (seconds - _DAY) % self._length  # day 1 of the calendar is a Monday
-        day = date.fromordinal(start // _DAY).isoformat()
+        try:
+            day = date.fromordinal(start // _DAY).isoformat()
+        except (ValueError, OverflowError):
+            raise InputError(f"{printable(text, 40)} is in no {self._name} of the calendar") from None
         if self._length >= _DAY:
             return day
         zone = "" if kind == "time" else "Z"

@@ -59,7 +59,7 @@ def open_database(
         try:
             if backend == "sqlite" and url.database and inspecting:
                 folder = resources.enter_context(TemporaryDirectory(prefix="coterie-ledger-"))
-                copy, size = copy_file(url.database, folder, limit)
+                copy, size = copy_file(os.path.realpath(url.database), folder, limit)  # its WAL is there too
                 url = url.set(database=copy.as_uri(), query={"mode": "ro", "uri": "true"})
             elif backend == "sqlite" and url.database:
                 check_journal(url.database)

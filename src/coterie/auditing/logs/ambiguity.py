@@ -29,7 +29,7 @@ def check_names(clients: Iterable[str]) -> None:
     for name in sorted(names):
         if not name.strip():
             raise InputError("a client has no name")
-        if len(name) > _LONGEST:
+        if len(name) > _LONGEST and not name.isascii():
             raise InputError(
                 f"the name of the client {printable(name)!r} has more than {_LONGEST:,} characters. If all names are "
                 "right as they are written, use ",

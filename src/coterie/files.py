@@ -27,6 +27,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from coterie.errors import ConfigError
 
@@ -117,6 +118,12 @@ def write_output(path: Path, content: Content) -> None:
                 if found is None or error.errno not in _NOT_REPLACEABLE:
                     raise
         path.write_bytes(content)
+
+
+def append_to(path: Path) -> BinaryIO:
+    """Open a file for appending. A link or a pipe that somebody puts in its place meanwhile is not written to."""
+    kept = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    return open(path, "ab", opener=lambda name, flags: os.open(name, flags | kept, _PUBLIC))
 
 
 def create_output(path: Path, content: Content) -> bool:

@@ -62,7 +62,7 @@ def open_database(
         try:
             if file and inspecting:
                 folder = resources.enter_context(TemporaryDirectory(prefix="coterie-ledger-"))
-                copy, size = copy_file(file, folder, limit)
+                copy, size = copy_file(os.path.realpath(file), folder, limit)  # its WAL is there too
                 url = url.set(database=copy.as_uri(), query={"mode": "ro", "uri": "true"})
             elif file:
                 check_journal(file)

@@ -153,6 +153,24 @@ def decode(body: bytes) -> StoredEntry | NamedEntry:
     return entry
 
 
+def count_names(body: bytes) -> int:
+    """Return at most how many names are in ``body``, before they are decoded; 0 if it cannot be read."""
+    if body.startswith(_JSON):
+        return body.count(b",")
+    try:
+        names = bytes(msgspec.msgpack.decode(body, type=_Newcomers).newcomers)
+    except (ValueError, RecursionError):
+        return 0
+    kind, longer = names[0], {0xDC: 2, 0xDD: 4}  # the kinds of arrays whose length has so many bytes
+    return int.from_bytes(names[1 : 1 + longer[kind]]) if kind in longer else kind & 0x0F
+
+
+class _Newcomers(msgspec.Struct):
+    """The newcomers of an entry as its bytes have them; its other fields are skipped."""
+
+    newcomers: msgspec.Raw = msgspec.Raw(b"\x90")
+
+
 class _Version(msgspec.Struct):
     """The format of an entry; its other fields are skipped."""
 

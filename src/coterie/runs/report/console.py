@@ -12,7 +12,7 @@ from rich.text import Text
 
 from coterie.cohorts.outcome import Outcome
 from coterie.cohorts.policies import POLICIES
-from coterie.reports.words import count, duration, size
+from coterie.reports.words import count, duration, one_line, size
 from coterie.runs.algorithms import algorithm_of
 from coterie.runs.records.record import RoundRecord, own_columns
 from coterie.runs.records.summary import Summary
@@ -194,9 +194,9 @@ def cohort(record: RoundRecord) -> str:
     """Return what happened to the clients of a round."""
     there = "" if record.available is None else f" ({record.available:,} available)"
     if record.outcome is Outcome.SKIPPED:
-        return f"skipped: {record.reason}{there}"
+        return f"skipped: {one_line(record.reason)}{there}"
     counts = f"{record.tally}{there}" if record.selected else "trained"
-    return counts if record.completed else f"{record.outcome}: {record.reason}; {counts}"
+    return counts if record.completed else f"{record.outcome}: {one_line(record.reason)}; {counts}"
 
 
 def split(records: Sequence[RoundRecord]) -> Text:

@@ -562,7 +562,13 @@ def test_a_ledger_that_another_server_creates_at_the_same_moment_is_used(path: P
         event.remove(Engine, "before_cursor_execute", overtake)
 
 
-@pytest.mark.parametrize("location", ["", ":memory:", "sqlite://", "sqlite:///:memory:"])
+@pytest.mark.parametrize(
+    "location",
+    [
+        *("", ":memory:", "sqlite://", "sqlite:///:memory:", "sqlite:///file::memory:?uri=true"),
+        *("sqlite:///file:x?mode=memory&uri=true", "sqlite:///file:x?vfs=memdb&uri=true"),
+    ],
+)
 def test_a_ledger_in_memory_is_refused(location: str) -> None:
     for open_ledger in (Ledger.open, Ledger.inspect):
         with pytest.raises(ConfigError, match="a ledger needs a file"):

@@ -1,9 +1,10 @@
 """Atomic file writes: a reader finds the old content or the new content, never a part.
 
-The content is written to a draft in the same folder, which is then renamed; exceptions are in the table and with
-:func:`write_output`. The draft has a random name and is created exclusively. So a planted link is never followed, and
-two writers never share a draft, even on two machines with equal process numbers. If writing fails, the draft is
-deleted, because it may contain a secret. Only a killed process leaves a draft behind; :func:`remove_drafts` deletes it.
+The content is written to a draft in the same folder, which is then renamed. Only :func:`create_output` always writes in
+place, and :func:`write_output` where the path needs it; a reader may then find a part. The draft has a random name and
+is created exclusively. So a planted link is never followed, and two writers never share a draft, even on two machines
+with equal process numbers. If writing fails, the draft is deleted, because it may contain a secret. Only a killed
+process leaves a draft behind; :func:`remove_drafts` deletes it.
 
 ======================  ======================================  =============  ======================
 function                use                                     on disk when   a link at the path

@@ -157,7 +157,7 @@ class LedgerStore:
         server never writes a checkpoint without an entry after it, so one at the end of the ledger was added.
         """
         row = connection.execute(_CHECKPOINT).first()
-        if row is None or not isinstance(row.sequence, int):  # SQLite takes text as a number; a replay will find it
+        if row is None or not isinstance(row.sequence, int):  # SQLite stores any value there; the replay finds it
             return None
         before = connection.execute(_AT, {"sequence": row.sequence - 1}).first()
         if before is None:

@@ -30,7 +30,7 @@ class Watcher(Observer):
     """Shows a run on the console."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(highlight=False)
+        self._console = console or Console(highlight=False, emoji=False)
         self._live: Live | None = None
         self._view: RunView | None = None
         self._rounds, self._folder, self._yardstick = 0, "", ACCURACY
@@ -83,7 +83,7 @@ class Watcher(Observer):
 
 def make_watcher() -> Observer:
     """Return the display of a run: a progress bar in a notebook, otherwise the console."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     return NotebookWatcher() if console.is_jupyter else Watcher(console)
 
 

@@ -14,6 +14,20 @@ InputShape: TypeAlias = tuple[int, ...]
 _VGG11 = ((64,), (128,), (256, 256), (512, 512), (512, 512))  # convolution widths between two poolings
 
 
+class PictureNetwork(nn.Sequential):
+    """Layers for pictures. Their ``repr`` has ReLU before pooling, as in earlier versions.
+
+    A run resumes only with the ``repr`` of the model that it began with.
+    """
+
+    def __repr__(self) -> str:
+        layers = list(self)
+        for place, (pool, relu) in enumerate(pairwise(self)):
+            if isinstance(pool, nn.MaxPool2d) and isinstance(relu, nn.ReLU):
+                layers[place : place + 2] = relu, pool
+        return repr(nn.Sequential(*layers))
+
+
 class Forecaster(nn.Module):
     """An LSTM over time x values. A linear map of its last hidden state is the forecast."""
 
@@ -47,7 +61,7 @@ def fcn(shape: InputShape, outputs: int) -> nn.Module:
 def mnist_cnn(shape: InputShape, outputs: int) -> nn.Module:
     """The CNN of McMahan et al. 2017."""
     channels, height, width = _picture(shape, smallest=4)
-    return nn.Sequential(
+    return PictureNetwork(
         *(nn.Conv2d(channels, 32, 5, padding=2), *_pool_and_relu()),
         *(nn.Conv2d(32, 64, 5, padding=2), *_pool_and_relu()),
         _dense(64 * (height // 4) * (width // 4), 512, outputs),
@@ -57,7 +71,7 @@ def mnist_cnn(shape: InputShape, outputs: int) -> nn.Module:
 def mnist_cnn_small(shape: InputShape, outputs: int) -> nn.Module:
     """The same two convolutions without padding, and no hidden layer."""
     channels, height, width = _picture(shape, smallest=16)
-    return nn.Sequential(
+    return PictureNetwork(
         *(nn.Conv2d(channels, 32, 5), *_pool_and_relu()),
         *(nn.Conv2d(32, 64, 5), *_pool_and_relu()),
         _dense(64 * ((height - 12) // 4) * ((width - 12) // 4), outputs),
@@ -67,7 +81,7 @@ def mnist_cnn_small(shape: InputShape, outputs: int) -> nn.Module:
 def lenet(shape: InputShape, outputs: int) -> nn.Module:
     """LeNet-5 with ReLU and max pooling."""
     channels, height, width = _picture(shape, smallest=16)
-    return nn.Sequential(
+    return PictureNetwork(
         *(nn.Conv2d(channels, 6, 5), *_pool_and_relu()),
         *(nn.Conv2d(6, 16, 5), *_pool_and_relu()),
         _dense(16 * ((height - 12) // 4) * ((width - 12) // 4), 120, 84, outputs),
@@ -87,7 +101,7 @@ def vgg11(shape: InputShape, outputs: int) -> nn.Module:
             layers += convolution, nn.ReLU()
             channels = filters
         layers[-1:] = _pool_and_relu()
-    return nn.Sequential(*layers, _dense(channels * (height // 32) * (width // 32), outputs))
+    return PictureNetwork(*layers, _dense(channels * (height // 32) * (width // 32), outputs))
 
 
 def lstm(shape: InputShape, outputs: int) -> nn.Module:

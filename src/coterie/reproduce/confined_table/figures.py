@@ -202,7 +202,10 @@ def draw_epsilons(
 def draw_lambdas(
     tables: Mapping[str, Sequence[RowTrials]], spreads: Mapping[str, tuple[float, float]], paper: Printed, path: Path
 ) -> None:
-    """Draw accuracy against lambda; a row with lambdas from a range is a line over that range."""
+    """Draw accuracy against lambda; a row with lambdas from a range is a line over that range.
+
+    Tables are about different data, so every panel has its own scale.
+    """
     subtitle = (
         "Accuracy at the end; whiskers from the worst to the best trial. Bands reach down to the worst participant.\n"
         "Lines across: lambda drawn from that range. Dashed: the public displacement."
@@ -235,7 +238,6 @@ def draw_lambdas(
             axes.set(xscale="log", xlabel="lambda", ylabel=_ACCURACY)
             axes.set_xticks(xs, [f"{spread:g}" for spread in xs])
             axes.minorticks_off()
-        _compare(panels)
         foot_legend(panels[0])
 
 

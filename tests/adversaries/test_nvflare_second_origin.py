@@ -103,9 +103,7 @@ def token_of(server: Server, way: str, origin: str) -> str:
 
 
 @pytest.mark.parametrize("origin", ["server", f"{VICTIM}.job"])
-@pytest.mark.parametrize(
-    "way", ["honest", "registered under that name", "registered as a relay", "registered twice"]
-)
+@pytest.mark.parametrize("way", ["honest", "registered under that name", "registered as a relay", "registered twice"])
 def test_another_site_sends_commands_through_an_honest_server(
     way: str, origin: str, tmp_path: Path, server: Server, cells: dict[str, Any]
 ) -> None:

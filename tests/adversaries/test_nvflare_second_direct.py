@@ -36,10 +36,18 @@ VICTIM = commands.SITES[True]
 """The site with PrivateJobs."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def pools() -> Iterator[None]:
+    """Let several cells of one name be in one process: NVFlare names its statistics after cells."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StatsPoolManager, "pools", {})
+        patch.setattr(StatsPoolManager, "_check_name", lambda name, _scope: name)
+        yield
+
+
 @pytest.fixture
-def direct(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, str]]:
+def direct(request: pytest.FixtureRequest) -> Iterator[tuple[Any, str]]:
     """Yield a cell that writes the server as origin, and its address; it says this name when others connect to it."""
-    monkeypatch.setattr(StatsPoolManager, "_check_name", lambda name, _scope: name)  # several cells in one process
     known = CoreCell.ALL_CELLS
     CoreCell.ALL_CELLS = commands._Forgetful()
     with socket.socket() as probe:

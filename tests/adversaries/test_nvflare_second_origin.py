@@ -20,6 +20,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 from nvflare.fuel.f3.cellnet.core_cell import Message as CellMessage
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
+from nvflare.fuel.f3.stats_pool import StatsPoolManager
 from nvflare.private.admin_defs import Message
 from nvflare.private.defs import (
     CellChannel,
@@ -39,6 +40,15 @@ from tests.adversaries.test_nvflare_commands import policy as policy
 
 VICTIM = commands.SITES[True]
 LOG = logging.getLogger(__name__)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def pools() -> Iterator[None]:
+    """Let several cells of one name be in one process: NVFlare names its statistics after cells."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StatsPoolManager, "pools", {})
+        patch.setattr(StatsPoolManager, "_check_name", lambda name, _scope: name)
+        yield
 
 
 class Server:

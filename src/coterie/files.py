@@ -1,9 +1,10 @@
 """Atomic file writes: a reader finds the old content or the new content, never a part.
 
-The content is written to a draft in the same folder, which is then renamed; exceptions are in the table and with
-:func:`write_output`. The draft has a random name and is created exclusively. So a planted link is never followed, and
-two writers never share a draft, even on two machines with equal process numbers. If writing fails, the draft is
-deleted, because it may contain a secret. Only a killed process leaves a draft behind; :func:`remove_drafts` deletes it.
+The content is written to a draft in the same folder, which is then renamed. Only :func:`create_output` always writes in
+place, and :func:`write_output` where the path needs it; a reader may then find a part. The draft has a random name and
+is created exclusively. So a planted link is never followed, and two writers never share a draft, even on two machines
+with equal process numbers. If writing fails, the draft is deleted, because it may contain a secret. Only a killed
+process leaves a draft behind; :func:`remove_drafts` deletes it.
 
 ======================  ======================================  =============  ======================
 function                use                                     on disk when   a link at the path
@@ -27,6 +28,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from coterie.errors import ConfigError
 
@@ -117,6 +119,12 @@ def write_output(path: Path, content: Content) -> None:
                 if found is None or error.errno not in _NOT_REPLACEABLE:
                     raise
         path.write_bytes(content)
+
+
+def append_to(path: Path) -> BinaryIO:
+    """Open a file for appending. A link or a pipe that somebody puts in its place meanwhile is not written to."""
+    kept = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    return open(path, "ab", opener=lambda name, flags: os.open(name, flags | kept, _PUBLIC))
 
 
 def create_output(path: Path, content: Content) -> bool:

@@ -9,11 +9,15 @@ from typing import Any
 
 from coterie.errors import ConfigError
 
+LONGEST = 1 << 16
+"""Characters. Settings have some thousand, and the time to read a long key grows with its square."""
 _DEEPEST = 100  # tables and lists inside each other; settings have four
 
 
 def parse_toml(text: str, source: object) -> dict[str, Any]:
     """Read a TOML text; if it cannot be read, the error begins with its ``source``."""
+    if len(text) > LONGEST:
+        raise ConfigError(f"{source} has more than {LONGEST:,} characters")
     try:
         tree = tomllib.loads(text)
     except ValueError as error:  # also raised for numbers with thousands of digits

@@ -65,7 +65,7 @@ def test_the_server_rejects_random_bytes(body: bytes, checksummed: bool, active:
 def test_a_flipped_bit_is_noticed_unless_the_checksum_is_repaired(
     active: bool, bit: int, repaired: bool, data: st.DataObject
 ) -> None:
-    """Damage is always noticed. If the checksum is repaired too, the message is accepted or a typed error."""
+    """Damage is always noticed. With a repaired checksum, the message is accepted or refused with a typed error."""
     cast = data.draw(st.sampled_from(list(WAITING[active].values())))
     message = cast.inbox[NAME]
     damaged = flip(message, bit % (8 * len(message)))

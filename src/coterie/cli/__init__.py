@@ -76,28 +76,35 @@ def _run() -> None:
     try:
         app()
     except KeyboardInterrupt:  # outside a command, where typer does not catch it
-        typer.secho("coterie: interrupted", err=True)
+        _say("coterie: interrupted")
         sys.exit(ExitStatus.INTERRUPTED)
     except CoterieError as error:
-        typer.secho(f"coterie: {spell(error)}", fg=typer.colors.RED, err=True)
+        _say(f"coterie: {spell(error)}", typer.colors.RED)
         sys.exit(_status(error))
     except OSError as error:  # a file, a disk or a network, not a fault of the program
         from coterie.files import explain
 
         where = f"{error.filename}: " if error.filename else ""
-        typer.secho(f"coterie: {where}{explain(error)}", fg=typer.colors.RED, err=True)
+        _say(f"coterie: {where}{explain(error)}", typer.colors.RED)
         sys.exit(ExitStatus.BAD_INPUT)
     except (MemoryError, OverflowError) as error:
-        typer.secho(f"coterie: these numbers are too large for this machine: {error}", fg=typer.colors.RED, err=True)
+        _say(f"coterie: these numbers are too large for this machine: {error}", typer.colors.RED)
         sys.exit(ExitStatus.BAD_INPUT)
     except SystemExit as end:
         if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt):  # typer exits without a word
-            typer.secho("coterie: interrupted", err=True)
+            _say("coterie: interrupted")
         raise
     except Exception:
         # Python would exit with 1, which here means that a requirement does not hold.
-        traceback.print_exc()
+        _say(traceback.format_exc().rstrip("\n"))
         sys.exit(ExitStatus.CRASHED)
+
+
+def _say(text: str, color: str | None = None) -> None:
+    """Print an error. It may quote files of somebody else: what does not print is escaped, except ends of lines."""
+    from coterie.reports.words import one_line
+
+    typer.secho("\n".join(map(one_line, text.split("\n"))), fg=color, err=True)
 
 
 def _status(error: CoterieError) -> ExitStatus:

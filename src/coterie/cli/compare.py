@@ -49,7 +49,7 @@ def compare(
 
     The table has the final and the best score, the rounds to a target, the T that a run promised and the T that held,
     epsilon, time and traffic. Runs that were scored by different metrics or on different data are shown in groups of
-    their own.
+    their own. Everything is as the files say and nothing is checked, not even T: see coterie audit.
 
     [dim]Examples[/]
     coterie compare runs/first runs/second

@@ -64,7 +64,7 @@ def reproduce(
     from coterie.reproduce.declarations import FULL, QUICK, declared, read_declaration
     from coterie.reproduce.runner import REPORT, Run
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, emoji=False, soft_wrap=True)
     known = declared()
     if show_list:
         for listed, file in sorted(known.items()):

@@ -84,7 +84,7 @@ def run(
     folder = [f"data.folder={json.dumps(str(data_dir.absolute()))}"] if data_dir else []
     chosen = [f"training.algorithm={json.dumps(algorithm)}"] if algorithm else []
     wanted = load_config(config, [*chosen, *(settings or []), *folder])
-    console = Console(highlight=False, quiet=as_json)
+    console = Console(highlight=False, emoji=False, quiet=as_json)
     with console.status("Loading data and model ..."):
         if wanted.training.executor == "processes" and wanted.training.workers:
             from coterie.training.executors.processes import warm_up
@@ -119,7 +119,7 @@ def resume(
     """
     from rich.console import Console
 
-    console = Console(highlight=False, quiet=as_json)
+    console = Console(highlight=False, emoji=False, quiet=as_json)
     with console.status("Loading data and model ..."), train_extra():
         from coterie.runs.engine.run import TrainingRun
         from coterie.runs.report.console import Watcher

@@ -27,7 +27,7 @@ _NAME = 60  # characters of a name in an error
 
 def check_journal(path: str | os.PathLike[str]) -> None:
     """Refuse a database whose rollback journal names another file; call it before SQLite opens the database."""
-    journal = f"{os.fspath(path)}-journal"
+    journal = f"{os.path.realpath(path)}-journal"
     try:
         descriptor = os.open(journal, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb", buffering=0) as file:

@@ -249,6 +249,7 @@ class Ledger:
         with self._store.reading() as connection:
             for head, entry in self._store.walk(connection):
                 row = state.apply(head, entry)
+                self._store.check_clients(len(state.clients))
                 if expected_head and entry.sequence == expected_head.sequence and head != expected_head:
                     raise LedgerTampered(entry.sequence, "it, or one before it, was replaced")
                 yield entry, row

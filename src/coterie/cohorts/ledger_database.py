@@ -20,6 +20,9 @@ from coterie.cohorts.database_origin import check_journal, check_schema
 from coterie.cohorts.ledger_inspection import check_plain, copy_file, distrust
 from coterie.errors import ConfigError
 
+_IN_MEMORY = {("mode", "memory"), ("vfs", "memdb")}
+"""Options of a URL such as ``sqlite:///file:name?uri=true`` with which SQLite keeps a database in memory."""
+
 
 class Database(NamedTuple):
     """An open database, and the resources to release when it is closed."""
@@ -52,7 +55,8 @@ def open_database(
     except (SQLAlchemyError, ImportError, ValueError) as error:  # ValueError: a port that is not a number
         raise ConfigError(f"this database cannot be used for a ledger: {error}") from error
     file = url.database if backend == "sqlite" else None
-    if backend == "sqlite" and file in (None, "", ":memory:"):
+    in_memory = not file or file.removeprefix("file:") == ":memory:" or _IN_MEMORY & set(url.query.items())
+    if backend == "sqlite" and in_memory:
         raise ConfigError("a ledger needs a file: in memory, its history would be lost with the process")
     shown = url.render_as_string(hide_password=True)
     if file and not create and not Path(file).is_file():
@@ -62,7 +66,7 @@ def open_database(
         try:
             if file and inspecting:
                 folder = resources.enter_context(TemporaryDirectory(prefix="coterie-ledger-"))
-                copy, size = copy_file(file, folder, limit)
+                copy, size = copy_file(os.path.realpath(file), folder, limit)  # its WAL is there too
                 url = url.set(database=copy.as_uri(), query={"mode": "ro", "uri": "true"})
             elif file:
                 check_journal(file)

@@ -23,8 +23,8 @@ from coterie.errors import ConfigError, InputError
 
 FORMAT = 2
 """The format in which entries are written."""
-RoundNumber = Annotated[int, msgspec.Meta(le=2**63 - 1)]
-"""A larger number fits into no column of integers and into no array."""
+RoundNumber = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""Other numbers fit into no column of integers and into no array."""
 _JSON = b"{"  # the first byte of format 1; no map of MessagePack begins with it
 
 
@@ -133,15 +133,19 @@ def decode(body: bytes) -> StoredEntry | NamedEntry:
 
     Raises :class:`ConfigError` for a format of a later version of Coterie.
     """
+    try:
+        return _decode(body)
+    except RecursionError:
+        raise InputError("it is nested too deeply") from None
+
+
+def _decode(body: bytes) -> StoredEntry | NamedEntry:
     if body.startswith(_JSON):
         return msgspec.json.decode(body, type=NamedEntry)
     try:
         entry = msgspec.msgpack.decode(body, type=StoredEntry)
     except msgspec.ValidationError:
-        try:
-            version = msgspec.msgpack.decode(body, type=_Version).format
-        except RecursionError:
-            raise InputError("it is nested too deeply") from None
+        version = msgspec.msgpack.decode(body, type=_Version).format
         if version > FORMAT:
             raise ConfigError(
                 f"the ledger has entries of format {version}, and this version of Coterie reads formats up to "
@@ -151,6 +155,24 @@ def decode(body: bytes) -> StoredEntry | NamedEntry:
     if encode(entry) != body:
         raise InputError("it is not written as Coterie writes entries")
     return entry
+
+
+def count_names(body: bytes) -> int:
+    """Return at most how many names are in ``body``, before they are decoded; 0 if it cannot be read."""
+    if body.startswith(_JSON):
+        return body.count(b",")
+    try:
+        names = bytes(msgspec.msgpack.decode(body, type=_Newcomers).newcomers)
+    except (ValueError, RecursionError):
+        return 0
+    kind, longer = names[0], {0xDC: 2, 0xDD: 4}  # the kinds of arrays whose length has so many bytes
+    return int.from_bytes(names[1 : 1 + longer[kind]]) if kind in longer else kind & 0x0F
+
+
+class _Newcomers(msgspec.Struct):
+    """The newcomers of an entry as its bytes have them; its other fields are skipped."""
+
+    newcomers: msgspec.Raw = msgspec.Raw(b"\x90")
 
 
 class _Version(msgspec.Struct):

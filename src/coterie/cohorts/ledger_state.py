@@ -90,7 +90,7 @@ class LedgerState:
             rounds, places = unpack_numbers(found.rounds).tolist(), unpack_numbers(found.outcomes).tolist()
             outcomes = [_OUTCOMES[place] for place in places]
             state.outcomes = dict(zip(rounds, outcomes, strict=True))
-        except (ValueError, IndexError) as error:
+        except (ValueError, IndexError, RecursionError) as error:
             raise LedgerTampered(head.sequence, f"its checkpoint cannot be read: {error}") from None
         if len(state._frequencies) != len(state.clients) or len(state.outcomes) != len(rounds):
             raise LedgerTampered(head.sequence, "its checkpoint contradicts itself")

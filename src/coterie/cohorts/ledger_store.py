@@ -35,8 +35,8 @@ from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from coterie.cohorts.database_errors import database_errors
 from coterie.cohorts.ledger_database import Database, open_database
-from coterie.cohorts.ledger_entry import START, EntryKind, Head, NamedEntry, StoredEntry, decode, encode
-from coterie.cohorts.log_size import check_size
+from coterie.cohorts.ledger_entry import START, EntryKind, Head, NamedEntry, StoredEntry, count_names, decode, encode
+from coterie.cohorts.log_size import check_memory, check_size
 from coterie.errors import ConfigError, LedgerConflict, LedgerTampered, LocalProtocolError
 
 _ENTRIES = Table(
@@ -53,6 +53,7 @@ _ENTRIES = Table(
 _INDEXED = ("sequence", "round", "kind", "previous")  # fields that are also columns, for the constraints
 _BODY = cast(_ENTRIES.c.body, LargeBinary).label("body")  # an edit can turn SQLite's bytes into text
 _ROWS_AT_ONCE = 256
+_CLIENT = 250  # bytes of memory of a client with its name, measured and rounded up
 
 # Built once: SQLAlchemy takes longer to build a statement than SQLite to execute it.
 _APPEND = insert(_ENTRIES)
@@ -156,7 +157,7 @@ class LedgerStore:
         server never writes a checkpoint without an entry after it, so one at the end of the ledger was added.
         """
         row = connection.execute(_CHECKPOINT).first()
-        if row is None or not isinstance(row.sequence, int):  # SQLite takes text as a number; a replay will find it
+        if row is None or not isinstance(row.sequence, int):  # SQLite stores any value there; the replay finds it
             return None
         before = connection.execute(_AT, {"sequence": row.sequence - 1}).first()
         if before is None:
@@ -179,7 +180,13 @@ class LedgerStore:
             if self._limit is not None:
                 read += len(row.body or b"")
                 check_size(read, self._limit, at_least=True)
+                self.check_clients(count_names(row.body or b""))
             yield row
+
+    def check_clients(self, count: int) -> None:
+        """Refuse an inspected ledger with so many clients if they take more memory than the limit allows."""
+        if self._limit is not None:
+            check_memory(_CLIENT * count, self._limit)
 
     def find(self, connection: Connection, round_number: int, kind: EntryKind) -> StoredEntry | NamedEntry | None:
         """Return the only entry of this kind for a round, after checking its digest."""
@@ -225,7 +232,7 @@ def _decoded(row: Row[*tuple[Any, ...]], sequence: int, previous: str | None = N
         entry = decode(body)
     except ConfigError:  # a format of a later version
         raise
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the second: it is nested too deeply
         raise LedgerTampered(sequence, f"it cannot be read: {error}") from None
     if previous is not None and entry.previous != previous:
         raise LedgerTampered(sequence, f"it does not follow entry {sequence - 1}: one of them was replaced")

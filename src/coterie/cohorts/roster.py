@@ -24,6 +24,7 @@ from __future__ import annotations
 import hashlib
 import re
 from functools import cached_property
+from numbers import Integral
 from typing import TYPE_CHECKING, Self
 
 import msgspec
@@ -67,6 +68,8 @@ class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     recipe: bytes = b""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.privacy, Integral):
+            raise ConfigError(f"the T of a roster is a whole number, not {self.privacy!r:.60}")
         if self.privacy < 1:
             raise ConfigError(f"a circle needs at least one client, not {self.privacy}")
         msgspec.structs.force_setattr(self, "privacy", int(self.privacy))  # the encoding has no integers of numpy

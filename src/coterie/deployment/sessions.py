@@ -47,7 +47,7 @@ class SessionFile:
             return msgspec.msgpack.decode(self._path.read_bytes(), type=Parked)
         except FileNotFoundError:
             return None
-        except ValueError:
+        except (ValueError, RecursionError):  # the second: it is nested too deeply
             raise ConfigError(f"{self._path} is damaged; delete it. This node then misses one session") from None
 
     def write(self, parked: Parked, until: float) -> None:

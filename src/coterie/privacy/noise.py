@@ -78,12 +78,13 @@ class Noise:
 
 def least_aggregated(circles: Sequence[int], minimum: int) -> int:
     """Return the smallest possible number of clients in whole circles of these sizes that is ``minimum`` or more."""
-    if not circles or min(circles) < 1:
+    sizes = list(map(int, circles))  # an integer of numpy would make the bits below overflow
+    if not sizes or min(sizes) < 1:
         raise ConfigError("there must be circles, each of at least one client")
     sums = 1  # bit n is set if some circles have n clients together
-    for size in circles:
+    for size in sizes:
         sums |= sums << size
     enough = sums >> minimum if minimum >= 0 else 0
     if not enough:
-        raise ConfigError(f"{sum(circles)} clients can never reach a minimum of {minimum}")
+        raise ConfigError(f"{sum(sizes)} clients can never reach a minimum of {minimum}")
     return minimum + (enough & -enough).bit_length() - 1

@@ -34,9 +34,7 @@ def check_aggregate_arguments(
             if label == "identities" and not isinstance(value, Identity):
                 raise ConfigError(f"identities[{client!r}] must be of type {Identity.__qualname__}, not {value!r:.60}")
             if label == "circles":
-                check_number(f"circles[{client!r}]", value, whole=True)
-                if not -(2**63) <= value < 2**63:
-                    raise ConfigError(f"circles[{client!r}] is a number of more than 64 bits")
+                check_number(f"circles[{client!r}]", value, whole=True, least=-(2**63), most=2**63 - 1)
             if label == "weights" and (isinstance(value, bool) or not isinstance(value, Integral) or value < 1):
                 raise InputError(f"weights[{client!r}] must be a whole number of at least 1, not {value!r:.60}")
     most = {"minimum": max(2, len(names)), "threshold": max(2, len(names)), "colluders": max(0, len(names) - 2)}

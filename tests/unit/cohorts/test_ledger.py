@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from tests.support.homes import folder_in_memory
 from tests.support.ledgers import CIRCLES, race, run_in_threads
 
 from coterie.cohorts.ledger import EntryKind, Head, Ledger, Outcome
-from coterie.cohorts.ledger_entry import START, StoredEntry, encode
+from coterie.cohorts.ledger_entry import START, NamedEntry, StoredEntry, encode
 from coterie.cohorts.ledger_store import LedgerStore
 from coterie.cohorts.packed_numbers import pack_numbers, pack_set
 from coterie.errors import ConfigError, InputError, LedgerConflict, LedgerTampered, LocalProtocolError, SeparationRisk
@@ -404,7 +405,19 @@ def test_an_emptied_entry_is_named(path: Path, example: Ledger) -> None:
         assert found.value.sequence == 3
 
 
-@pytest.mark.parametrize("body", [b"{}", b"\x81\xa4deep" + b"\x91" * 100_000 + b"\xc0"], ids=["empty", "deep"])
+DEEP = b"\x91" * 100_000 + b"\xc0"
+NAMED = msgspec.json.encode(NamedEntry(3, 1, EntryKind.REVEAL, ("ann",), 2, b"", "", ""))
+COLUMNS = encode(StoredEntry(3, 1, EntryKind.REVEAL, "", columns={"promised": 2}))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"{}", b'{"format": ' + b"[" * 100_000, NAMED.replace(b'"round":1', b'"round":-' + b"9" * 40)),
+        *(b"\x81\xa4deep" + DEEP, COLUMNS.replace(b"\xa8promised\x02", b"\xa4deep" + DEEP)),
+    ],
+    ids=["empty", "deep JSON", "huge number", "deep", "deep columns"],
+)
 def test_an_unreadable_entry_is_named(path: Path, example: Ledger, body: bytes) -> None:
     digest = hashlib.sha256(body).hexdigest()
     edit(path, "UPDATE coterie_ledger SET body = :body, digest = :digest WHERE sequence = 3", body=body, digest=digest)
@@ -549,7 +562,13 @@ def test_a_ledger_that_another_server_creates_at_the_same_moment_is_used(path: P
         event.remove(Engine, "before_cursor_execute", overtake)
 
 
-@pytest.mark.parametrize("location", ["", ":memory:", "sqlite://", "sqlite:///:memory:"])
+@pytest.mark.parametrize(
+    "location",
+    [
+        *("", ":memory:", "sqlite://", "sqlite:///:memory:", "sqlite:///file::memory:?uri=true"),
+        *("sqlite:///file:x?mode=memory&uri=true", "sqlite:///file:x?vfs=memdb&uri=true"),
+    ],
+)
 def test_a_ledger_in_memory_is_refused(location: str) -> None:
     for open_ledger in (Ledger.open, Ledger.inspect):
         with pytest.raises(ConfigError, match="a ledger needs a file"):

@@ -1,3 +1,5 @@
+from typing import Any
+
 import msgspec
 import numpy as np
 import pytest
@@ -42,6 +44,12 @@ def test_a_name_that_cannot_be_stored_is_refused(name: str) -> None:
         founded().join([*newcomers("ida"), Client(name, b"other")])
     assert repr(name) in str(caught.value)
     str(caught.value).encode()
+
+
+@pytest.mark.parametrize("privacy", [2.5, 3.0, float("inf"), "2"])
+def test_a_t_that_is_no_whole_number_is_refused(privacy: Any) -> None:  # noqa: ANN401
+    with pytest.raises(ConfigError, match="the T of a roster is a whole number, not "):
+        Roster.found(CLIENTS, founded().usable(), privacy)
 
 
 def test_only_active_circles_are_usable() -> None:

@@ -65,6 +65,10 @@ def test_impossible_noise_is_refused(kind: str, variance: float, least: int, mes
         Noise(kind, variance, least)
 
 
+def test_sizes_of_numpy_do_not_overflow() -> None:
+    assert least_aggregated(np.full(20, 40), 737) == 760  # type: ignore[arg-type]
+
+
 def test_impossible_circles_are_refused() -> None:
     for sizes in ([], [0], [3, -1]):
         with pytest.raises(ConfigError, match="at least one client"):

@@ -255,6 +255,15 @@ def test_brackets_in_names_are_text_on_the_console(terminal: bool) -> None:
     assert "on faces[red].npz: " in shown
 
 
+def test_names_of_emoji_are_text_on_the_console(capsys: pytest.CaptureFixture[str]) -> None:
+    """Otherwise rich shows a picture in place of the name of a client."""
+    record = RoundRecord(round=1, outcome=Outcome.ABORTED_BEFORE_REVEAL, reason="site :smile: left")
+    summary, watcher = summarised([record]), Watcher()
+    watcher.begin(RunStart(summary.config, client_path(), client_names(), 1, [], summary.yardstick, summary.promise))
+    watcher.after_round(record)
+    assert "site :smile: left" in capsys.readouterr().out
+
+
 def test_a_line_has_no_epsilon_that_only_a_paper_claims() -> None:
     """The report says beside it that the claim is not sound."""
     record = extend(

@@ -138,7 +138,7 @@ def _read_archive(source: Path, limit: int) -> dict[str, npt.NDArray[Any]]:
 
 def _open_plain(path: Path) -> IO[bytes]:
     if path.exists() and not path.is_file():
-        raise InputError(f"{path.name} is not a plain file")
+        raise InputError(f"{printable(path.name)} is not a plain file")
     return path.open("rb")
 
 

@@ -12,6 +12,7 @@ from fractions import Fraction
 from coterie.errors import InputError, Remedy
 from coterie.reports.words import printable
 
+_LONGEST = 1_000  # characters: the time to normalise marks that stand one after another grows with the square of them
 _SEPARATORS = re.compile(r"[,;|]")
 _NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?(e[+-]?\d{1,2})?", re.IGNORECASE)
 _INVISIBLE = re.compile(
@@ -28,6 +29,12 @@ def check_names(clients: Iterable[str]) -> None:
     for name in sorted(names):
         if not name.strip():
             raise InputError("a client has no name")
+        if len(name) > _LONGEST and not name.isascii():
+            raise InputError(
+                f"the name of the client {printable(name)!r} has more than {_LONGEST:,} characters. If all names are "
+                "right as they are written, use ",
+                Remedy("as_written", True),
+            )
         plain = _plain_form(name)
         other = known.setdefault(plain, name)
         if other != name:

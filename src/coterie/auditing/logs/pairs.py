@@ -255,7 +255,8 @@ def split_list(cell: str) -> list[str]:
             raise InputError(
                 f"not clear which clients a list has that quotes some names, but not {printable(rest, 40)}"
             )
-        if not re.fullmatch(r"'(\s*,?\s*')*\s*,?", marked):
+        first, *between = marked.split("'")
+        if first or any(part.strip() not in ("", ",") for part in between):
             raise InputError(_empty(cell))
         return [one or other for one, other in quoted]
     if re.search(r"[,;|]", inner):

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from coterie.errors import ConfigError, InputError
-from coterie.toml import parse_toml
+from coterie.toml import LONGEST, parse_toml
 
 if TYPE_CHECKING:
     from coterie.cohorts.ledger_entry import Head
 
 CONFIG, CHECKPOINT, LEDGER = "config.toml", "checkpoint.safetensors", "ledger.sqlite"
 
-_CONFIG = 1 << 16  # bytes of a run's configuration: a real one has some thousand, and long keys take long to parse
 _HEADER = 1 << 26  # bytes of a checkpoint's header, which names every array
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 
@@ -104,9 +103,9 @@ def read_progress(folder: Path) -> RecordedProgress | None:
 def _read_settings(folder: Path) -> str | None:
     """Return the settings of a run as TOML; None if there are none."""
     try:
-        content = _read_plain(folder / CONFIG, _CONFIG + 1)
-        if content is not None and len(content) > _CONFIG:
-            raise InputError(f"cannot read the log: {CONFIG} has more than {_CONFIG:,} bytes")
+        content = _read_plain(folder / CONFIG, LONGEST + 1)
+        if content is not None and len(content) > LONGEST:
+            raise InputError(f"cannot read the log: {CONFIG} has more than {LONGEST:,} bytes")
         return None if content is None else content.decode()
     except (OSError, ValueError) as error:
         if isinstance(error, InputError):
@@ -117,8 +116,6 @@ def _read_settings(folder: Path) -> str | None:
 def _kind_of(settings: str, source: str) -> str:
     """Return how a run aggregated, according to its settings. Settings that cannot be read are an error."""
     try:
-        if len(settings) > _CONFIG:
-            raise InputError(f"cannot read the log: the settings in {source} have more than {_CONFIG:,} characters")
         return str(parse_toml(settings, "the text").get("aggregation", {}).get("kind", "secure"))
     except (ConfigError, AttributeError) as error:
         raise InputError(f"cannot read the log: the settings in {source} cannot be read: {error}") from error

@@ -222,7 +222,8 @@ def compare(
         target: also find the first round with this score, a share such as 0.9 for an accuracy.
         same_data: compare runs although their folders do not show that their data is the same.
 
-    Runs whose metric or data differ are in groups of their own.
+    Runs whose metric or data differ are in groups of their own. The files are not checked, not even T: audit ledgers
+    for that.
 
     """
     if target is not None and not (isinstance(target, Real) and abs(float(target)) < float("inf")):

@@ -25,6 +25,8 @@ from coterie.runs.sections.common import OWN
 from coterie.runs.settings.config import RunConfig
 from coterie.runs.storage.folder import RunFolder
 
+_LARGEST = 1e300  # of a score: the difference of two that are larger may be infinite
+
 
 @dataclass(frozen=True)
 class DataIdentity:
@@ -66,6 +68,12 @@ class Entry:
 
     It is the client's own model where it has one, and the common one elsewhere; None if the run has no such scores.
     """
+
+    def __post_init__(self) -> None:
+        if any(abs(value) > _LARGEST for _, value in self.points):
+            raise InputError(
+                f"{self.name} has a score above {_LARGEST:g} or below -{_LARGEST:g}, which cannot be drawn"
+            )
 
     @property
     def algorithm(self) -> str:

@@ -7,6 +7,7 @@ in which all files were forged consistently.
 """
 
 from collections.abc import Collection, Sequence
+from typing import TypeAlias
 
 from coterie.cohorts.ledger import Ledger
 from coterie.cohorts.memory import MemoryFile
@@ -14,6 +15,8 @@ from coterie.errors import InputError
 from coterie.runs.records.record import RoundRecord
 from coterie.runs.storage.folder import Progress, RunFolder
 
+Exposed: TypeAlias = tuple[int | None, int]
+"""T so far, and the number of exposed clients."""
 _REMEDY = "Put it back as the run left it, or begin a new run"
 
 
@@ -36,6 +39,16 @@ def check_history(folder: RunFolder, progress: Progress | None, records: Sequenc
             raise InputError(
                 f"{folder.metrics_file} contradicts the ledger in round {record.round}: the outcome or the aggregated "
                 f"clients are others. {_REMEDY}"
+            )
+
+
+def check_exposure(folder: RunFolder, records: Sequence[RoundRecord], found: Sequence[Exposed]) -> None:
+    """Refuse records of another T, or of another number of exposed clients, than follow from the sums they record."""
+    for record, exposed in zip(records, found, strict=True):
+        if (record.strong_privacy, record.exposed) != exposed:
+            raise InputError(
+                f"{folder.metrics_file} contradicts itself in round {record.round}: T or the number of exposed clients "
+                f"does not follow from the sums up to there. {_REMEDY}"
             )
 
 

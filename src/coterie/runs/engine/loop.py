@@ -23,7 +23,7 @@ from coterie.runs.algorithms.base import Rounds
 from coterie.runs.engine import build as assembly
 from coterie.runs.engine.build import BuiltRun
 from coterie.runs.engine.cohort_rounds import OnStep, RunResources, cohort_rounds
-from coterie.runs.engine.history import check_history, check_memories, check_secret
+from coterie.runs.engine.history import Exposed, check_exposure, check_history, check_memories, check_secret
 from coterie.runs.engine.presence import late_clients
 from coterie.runs.records.record import RoundCosts, RoundRecord, Stop, extend
 from coterie.runs.report.observers import Observer
@@ -51,8 +51,10 @@ class Engine:
         self._records, self._progress = tuple(records), progress
         self.auditor = Auditor(built.federation.parts)
         """The auditor of the rounds so far."""
+        self._replayed: list[Exposed] = []
         for record in records:
             self.auditor.add_round(record.round, record.aggregated)
+            self._replayed.append(self._exposure())
         self._scores: Mapping[str, Score] = {}
         self._ledger: Ledger | None = None
         self._memories: MemoryFile | None = None
@@ -204,7 +206,7 @@ class Engine:
         record = extend(record, built.config.columns, {**algorithm.measures(scores, built.sigma), **metrics})
         return algorithm.beside_noise(record, metrics) if built.noisy else record
 
-    def _exposure(self) -> tuple[int | None, int]:
+    def _exposure(self) -> Exposed:
         """Return T so far and the number of exposed clients. Without protection, every client in a sum is exposed."""
         if self._built.config.aggregation.kind == "secure":
             return self.auditor.strong_privacy, len(self.auditor.exposed)
@@ -225,6 +227,7 @@ class Engine:
             self._memories = stack.enter_context(MemoryFile(folder.memory_file, durable=False))
             check_memories(folder, self._ledger, self._memories, built.federation.parts, self._records)
             self._secret = check_secret(folder, self._progress)
+        check_exposure(folder, self._records, self._replayed)
         frequencies = dict(zip(built.federation.parts, self.auditor.frequencies, strict=True))
         numbered = np.array([frequencies[name] for name in built.federation.names])
         resources = RunResources(

@@ -43,7 +43,7 @@ from coterie.runs.report.observers import Observer, ObserverGroup, RunStart
 from coterie.runs.report.page import run_page
 from coterie.runs.report.trackers import make_trackers
 from coterie.runs.report.words import headline_of, in_words
-from coterie.runs.sections.extensions import check_origin
+from coterie.runs.sections.extensions import check_no_code, check_origin
 from coterie.runs.settings.changes import check_changes, check_fingerprints
 from coterie.runs.settings.config import RunConfig, with_schedule_length
 from coterie.runs.settings.names import names_of_user
@@ -147,7 +147,7 @@ class TrainingRun:
         ``changes`` are settings written ``section.key=value``; only some may change. With ``ignore_stop``, the run
         continues although an observer ended it.
         """
-        folder.check_links()
+        folder.check_entries()
         config = folder.config(changes)
         _check_origins(config, folder.path)
         checkpoint = folder.checkpoint()
@@ -188,6 +188,8 @@ class TrainingRun:
     def _play(self) -> RunResult:
         with locked(self.folder.path):
             self.folder.clean()
+            self.folder.check_entries()  # again: loading takes time, and now no other process of ours writes here
+            _check_origins(self.config, self.folder.path)
             found = self.folder.checkpoint()
             if found is None:
                 self._settle_executor()
@@ -295,9 +297,12 @@ def all_observers(built: BuiltRun, observers: Sequence[Observer]) -> list[Observ
 
 
 def _check_origins(config: RunConfig, folder: Path) -> None:
-    """Refuse settings that name a function or class in the folder of the run itself."""
-    for key, text in names_of_user(config):
+    """Refuse settings that name a function or class in the folder of the run itself, or could import one there."""
+    named = list(names_of_user(config))
+    for key, text in named:
         check_origin(key, text, folder)
+    if named:
+        check_no_code(folder)
 
 
 def _settings_of(progress: Progress, folder: RunFolder) -> RunConfig:

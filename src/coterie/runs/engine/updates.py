@@ -85,9 +85,9 @@ class LocalUpdates:
 
 
 def canonical(value: object, *, private: bool = True) -> bytes:
-    """Return a form of a work, or of a codec, that differs for any two different ones, with arrays as digests.
+    """Return bytes that differ for any two different works or codecs, with a digest in place of each array.
 
-    Without ``private`` it leaves out the fields that only the client knows. The ``repr`` would not be safe in its
+    Without ``private`` they leave out the fields that only the client knows. The ``repr`` would not be safe in their
     place: it omits fields, the middle of long arrays and the last digits of floats. A server could hide a difference
     between clients there.
     """
@@ -109,7 +109,7 @@ def canonical(value: object, *, private: bool = True) -> bytes:
 
 
 def _counts(field: Field[Any], value: object, private: bool) -> bool:
-    """Return whether a field is part of the form: no newer field with its default, private ones only on request.
+    """Return whether the canonical bytes have a field: no newer field with its default; private ones if asked for.
 
     So sessions of earlier versions, which lack the newer fields, can be repeated after a crash.
     """

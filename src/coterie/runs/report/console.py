@@ -12,7 +12,7 @@ from rich.text import Text
 
 from coterie.cohorts.outcome import Outcome
 from coterie.cohorts.policies import POLICIES
-from coterie.reports.words import count, duration, size
+from coterie.reports.words import count, duration, one_line, size
 from coterie.runs.algorithms import algorithm_of
 from coterie.runs.records.record import RoundRecord, own_columns
 from coterie.runs.records.summary import Summary
@@ -30,7 +30,7 @@ class Watcher(Observer):
     """Shows a run on the console."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(highlight=False)
+        self._console = console or Console(highlight=False, emoji=False)
         self._live: Live | None = None
         self._view: RunView | None = None
         self._rounds, self._folder, self._yardstick = 0, "", ACCURACY
@@ -83,7 +83,7 @@ class Watcher(Observer):
 
 def make_watcher() -> Observer:
     """Return the display of a run: a progress bar in a notebook, otherwise the console."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     return NotebookWatcher() if console.is_jupyter else Watcher(console)
 
 
@@ -194,9 +194,9 @@ def cohort(record: RoundRecord) -> str:
     """Return what happened to the clients of a round."""
     there = "" if record.available is None else f" ({record.available:,} available)"
     if record.outcome is Outcome.SKIPPED:
-        return f"skipped: {record.reason}{there}"
+        return f"skipped: {one_line(record.reason)}{there}"
     counts = f"{record.tally}{there}" if record.selected else "trained"
-    return counts if record.completed else f"{record.outcome}: {record.reason}; {counts}"
+    return counts if record.completed else f"{record.outcome}: {one_line(record.reason)}; {counts}"
 
 
 def split(records: Sequence[RoundRecord]) -> Text:

@@ -10,6 +10,7 @@ from coterie.runs.records.record import RoundRecord, own_columns
 from coterie.runs.records.summary import Summary
 from coterie.runs.report.observers import Observer, RunStart
 from coterie.runs.sections.common import TrackingSettings
+from coterie.runs.storage.folder import RunFolder
 
 CURVES = (
     *("accuracy", "error", "test_loss", "train_loss", "learning_rate"),
@@ -17,6 +18,9 @@ CURVES = (
     *("upload_bytes", "download_bytes", "seconds", "train_seconds", "protect_seconds", "compute_seconds"),
 )
 """The fields of every record that are numbers to be drawn over rounds."""
+
+_OWNER = "coterie.run"
+"""The tag of a run of MLflow with the digest of the secret of Coterie's run: a folder may come from somebody else."""
 
 
 class TensorBoard(Observer):
@@ -28,7 +32,7 @@ class TensorBoard(Observer):
 
     def begin(self, start: RunStart) -> None:
         """Open an event file; points after the rounds already played are replaced."""
-        folder = str(start.folder / "tensorboard")
+        folder = str(RunFolder(start.folder).tensorboard_folder)
         self._writer = self._open(folder, purge_step=len(start.records) + 1)
 
     def after_round(self, record: RoundRecord) -> None:
@@ -51,13 +55,26 @@ class MLflow(Observer):
 
     def begin(self, start: RunStart) -> None:
         """Begin an MLflow run with all settings as its parameters."""
-        note = start.folder / "mlflow.run"
+        folder = RunFolder(start.folder)
+        note, owner = folder.mlflow_file, folder.secret_digest()
         known = note.read_text().strip() if note.exists() else None
-        run = self._mlflow.start_run(run_id=known, run_name=start.folder.name)
+        if known is not None and self._owner_of(known) != owner:
+            raise ConfigError(
+                f"{note} names a run of MLflow that this run did not begin; delete the file to report to a new one"
+            )
+        tags = {_OWNER: owner} if known is None else None
+        run = self._mlflow.start_run(run_id=known, run_name=start.folder.name, tags=tags)
         self._status = "KILLED"
         if known is None:
             write_file(note, run.info.run_id.encode())
             self._mlflow.log_params(_flat(start.config.model_dump()))
+
+    def _owner_of(self, run: str) -> str:
+        """Return the digest of the secret of the run that began a run of MLflow; empty if there is none."""
+        try:
+            return str(self._mlflow.get_run(run).data.tags.get(_OWNER, ""))
+        except self._mlflow.MlflowException:  # there is no such run
+            return ""
 
     def after_round(self, record: RoundRecord) -> None:
         """Add a point to every curve."""

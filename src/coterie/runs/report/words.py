@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from coterie.errors import ConfigError
 from coterie.planning.session import FEW_CLIENTS, recommend
-from coterie.reports.words import Level, count, duration, size
+from coterie.reports.words import Level, count, duration, one_line, size
 from coterie.rounds.outcome import Tally
 from coterie.runs.algorithms import algorithm_of
 from coterie.runs.algorithms.participants import WITHHELD
@@ -35,7 +35,7 @@ def in_words(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "Data", f"{'. '.join(summary.notes)}."
     yield "Rounds", _rounds(summary)
     if summary.stopped:
-        yield "Stopped", f"{summary.stopped}."
+        yield "Stopped", f"{one_line(summary.stopped)}."
     yield from algorithm.words(summary)
     if summary.epsilon is not None:
         yield "Noise", _noise(summary, algorithm.guarantee(summary))

@@ -7,17 +7,19 @@ of the machine, such as ``subprocess:getoutput``. The modules can import what th
 
 import importlib.util
 import inspect
+import os
 import re
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, all_suffixes
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from coterie.errors import ConfigError, CoterieError
+from coterie.reports.words import printable
 
 _NAMED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
@@ -81,6 +83,21 @@ def check_origin(key: str, text: str, run: Path) -> None:
             f"{key}: {text} is in the folder of the run, {run}, and no code is run from there. If you trust it, move "
             "it out of that folder, and give the command in the folder where it is then"
         )
+
+
+def check_no_code(run: Path) -> None:
+    """Refuse the folder of a run with a file that Python could import; call it if settings name modules.
+
+    Then the current folder is searched for modules. So whatever the user's file or a library imports, a folder of its
+    name would be taken for it.
+    """
+    for folder, _, files in os.walk(run):
+        for name in sorted(files):
+            if name.lower().endswith(tuple(all_suffixes())):
+                raise ConfigError(
+                    f"{Path(folder, printable(name))} is a program in the folder of the run, and no code is run from "
+                    "there. If you trust it, move it out of that folder"
+                )
 
 
 def _import_from(folder: Path, key: str, module_name: str) -> ModuleType:

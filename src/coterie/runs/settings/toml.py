@@ -22,7 +22,7 @@ from coterie.runs.sections.common import CommonSettings
 from coterie.runs.settings.config import RunConfig, contradictions
 from coterie.runs.settings.names import find_settings
 from coterie.secagg.protocols import SessionProtocol
-from coterie.toml import parse_toml
+from coterie.toml import LONGEST, parse_toml
 
 _Parts: TypeAlias = tuple[str | Remedy, ...]
 _SET = Remedy("set", mention=True)
@@ -48,7 +48,8 @@ def load_config(path: Path | None = None, overrides: Iterable[str] = (), *, reco
     text = ""
     if path is not None:
         try:
-            text = path.read_text(encoding="utf-8")
+            with path.open(encoding="utf-8") as file:
+                text = file.read(LONGEST + 1)
         except OSError as error:
             hint = "; coterie init writes a file with all settings" if isinstance(error, FileNotFoundError) else ""
             raise ConfigError(f"cannot read {path}: {explain(error)}{hint}") from None

@@ -9,6 +9,7 @@ import csv
 import hashlib
 import io
 import os
+import re
 import stat
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ from safetensors.numpy import save
 from coterie.arithmetic import FloatArray
 from coterie.cohorts.ledger import Head
 from coterie.errors import ConfigError, InputError
-from coterie.files import explain, is_draft, remove_drafts, write_file, write_secret
+from coterie.files import append_to, explain, is_draft, remove_drafts, write_file, write_secret
 from coterie.locks import locked
 from coterie.reports.words import printable
 from coterie.runs.records.record import RoundRecord, Stop, record_type
@@ -33,6 +34,7 @@ from coterie.runs.settings.toml import load_recorded, to_toml
 SECRET_BYTES = 32
 _SECRET_DOMAIN = b"coterie clients.secret 1\x00"
 _NAME = 100  # characters of a path in an error
+_BESIDE_DATABASE = re.compile(r"-(wal|shm|journal)$")
 RUNS = Path("runs")
 """The parent folder of runs without a given folder."""
 
@@ -71,10 +73,10 @@ class FolderEntry:
     """A file or folder of a :class:`RunFolder`; the attribute is its path."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.name = name
 
     def __get__(self, folder: "RunFolder", _owner: type) -> Path:
-        return folder.path / self._name
+        return folder.path / self.name
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,10 @@ class RunFolder:
     """The trained model or models."""
     report_file = FolderEntry("report.html")
     """The report for people."""
+    mlflow_file = FolderEntry("mlflow.run")
+    """The run of MLflow that is reported to, if there is one."""
+    tensorboard_folder = FolderEntry("tensorboard")
+    """Curves for TensorBoard, if they are wanted."""
     sums_folder = FolderEntry("sums")
     """The mean updates that rounds revealed, if they are kept: ``ROUND.npy``, one row of float32."""
 
@@ -117,8 +123,8 @@ class RunFolder:
     def create(cls, path: Path | None, config: RunConfig) -> "RunFolder":
         """Make the folder of a new run, by default in :data:`RUNS`.
 
-        A folder that already has a run is refused, and so is one with symbolic links, by which the run would write to
-        other files. If several processes begin in one folder at once, one succeeds and the others are refused.
+        A folder that already has a run, or some of its files, is refused, and so is what :meth:`check_entries` refuses.
+        If several processes begin in one folder at once, one succeeds and the others are refused.
         """
         try:
             if path is None:
@@ -126,7 +132,6 @@ class RunFolder:
             folder = cls(path)
             path.mkdir(parents=True, exist_ok=True)
             folder._refuse_another()
-            folder.check_links(new=True)
             with locked(path):
                 folder._refuse_another()
                 write_secret(folder.secret_file, os.urandom(SECRET_BYTES))
@@ -138,6 +143,7 @@ class RunFolder:
     def _refuse_another(self) -> None:
         if self.config_file.exists():
             raise ConfigError(f"{self.path} holds a run already; go on with it by: coterie resume {self.path}")
+        self.check_entries(new=True)
 
     @staticmethod
     def exists(path: Path) -> bool:
@@ -162,19 +168,27 @@ class RunFolder:
             raise ConfigError(f"{path / printable(odd[0], _NAME)} is not a plain file")
         return folder
 
-    def check_links(self, *, new: bool = False) -> None:
-        """Refuse a folder with symbolic links. A run makes none, and by one it would write to any file of the user.
+    def check_entries(self, *, new: bool = False) -> None:
+        """Refuse a folder with links, pipes or devices. A run makes none, and would write through them or wait.
 
-        A ``new`` run replaces a link at the name of its secret, and uses no draft that is there already.
+        A ``new`` run replaces a link at the name of its secret, and uses no draft that is there already. It continues
+        nothing, so it refuses files with the names of a run's.
         """
-        links = sorted(entry.name for entry in self.path.iterdir() if entry.is_symlink())
-        if new:
-            links = [name for name in links if name != self.secret_file.name and not is_draft(name)]
-        if links:
-            raise ConfigError(
-                f"{self.path / printable(links[0], _NAME)} is a symbolic link, and a run writes only to files of its "
-                "own folder; put the file or folder that it leads to in its place"
-            )
+        for entry in sorted(os.scandir(self.path), key=lambda entry: entry.name):
+            if new and (entry.name == self.secret_file.name or is_draft(entry.name)):
+                continue
+            found = entry.stat(follow_symlinks=False)
+            shown = self.path / printable(entry.name, _NAME)
+            if entry.is_symlink() or (stat.S_ISREG(found.st_mode) and found.st_nlink > 1):
+                kind = "symbolic link" if entry.is_symlink() else "hard link: the file has other names too"
+                raise ConfigError(
+                    f"{shown} is a {kind}, and a run writes only to files of its own folder; put a copy of what it "
+                    "leads to in its place"
+                )
+            if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+                raise ConfigError(f"{shown} is not a plain file")
+            if new and _BESIDE_DATABASE.sub("", entry.name) in _MADE:
+                raise ConfigError(f"{shown} may be of another run, and a new run continues none: choose another folder")
 
     def keep_sum(self, number: int, mean: Sequence[FloatArray]) -> None:
         """Keep what a round revealed; a round that is played again replaces it."""
@@ -226,7 +240,14 @@ class RunFolder:
             with safe_open(self.checkpoint_file, "numpy") as file:
                 progress = msgspec.json.decode(file.metadata()["progress"], type=Progress)
                 return Checkpoint(progress, {name: file.get_tensor(name) for name in file.keys() if arrays})  # noqa: SIM118 - a file of safetensors is not iterable
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        except (
+            SafetensorError,
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            RecursionError,
+        ) as error:  # also unknown types
             raise InputError(f"{self.checkpoint_file} cannot be read: {error}") from error
 
     def records(self) -> list[RoundRecord]:
@@ -241,6 +262,10 @@ class RunFolder:
                 if number < len(lines):
                     raise InputError(f"{self.metrics_file}, line {number}: {error}") from error
         return records
+
+
+_MADE = {entry.name for entry in vars(RunFolder).values() if isinstance(entry, FolderEntry)} - {"config.toml"}
+"""The names of the files and folders that runs make, after their settings."""
 
 
 def _new_folder(parent: Path, name: str) -> Path:
@@ -283,19 +308,16 @@ class Journal:
     def __init__(self, folder: RunFolder, records: Sequence[RoundRecord]) -> None:
         """Continue after these records, and cut off the rest of the files."""
         write_file(folder.metrics_file, b"".join(_line(record) for record in records))
-        self._lines = folder.metrics_file.open("ab")
-        self._table = folder.table_file.open("w", newline="", encoding="utf-8")
-        self._rows = csv.writer(self._table)
-        self._rows.writerow(record_type(folder.config().columns).__struct_fields__)
-        for record in records:
-            self._rows.writerow(_cells(record))
+        names = record_type(folder.config().columns).__struct_fields__
+        write_file(folder.table_file, "".join(map(_row, [names, *map(_cells, records)])).encode())
+        self._lines, self._table = append_to(folder.metrics_file), append_to(folder.table_file)
 
     def add(self, record: RoundRecord) -> None:
         """Append a round."""
         self._lines.write(_line(record))
         self._lines.flush()
         os.fsync(self._lines.fileno())
-        self._rows.writerow(_cells(record))
+        self._table.write(_row(_cells(record)).encode())
         self._table.flush()
 
     def close(self) -> None:
@@ -306,6 +328,13 @@ class Journal:
 
 def _line(record: RoundRecord) -> bytes:
     return msgspec.json.encode(record) + b"\n"
+
+
+def _row(cells: Sequence[object]) -> str:
+    """Return a row of a table as CSV."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerow(cells)
+    return text.getvalue()
 
 
 def _cells(record: RoundRecord) -> list[object]:

@@ -3,10 +3,11 @@
 The server does not check that a site sends under its own name. It compares a message's ``ORIGIN`` with the one of the
 message by which the site registered, which was the site's choice: only its certificate was compared with its name. And
 it compares nothing if the token is not that of a client that is registered now, although the token is signed: for
-example the one that a site had before it registered again. ``test_nvflare_commands.py`` has a stricter server.
+example the one that a site had before it registered again. So ``PrivateServer`` refuses commands that others send.
 """
 
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,9 +17,13 @@ import pytest
 
 pytest.importorskip("nvflare", reason="needs coterie[nvflare]")
 
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
+from nvflare.apis.fl_exception import UnsafeComponentError
 from nvflare.apis.shareable import Shareable
 from nvflare.fuel.f3.cellnet.core_cell import Message as CellMessage
+from nvflare.fuel.f3.cellnet.core_cell import TargetMessage
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
 from nvflare.fuel.f3.stats_pool import StatsPoolManager
 from nvflare.private.admin_defs import Message
@@ -37,6 +42,8 @@ from nvflare.private.fed.server.fed_server import FederatedServer
 from tests.adversaries import test_nvflare_commands as commands
 from tests.adversaries.test_nvflare_commands import cells as cells
 from tests.adversaries.test_nvflare_commands import policy as policy
+
+from coterie.transports.nvflare.commands import PrivateServer
 
 VICTIM = commands.SITES[True]
 LOG = logging.getLogger(__name__)
@@ -81,7 +88,8 @@ class Server:
         """Do what ``FederatedServer._validate_auth_headers`` does."""
 
         def resolve(name: str, token: str) -> str | None:
-            return FederatedServer._resolve_client_fqcn_for_auth(self, name, token)
+            found: str | None = FederatedServer._resolve_client_fqcn_for_auth(self, name, token)
+            return found
 
         refusal = validate_auth_headers(message, self, LOG, resolve, "server")
         if not refusal:
@@ -89,9 +97,16 @@ class Server:
         return refusal
 
 
+def bootstrap(cell: object) -> None:
+    """Let NVFlare's server begin with Coterie's component."""
+    ctx = FLContext()
+    ctx.set_prop(FLContextKey.SITE_OBJ, SimpleNamespace(cell=cell), private=True)
+    PrivateServer().handle_event(EventType.SYSTEM_BOOTSTRAP, ctx)
+
+
 @pytest.fixture
 def server(cells: dict[str, Any]) -> Iterator[Server]:
-    """Yield NVFlare's own check of senders, in place of the stricter one."""
+    """Yield NVFlare's own check of senders."""
     filters = cells["server"].core_cell.in_filter_reg
     before, made = filters.reg["*:*"], Server()
     filters.set("*", "*", [])
@@ -112,11 +127,25 @@ def token_of(server: Server, way: str, origin: str) -> str:
     return token
 
 
-@pytest.mark.parametrize("origin", ["server", f"{VICTIM}.job"])
-@pytest.mark.parametrize("way", ["honest", "registered under that name", "registered as a relay", "registered twice"])
+@pytest.mark.parametrize(
+    ("way", "origin", "defended", "in_bulk"),
+    [
+        ("honest", "server", False, False),
+        ("registered under that name", f"{VICTIM}.job", False, False),
+        *(
+            (way, origin, True, False)
+            for way in ("honest", "registered under that name", "registered as a relay", "registered twice")
+            for origin in ("server", f"{VICTIM}.job")
+        ),
+        ("registered under that name", "server", True, True),
+    ],
+)
 def test_another_site_sends_commands_through_an_honest_server(
-    way: str, origin: str, tmp_path: Path, server: Server, cells: dict[str, Any]
+    way: str, origin: str, defended: bool, in_bulk: bool, tmp_path: Path, server: Server, cells: dict[str, Any]
 ) -> None:
+    """A message in bulk contains others, and goes through the server on another channel."""
+    if defended:
+        bootstrap(cells["server"])
     for name in ("local", "startup", "job"):
         (tmp_path / name).mkdir()
     engine = ClientEngine.__new__(ClientEngine)
@@ -134,10 +163,24 @@ def test_another_site_sends_commands_through_an_honest_server(
     cells["site-2"].core_cell.add_outgoing_request_filter("*", "*", forge)
     commands.CLIENT[0] = engine
     try:
-        cells["site-2"].send_request(
-            CellChannel.CLIENT_MAIN, TrainingTopic.DELETE_RUN, VICTIM, new_cell_message({}, asked), timeout=1.0
-        )
+        request = new_cell_message({}, asked)
+        if in_bulk:
+            item = TargetMessage(VICTIM, CellChannel.CLIENT_MAIN, TrainingTopic.DELETE_RUN, request)
+            bulk = CellMessage(None, [item.to_dict()])
+            cells["site-2"].send_request(CellChannel.CELLNET, "bulk", VICTIM, bulk, timeout=1.0)
+            time.sleep(0.6)  # NVFlare's site looks for such messages at this interval
+        else:
+            cells["site-2"].send_request(
+                CellChannel.CLIENT_MAIN, TrainingTopic.DELETE_RUN, VICTIM, request, timeout=1.0
+            )
     finally:
         commands.CLIENT[:] = [None]
         filters.set("*", "*", before)
-    assert (tmp_path / "job").exists()
+    assert (tmp_path / "job").exists() is (defended or way == "honest")
+
+
+def test_the_component_of_the_server_on_a_site(cells: dict[str, Any]) -> None:
+    """The site would take no commands of its server either."""
+    for cell in (cells[VICTIM], None):
+        with pytest.raises(UnsafeComponentError, match="leave it out"):
+            bootstrap(cell)

@@ -18,7 +18,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.workspace import Workspace
 from nvflare.app_common.job_launcher.process_launcher import ProcessJobLauncher
 from tests.adversaries.test_nvflare_app_differences import SCRIPT
-from tests.support.nvflare_jobs import deploy, job, read
+from tests.support.nvflare_jobs import deploy, job, read, started
 from tests.support.nvflare_jobs import site_environment as site_environment
 
 RUN = """
@@ -28,6 +28,9 @@ custom, script, out = sys.argv[1:]
 refresh_custom_dir_import_path(custom)  # as NVFlare's process of a job begins
 from coterie.transports.nvflare.components import Guard
 Guard()
+from coterie.transports.nvflare.files import stop_imports_from_other_jobs
+from pathlib import Path
+stop_imports_from_other_jobs(Path(custom).resolve().parent)
 sys.stdout = open(out, "w")
 import runpy
 runpy.run_path(script)
@@ -35,7 +38,7 @@ sys.stdout.close()
 """
 
 
-class Launcher(ProcessJobLauncher):
+class Launcher(ProcessJobLauncher):  # type: ignore[misc]  # NVFlare has no types
     """NVFlare's launcher with another program."""
 
     def __init__(self, command: str) -> None:
@@ -69,3 +72,16 @@ def test_processes_of_a_job_find_no_modules_of_another_job(tmp_path: Path, monke
         rates.append(out.read_text())
         digests.add(read(app).digest)
     assert len(set(rates)) == len(digests)  # equal apps train in the same way
+
+
+@pytest.mark.usefixtures("site_environment")
+def test_places_of_modules_when_a_job_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app, site = deploy(tmp_path, job("x"), "job-1"), tmp_path
+    kept = [str(app / "custom"), str(site / "local" / "code"), str(tmp_path.parent / "other")]
+    places = [str(site), *kept, str(site / "job-2" / "app" / "custom"), str(site / "job-1")]
+    monkeypatch.setattr(sys, "path", [*places, *sys.path])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
+    started(app)
+    assert sys.path[:3] == kept
+    assert os.environ["PYTHONPATH"].split(os.pathsep) == kept
+    assert set(places) & set(sys.path) == set(kept)

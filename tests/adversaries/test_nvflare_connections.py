@@ -24,6 +24,7 @@ from nvflare.fuel.f3.cellnet.cell import Cell
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
 from nvflare.fuel.f3.stats_pool import StatsPoolManager
+from nvflare.fuel.sec.authn import set_add_auth_headers_filters
 from nvflare.private.admin_defs import Message
 from nvflare.private.defs import CellChannel, RequestHeader, TrainingTopic, new_cell_message
 from nvflare.private.fed.client.client_engine import ClientEngine
@@ -31,6 +32,8 @@ from nvflare.private.fed.server.fed_server import FederatedServer
 from tests.adversaries import test_nvflare_commands as commands
 from tests.adversaries.test_nvflare_commands import cells as cells
 from tests.adversaries.test_nvflare_commands import policy as policy
+from tests.support.nvflare_jobs import deploy, job, started
+from tests.support.nvflare_jobs import site_environment as site_environment
 
 VICTIM = commands.SITES[True]
 """The site with PrivateJobs."""
@@ -126,11 +129,13 @@ SCRIPT = f"{JOB}.client_api_trainer_1"
 """The process of a job, and that of its script (``execution_mode="external_process"``). Other sites know both names."""
 
 
+@pytest.mark.usefixtures("site_environment")
 @pytest.mark.parametrize("direct", [JOB], indirect=True)
 def test_another_site_gets_the_model_that_a_script_returns_to_its_job(
-    cells: dict[str, Any], direct: tuple[Any, str]
+    cells: dict[str, Any], direct: tuple[Any, str], tmp_path: Path
 ) -> None:
     """NVFlare keeps one connection to a name, the newest. So the model leaves before it is masked."""
+    filters = started(deploy(tmp_path / "site-4", job("x"))).received_filters  # before a script starts
     be_honest(cells["server"])
     known = CoreCell.ALL_CELLS
     CoreCell.ALL_CELLS = commands._Forgetful()
@@ -138,7 +143,9 @@ def test_another_site_gets_the_model_that_a_script_returns_to_its_job(
     try:
         root = cells["server"].core_cell.root_url
         made.append(process := Cell(JOB, root_url=root, secure=False, credentials={}, create_internal_listener=False))
-        commands.set_add_auth_headers_filters(process, "site-4", "token of site-4", "signature", "ssid")
+        set_add_auth_headers_filters(process, "site-4", "token of site-4", "signature", "ssid")
+        (change,) = filters
+        process.core_cell.add_incoming_filter(*change)
         process.start()
         process.make_internal_listener()
         where = process.get_internal_listener_url()

@@ -210,6 +210,8 @@ def test_a_job_whose_name_python_can_import(tmp_path: Path, code_is_forbidden: N
 def test_a_job_whose_meta_data_name_another_job(named: str | None, tmp_path: Path, code_is_forbidden: None) -> None:
     """NVFlare's launcher would let it find the modules of that job."""
     meta = {} if named is None else {"job_id": named}
+    for folder in ("local", "startup"):
+        (tmp_path / folder).mkdir()
     answer = PrivateDeployer().deploy(Workspace(str(tmp_path), "site-1"), "job-1", meta, "app", b"", FLContext())
     assert "name another job" in str(answer)
     assert not (tmp_path / "job-1").exists()

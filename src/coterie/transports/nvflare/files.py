@@ -99,6 +99,9 @@ def is_of_others(path: str, app: Path) -> bool:
 
     Both paths are without links.
     """
-    file, workspace = Path(path), app.parent.parent
+    workspace = app.parent.parent
+    if not path.startswith(str(workspace)):  # so most paths are fast
+        return False
+    file = Path(path)
     kept = [app, workspace / "local", workspace / "startup", *map(Path, {sys.prefix, sys.base_prefix})]
     return file.is_relative_to(workspace) and not any(file.is_relative_to(place) for place in kept)

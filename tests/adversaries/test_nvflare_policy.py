@@ -190,7 +190,7 @@ class Site:
         with zipfile.ZipFile(packed, "w") as app:
             for name, content in files.items():
                 app.writestr(name, content)
-        meta = {"submitter_name": "admin", "submitter_org": "org", "submitter_role": "project_admin"}
+        meta = {"job_id": job, "submitter_name": "admin", "submitter_org": "org", "submitter_role": "project_admin"}
         return str(ClientEngine.deploy_app(self.engine, "app", job, meta, "site-1", packed.getvalue()))
 
     def delete(self, job: str) -> None:

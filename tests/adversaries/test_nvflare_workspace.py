@@ -20,7 +20,8 @@ pytest.importorskip("nvflare", reason="needs coterie[nvflare]")
 
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey
-from nvflare.apis.fl_context import FLContextManager
+from nvflare.apis.fl_context import FLContext, FLContextManager
+from nvflare.apis.workspace import Workspace
 from nvflare.app_common.logging.constants import is_log_streaming_allowed
 from nvflare.app_common.logging.job_log_streamer import JobLogStreamer
 from nvflare.app_common.logging.site_log_streamer import SiteLogStreamer
@@ -203,6 +204,17 @@ def test_a_job_whose_name_python_can_import(tmp_path: Path, code_is_forbidden: N
     site = hardened(tmp_path / "site-1")
     assert "by its name" in site.deploy("accelerator", {CONFIG: json.dumps(job("x"))})
     assert not site.deploy("3f0c-accelerator", {CONFIG: json.dumps(job("x"))})
+
+
+@pytest.mark.parametrize("named", ["job-2", None])
+def test_a_job_whose_meta_data_name_another_job(named: str | None, tmp_path: Path, code_is_forbidden: None) -> None:
+    """NVFlare's launcher would let it find the modules of that job."""
+    meta = {} if named is None else {"job_id": named}
+    for folder in ("local", "startup"):
+        (tmp_path / folder).mkdir()
+    answer = PrivateDeployer().deploy(Workspace(str(tmp_path), "site-1"), "job-1", meta, "app", b"", FLContext())
+    assert "name another job" in str(answer)
+    assert not (tmp_path / "job-1").exists()
 
 
 @pytest.mark.parametrize("key", ["path", "class_path"])

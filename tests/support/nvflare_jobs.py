@@ -97,6 +97,8 @@ class Engine(ClientEngineSpec):
         self.aux_runner, self.object_streamer = AuxRunner(self), None
         self.all_clients = [Client("site-1", "token"), Client("site-2", "token")]
         self.sent: list[Shareable] = []
+        self.received_filters: list[Any] = []
+        """The filters by which the job's process changes what it receives."""
         folders = SimpleNamespace(
             get_app_dir=lambda _job: str(app),
             get_app_config_dir=lambda _job: str(app / "config"),
@@ -114,6 +116,11 @@ class Engine(ClientEngineSpec):
 
     def fire_event(self, event_type: str, fl_ctx: FLContext) -> None:
         fire_event(event_type, self.handlers, fl_ctx)
+
+    def get_cell(self) -> Any:  # noqa: ANN401 - NVFlare has no types
+        return SimpleNamespace(
+            core_cell=SimpleNamespace(add_incoming_filter=lambda *given: self.received_filters.append(given))
+        )
 
     def new_context(self) -> FLContext:
         return self.contexts.new_context()

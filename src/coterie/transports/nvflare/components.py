@@ -19,7 +19,14 @@ from nvflare.private.privacy_manager import PrivacyService
 from nvflare.widgets.widget import WidgetID
 
 from coterie.deployment.logs import LOGGER, format_frames, quote
-from coterie.transports.nvflare.files import CONFIG, read_config, stop_bytecode, stop_imports_from_workspace
+from coterie.transports.nvflare.commands import refuse_invitations
+from coterie.transports.nvflare.files import (
+    CONFIG,
+    read_config,
+    stop_bytecode,
+    stop_imports_from_other_jobs,
+    stop_imports_from_workspace,
+)
 
 _SENDER = {"id": "auto_log_streamer", "path": "nvflare.app_common.logging.job_log_streamer.JobLogStreamer"}
 _ERRORS = {"target_parent_server": True, "log_file_name": "error_log.txt"}
@@ -85,6 +92,9 @@ class Guard(FLComponent):
         elif event_type == EventType.ABOUT_TO_START_RUN:
             _refuse_sent_tasks(fl_ctx.get_engine())
             _keep_errors(fl_ctx.get_engine())
+            refuse_invitations(fl_ctx.get_engine().get_cell().core_cell)  # also to the process of a script
+            folder = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_app_dir(fl_ctx.get_job_id())
+            stop_imports_from_other_jobs(Path(folder).resolve())
             self.judge(fl_ctx)
             self._is_judged = True
             if fl_ctx.get_prop(FLContextKey.RUNNER).running_tasks:

@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from nvflare.apis.app_validation import AppValidationKey
+from nvflare.apis.fl_constant import JobConstants
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.workspace import Workspace
 from nvflare.fuel.utils.config import ConfigFormat
@@ -82,6 +83,8 @@ class PrivateDeployer(AppDeployer):
             if folder in self._asked:
                 return "this site was asked to deploy this job before, and deploys a job once"
             self._asked.add(folder)
+        if job_meta.get(JobConstants.JOB_ID) != job_id:
+            return "the meta data of this job name another job, whose modules NVFlare would let this one find"
         if os.path.lexists(folder):
             return "this site has a folder with the name of this job, and deletes none"
         if job_id.isidentifier():

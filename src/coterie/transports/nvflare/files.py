@@ -81,3 +81,27 @@ def stop_imports_from_workspace() -> None:
     if places := os.environ.get(_PATH):
         kept = [place for place in places.split(os.pathsep) if os.path.realpath(place) != here]
         os.environ[_PATH] = os.pathsep.join(kept)
+
+
+def stop_imports_from_other_jobs(app: Path) -> None:
+    """Stop this process, and those that it starts, from finding modules in NVFlare's workspace outside of an app.
+
+    NVFlare's launcher lets a process find the modules of the job that the server names in the job's meta data.
+    """
+    sys.path[:] = [place for place in sys.path if not is_of_others(os.path.realpath(place), app)]
+    if places := os.environ.get(_PATH):
+        kept = [place for place in places.split(os.pathsep) if not is_of_others(os.path.realpath(place), app)]
+        os.environ[_PATH] = os.pathsep.join(kept)
+
+
+def is_of_others(path: str, app: Path) -> bool:
+    """Return whether a path leads into NVFlare's workspace, but not into an app or what the operator installed there.
+
+    Both paths are without links.
+    """
+    workspace = app.parent.parent
+    if not path.startswith(str(workspace)):  # so most paths are fast
+        return False
+    file = Path(path)
+    kept = [app, workspace / "local", workspace / "startup", *map(Path, {sys.prefix, sys.base_prefix})]
+    return file.is_relative_to(workspace) and not any(file.is_relative_to(place) for place in kept)

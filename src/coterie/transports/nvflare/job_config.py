@@ -24,7 +24,7 @@ from coterie.deployment.home import ENVIRONMENT, home
 from coterie.deployment.logs import LOGGER, quote
 from coterie.errors import ConfigError
 from coterie.transports.nvflare.components import is_log_sender
-from coterie.transports.nvflare.files import CONFIG, digest_files, read_config
+from coterie.transports.nvflare.files import CONFIG, digest_files, is_of_others, read_config
 from coterie.transports.nvflare.messages import flatten
 from coterie.transports.nvflare.request import SiteApp
 
@@ -34,8 +34,9 @@ _STREAMED = (
     "NVFlare sends the error log of this site to the server, and errors of an app may quote data: set "
     "allow_log_streaming to false in local/resources.json"
 )
-_OF_PROCESS = frozenset({"fd", "stdin", "stdout", "stderr"})
-_NOT_OF_PATHS = re.compile(r"[^\w./~+@%-]+")
+_OF_PROCESS = re.compile(r"/+(proc|dev/(fd|stdin|stdout|stderr))(/|$)")
+_NOT_OF_PATHS, _SIGNS = re.compile(r"[^\w./~+@%-]+"), re.compile(r"[^\w./~-]+")
+_FLAG = re.compile(r"^-[^/]*")
 
 
 def read_app(folder: Path, config: Path) -> SiteApp:
@@ -67,14 +68,11 @@ def _check_modules(folder: Path) -> None:
     Python finds modules of other jobs by dotted names where the client was started in its workspace. What the operator
     installed there is accepted.
     """
-    workspace = folder.parent.parent
-    accepted = [folder, workspace / "local", workspace / "startup", *map(Path, {sys.prefix, sys.base_prefix})]
     for name, module in sorted(sys.modules.items()):
         named = module.__dict__.get("__file__") if isinstance(module, ModuleType) else None
         if not isinstance(named, str) or not os.path.isabs(named):  # some modules of libraries have made-up names
             continue
-        file = Path(os.path.realpath(named))
-        if file.is_relative_to(workspace) and not any(file.is_relative_to(place) for place in accepted):
+        if is_of_others(os.path.realpath(named), folder):
             raise ConfigError(
                 f"the job uses the module {quote(name)}, which is in NVFlare's workspace and not in the app's folder: "
                 "members of a session do not compare it. Add it to the job, or install it"
@@ -142,8 +140,10 @@ def _check_paths(described: dict[str, Any], folder: Path) -> None:
             _check_script(text, folder / "custom")
         to_workspace = re.finditer(re.escape(str(folder.parent.parent)), text)  # its path may have any characters
         pieces = {text, *_NOT_OF_PATHS.split(text), *(text[match.start() :] for match in to_workspace)}
-        for piece in pieces | {piece[piece.index("/") :] for piece in pieces if "/" in piece}:
-            if _leaves(piece, folder):
+        places = {_FLAG.sub("", piece) for piece in pieces | {*_SIGNS.split(text)}}
+        ends = {piece[piece.index("/") :] for piece in pieces if "/" in piece}
+        for piece in sorted(pieces | places | ends):
+            if (piece in pieces | places and _is_of_process(piece, folder)) or _leaves(piece, folder):
                 raise ConfigError(
                     f"{CONFIG} names {quote(piece)}, which is or may be in NVFlare's workspace and not in the app's "
                     "folder: members of a session do not compare it. Add it to the job, or keep it elsewhere"
@@ -167,11 +167,7 @@ def _leaves(piece: str, folder: Path) -> bool:
 
     A relative path without ``..`` counts only if it begins with a file that exists, because most words are not paths.
     The server chooses the rest of its characters. It writes to folders of jobs, and not to those of the operator.
-    Folders of processes and of what they opened (``/proc/self``, ``/dev/fd``) are other ones for each process.
     """
-    below = set(piece.split("/")[1:])
-    if "proc" in below or ("dev" in below and not below.isdisjoint(_OF_PROCESS)):
-        return True
     path, inside = Path(os.path.expanduser(piece)), (folder, folder / "custom")
     if piece in ("", ".") or "\0" in piece or path.parts[:1] in (("local",), ("startup",)):
         return False
@@ -181,6 +177,23 @@ def _leaves(piece: str, folder: Path) -> bool:
         found = (base / path).resolve()
         begins = certain or os.path.exists(base / path.parts[0])
         if begins and found.is_relative_to(workspace) and not found.is_relative_to(folder):
+            return True
+    return False
+
+
+def _is_of_process(piece: str, folder: Path) -> bool:
+    """Return whether a word of the configuration is a path to files that are other ones for each process.
+
+    These are below ``/proc`` and ``/dev/fd``. Such a path may get there by ``..``, after links too.
+    """
+    path = os.path.expanduser(piece)
+    if "\0" in path or not (os.path.isabs(path) or ".." in path.split("/")):
+        return False
+    for base in (folder, folder / "custom", Path.cwd()):
+        parts = os.path.join(base, path).split("/")
+        ends = [end for end, part in enumerate(parts) if part in ("proc", "dev")]
+        forms = [os.path.join(os.path.realpath("/".join(parts[:end]) or "/"), *parts[end:]) for end in ends]
+        if any(_OF_PROCESS.match(form) or _OF_PROCESS.match(os.path.normpath(form)) for form in forms):
             return True
     return False
 

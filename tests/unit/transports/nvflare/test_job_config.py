@@ -231,6 +231,18 @@ def test_paths_that_are_others_in_each_process_are_refused(text: str, tmp_path: 
         assert read(deploy(tmp_path, job(other))).config == job(other)
 
 
+@pytest.mark.parametrize("text", ["--data /mnt/proc/images", "data/proc/train.csv", "--cache /srv/dev/fd-study/fd"])
+def test_a_folder_that_is_only_called_like_that_of_processes(text: str, tmp_path: Path) -> None:
+    assert read(deploy(tmp_path, job(text)))
+
+
+def test_a_link_to_a_place_beside_the_files_of_processes(tmp_path: Path) -> None:
+    """The system follows a link before it goes to the folder above."""
+    (tmp_path / "link").symlink_to("/usr")
+    with pytest.raises(ConfigError, match="workspace"):
+        read(deploy(tmp_path / "site-1", job(f"{tmp_path}/link/../proc/self/environ")))
+
+
 def test_a_path_into_a_workspace_whose_path_has_a_space_is_refused(tmp_path: Path) -> None:
     site = tmp_path / "of a site"
     with pytest.raises(ConfigError, match="in NVFlare's workspace and not in the app's folder"):

@@ -94,6 +94,8 @@ class Engine:
         self.handlers: list[Any] = []
         self.widgets: dict[str, Any] = {}
         self.aux_runner, self.object_streamer = SimpleNamespace(topic_table={}), None
+        core_cell = SimpleNamespace(add_incoming_filter=lambda *_given: None)
+        self.get_cell = lambda: SimpleNamespace(core_cell=core_cell)
 
     def get_clients(self) -> list[Client]:
         return [Client(site, "token") for site in SITES]
